@@ -1,0 +1,173 @@
+"""Making data fit a dataset's schema, or saying exactly where it does not."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import types as pat
+
+from lakebed.errors import PartitionSpecError, SchemaMismatchError
+from lakebed.model.arrow_types import schema_to_arrow, type_from_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.names import nearest
+from lakebed.model.schema import (
+    MISSING,
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+
+# Which declared types take which given ones: only where every value stays itself.
+_WIDENS = {
+    Kind.LONG: {Kind.INT},
+    Kind.UNSIGNED_LONG: {Kind.INT, Kind.LONG},  # a negative value is an error of the cast
+    Kind.DOUBLE: {Kind.FLOAT, Kind.INT},
+    Kind.FLOAT: set(),
+}
+
+
+def check_columns(names: tuple[str, ...], descriptor: DatasetDescriptor) -> None:
+    """Check which columns data has.
+
+    Raises:
+        SchemaMismatchError: A column is unknown, or one is missing that is neither nullable
+            nor has a default.
+        PartitionSpecError: The source of a partition function is missing.
+    """
+    schema = descriptor.schema
+    for name in names:
+        if name not in schema:
+            raise SchemaMismatchError(
+                f"Unknown column {name!r} in the data.",
+                hint=nearest(name, schema.names)
+                or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}.",
+            )
+    present = frozenset(names)
+    for function in descriptor.partition_by:
+        if function.source not in present:
+            raise PartitionSpecError(
+                f"The data lacks {function.source!r}, the source of partition field "
+                f"{function.name!r}.",
+                hint="Add the column; give null explicitly if that is what it is.",
+            )
+    for field in schema:
+        if field.name not in present and not field.nullable and field.default is MISSING:
+            raise SchemaMismatchError(
+                f"The data lacks column {field.name!r}, which is not nullable.",
+                hint="Add the column, or make the field nullable.",
+            )
+
+
+def check_types(given: Schema, descriptor: DatasetDescriptor) -> None:
+    """Check that every column of `given` is of a type that its field takes.
+
+    Raises:
+        SchemaMismatchError: One is not; the message names the column and both types.
+    """
+    for field in given:
+        declared = descriptor.schema.get(field.name)
+        _check_type(field.type, declared.type, field.name)
+
+
+def _check_type(given: Type, declared: Type, place: str) -> None:
+    if given == declared:
+        return None
+    match given, declared:
+        case Primitive(kind=have), Primitive(kind=want) if have in _WIDENS.get(want, ()):
+            return None
+        case Decimal(), Decimal() if (
+            given.scale <= declared.scale
+            and given.precision - given.scale <= declared.precision - declared.scale
+        ):
+            return None
+        case ListOf(), ListOf():
+            return _check_type(given.element, declared.element, f"{place}[]")
+        case MapOf(), MapOf():
+            return _check_type(given.value, declared.value, f"{place}{{}}")
+        case Struct(), Struct():
+            return _check_struct(given, declared, place)
+    raise SchemaMismatchError(
+        f"Column {place!r} is of type {given}, but the dataset's is {declared}.",
+        hint="Cast the column before writing; nothing is converted where a value could change.",
+    )
+
+
+def _check_struct(given: Struct, declared: Struct, place: str) -> None:
+    known = {field.name: field for field in declared.fields}
+    for field in given.fields:
+        if field.name not in known:
+            raise SchemaMismatchError(
+                f"Unknown field {place}.{field.name!r} in the data.",
+                hint=nearest(field.name, known) or f"Fields are: {', '.join(known)}.",
+            )
+        _check_type(field.type, known[field.name].type, f"{place}.{field.name}")
+    for name in known.keys() - {field.name for field in given.fields}:
+        if not known[name].nullable:
+            raise SchemaMismatchError(
+                f"The data lacks field {place}.{name!r}, which is not nullable.",
+                hint="Add the field, or make it nullable.",
+            )
+
+
+class Conformer:
+    """Turns record batches of one shape into batches of the dataset's schema.
+
+    Columns come in the order of the schema; nullable ones that the data lacks are null.
+    """
+
+    def __init__(self, given: pa.Schema, descriptor: DatasetDescriptor) -> None:
+        """Check the shape once.
+
+        Raises:
+            SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
+            PartitionSpecError: The source of a partition function is missing.
+        """
+        check_columns(tuple(given.names), descriptor)
+        self._fields: tuple[Field, ...] = descriptor.schema.fields
+        self._target = schema_to_arrow(descriptor.schema)
+        for field in given:
+            if not pat.is_null(field.type):
+                have = type_from_arrow(field.type, place=field.name, strict_names=False)
+                _check_type(have, descriptor.schema.get(field.name).type, field.name)
+
+    def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch in the dataset's schema.
+
+        Raises:
+            SchemaMismatchError: A value does not survive the cast, or a field that is not
+                nullable holds null.
+        """
+        columns = [self._column(batch, field) for field in self._fields]
+        return pa.RecordBatch.from_arrays(columns, schema=self._target)
+
+    def _column(self, batch: pa.RecordBatch, field: Field) -> pa.Array:
+        target = self._target.field(field.name).type
+        position = batch.schema.get_field_index(field.name)
+        if position < 0:
+            return pa.array([_default(field)] * batch.num_rows, target)
+        column = batch.column(position)
+        if not field.nullable and column.null_count:
+            raise SchemaMismatchError(
+                f"Column {field.name!r} is not nullable, but {column.null_count} of "
+                f"{len(column)} values in a batch are null.",
+                hint="Fill or drop them, or make the field nullable.",
+            )
+        if column.type == target:
+            return column
+        try:
+            return column.cast(target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+            raise SchemaMismatchError(
+                f"Column {field.name!r} of type {column.type} does not fit {field.type}: {exc}",
+                hint="Cast or round it before writing; nothing is converted where a value "
+                "could change.",
+            ) from exc
+
+
+def _default(field: Field) -> object:
+    return None if field.default is MISSING else field.default

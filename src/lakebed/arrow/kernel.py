@@ -1,0 +1,266 @@
+"""The write kernel: record batches in, data files and their facts out.
+
+The local writer runs it in this process, Spark runs it in every task. It splits batches by
+partition, gathers row groups, rolls files at a target size, and takes the facts of a file from
+the footer that it has just written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.arrow.conform import Conformer
+from lakebed.errors import InvalidInputError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import BATCH_ID, OWN_FILE_PREFIX, TABLE, encode_level, encode_path
+from lakebed.state.facts import ColumnFacts, FileFacts, facts_table
+from lakebed.store.base import Store
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How data files are cut.
+
+    Attributes:
+        target_bytes: Begin another file when one has reached this size.
+        row_group_bytes: Uncompressed size of a row group; bounds what a reader must hold.
+        memory_bytes: What one writer may hold before it closes its largest file early.
+    """
+
+    target_bytes: int = 128 * MIB
+    row_group_bytes: int = 64 * MIB
+    memory_bytes: int = 512 * MIB
+
+    def __post_init__(self) -> None:
+        for name in ("target_bytes", "row_group_bytes", "memory_bytes"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(
+                    f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTarget:
+    """Where the files of one batch go. Travels to Spark tasks.
+
+    Attributes:
+        dataset: Name of the dataset.
+        batch_id: Of the batch.
+        descriptor: Of the dataset.
+        options: How files are cut.
+    """
+
+    dataset: str
+    batch_id: int
+    descriptor: DatasetDescriptor
+    options: WriteOptions = WriteOptions()
+
+    def new_label(self, partition: str) -> str:
+        """Return a label that nobody else uses."""
+        level = encode_level(BATCH_ID, self.batch_id)
+        directory = f"{partition}/{level}" if partition else level
+        return f"{directory}/{OWN_FILE_PREFIX}{uuid.uuid4().hex}"
+
+    def key(self, label: str) -> str:
+        """Return the key of a data file."""
+        return f"{self.dataset}/{TABLE}/{label}.parquet"
+
+
+class KernelWriter:
+    """Writes one task's share of a batch.
+
+    Call `write` for each record batch, then `finish` once; or `abort`, which deletes what was
+    written. Nothing refers to the files until the batch is committed.
+    """
+
+    def __init__(self, store: Store, target: BatchTarget) -> None:
+        self._store = store
+        self._target = target
+        self._descriptor = target.descriptor
+        self._stored_names = list(target.descriptor.stored_schema.names)
+        self._conformer: tuple[pa.Schema, Conformer] | None = None
+        self._open: dict[str, _OpenFile] = {}
+        self._done: list[FileFacts] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        Raises:
+            SchemaMismatchError: The batch does not fit the schema; none of it was written.
+            PartitionSpecError: A partition source is missing, or a value makes too long a path.
+        """
+        if self._conformer is None or self._conformer[0] != batch.schema:
+            self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))
+        conformed = self._conformer[1].conform(batch)
+        for partition, rows in self._split(conformed):
+            file = self._open.get(partition)
+            if file is None:
+                file = self._open[partition] = _OpenFile(self._target, partition)
+            file.add(rows.select(self._stored_names))
+            if file.size_bytes >= self._target.options.target_bytes:
+                self._close(partition)
+        self._stay_in_memory()
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the rows of each partition, in their order."""
+        strategy, schema = self._descriptor.partition_by, self._descriptor.schema
+        if not batch.num_rows:
+            return
+        if not len(strategy):
+            yield "", batch
+            return
+        columns = strategy.arrays(batch, schema)
+        names = [function.name for function in strategy]
+        groups, firsts = _group(columns)
+        for group, first in enumerate(firsts):
+            values = {
+                name: column[int(first)].as_py()
+                for name, column in zip(names, columns, strict=True)
+            }
+            partition = encode_path(values)
+            if len(firsts) == 1:
+                yield partition, batch
+            else:
+                yield partition, batch.take(pa.array(np.flatnonzero(groups == group)))
+
+    def _close(self, partition: str) -> None:
+        facts = self._open.pop(partition).close(self._store)
+        if facts is not None:
+            self._done.append(facts)
+
+    def _stay_in_memory(self) -> None:
+        limit = self._target.options.memory_bytes
+        while sum(file.memory_bytes for file in self._open.values()) > limit:
+            self._close(max(self._open, key=lambda name: self._open[name].memory_bytes))
+
+    def finish(self) -> pa.Table:
+        """Write what is left and return the facts of all files; see `lakebed.state.facts`."""
+        for partition in list(self._open):
+            self._close(partition)
+        return facts_table(self._done, self._descriptor.stored_schema)
+
+    def abort(self) -> None:
+        """Delete the files that were written."""
+        self._open.clear()
+        self._store.delete([self._target.key(facts.label) for facts in self._done])
+        self._done.clear()
+
+
+def _group(columns: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    """Number the distinct combinations of some columns.
+
+    Returns:
+        The number of each row, and for each number the first row that has it.
+    """
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
+        # Renumbering after each column keeps the codes small, however many columns there are.
+        _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
+    return codes, firsts
+
+
+class _OpenFile:
+    """A data file in the making, in memory until it is closed."""
+
+    def __init__(self, target: BatchTarget, partition: str) -> None:
+        self._target = target
+        self._label = target.new_label(partition)
+        self._rows: list[pa.RecordBatch] = []
+        self._row_bytes = 0
+        self._sink = pa.BufferOutputStream()
+        self._footers: list[pq.FileMetaData] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the file so far, without rows that wait for their row group."""
+        return int(self._sink.tell())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held."""
+        return self.size_bytes + self._row_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._rows.append(batch)
+        self._row_bytes += batch.nbytes
+        options = self._target.options
+        if self._row_bytes >= min(options.row_group_bytes, options.target_bytes):
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        table = pa.Table.from_batches(self._rows)
+        if self._writer is None:
+            compression = self._target.descriptor.compression
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression="none" if compression == "uncompressed" else compression,
+                metadata_collector=self._footers,
+            )
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._rows.clear()
+        self._row_bytes = 0
+
+    def close(self, store: Store) -> FileFacts | None:
+        """Write the file to the store; None if it has no rows."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        data = self._sink.getvalue()
+        store.put(self._target.key(self._label), data)
+        footer = self._footers[0]
+        return FileFacts(
+            label=self._label,
+            row_count=footer.num_rows,
+            size_bytes=data.size,
+            checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
+            columns=column_facts(footer),
+        )
+
+
+def column_facts(footer: pq.FileMetaData) -> dict[str, ColumnFacts]:
+    """Return the facts of the plain columns of a file, from its footer.
+
+    A bound is None where a row group does not say it, the null count likewise.
+    """
+    found: dict[str, ColumnFacts] = {}
+    for position in range(footer.num_columns):
+        path = footer.schema.column(position).path
+        if "." in path:
+            continue
+        groups = [footer.row_group(i).column(position) for i in range(footer.num_row_groups)]
+        stats = [group.statistics if group.is_stats_set else None for group in groups]
+        found[path] = _merge_stats(stats, [group.num_values for group in groups])
+    return found
+
+
+def _merge_stats(stats: list[pq.Statistics | None], value_counts: list[int]) -> ColumnFacts:
+    known = [one for one in stats if one is not None]
+    if len(known) < len(stats) or not all(one.has_null_count for one in known):
+        return ColumnFacts()
+    null_count = sum(one.null_count for one in known)
+    with_values = [
+        one for one, count in zip(known, value_counts, strict=True) if one.null_count < count
+    ]
+    if not with_values or not all(one.has_min_max for one in with_values):
+        return ColumnFacts(null_count=null_count)
+    return ColumnFacts(
+        min=min(one.min for one in with_values),
+        max=max(one.max for one in with_values),
+        null_count=null_count,
+    )

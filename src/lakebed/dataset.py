@@ -1,0 +1,500 @@
+"""Datasets: the widest view, and everything that changes one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+
+from lakebed.arrow.entities import as_mapping, check_entity, entities_to_batch, to_batches
+from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
+from lakebed.arrow.write import write_batches
+from lakebed.errors import InvalidInputError, PredicateError, ReadOnlyError, VersionNotFoundError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import BATCH_ID, partition_of, split_label
+from lakebed.model.predicate import TRUE, bind
+from lakebed.model.schema import Schema
+from lakebed.model.values import Scalar
+from lakebed.state import file_table, history
+from lakebed.state.history import Entry
+from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
+from lakebed.state.state import State
+from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.view import Source, View
+
+ENTITIES_PER_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The change from one version to the next.
+
+    Attributes:
+        version: The version that it made.
+        commit_id: Stable over retries.
+        operation: `create`, `append`, `overwrite`, or `foreign` for changes of other tools.
+        committed_at: When; aware, UTC.
+        batch_id: The batch that it made visible, if any.
+        run: Name of the run, if it had one.
+        row_count: Entities in the files that it added.
+        files_added: Keys of the data files that it added.
+        files_removed: Keys of the data files that it took out; they stay on storage.
+        partitions: Paths of the partitions that it touched; empty text if unpartitioned.
+    """
+
+    version: int
+    commit_id: str
+    operation: str
+    committed_at: dt.datetime
+    batch_id: int | None
+    run: str | None
+    row_count: int
+    files_added: tuple[str, ...]
+    files_removed: tuple[str, ...]
+    partitions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entry: Entry, state: State) -> Self:
+        """Read a commit from its entry in the history."""
+        return cls(
+            version=entry.version,
+            commit_id=entry.commit_id,
+            operation=entry.operation,
+            committed_at=entry.committed_at,
+            batch_id=entry.batch_id,
+            run=entry.run,
+            row_count=entry.row_count,
+            files_added=tuple(state.key(label) for label in entry.added),
+            files_removed=tuple(state.key(label) for label in entry.removed),
+            partitions=entry.partitions,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The entities that share the strategy's values.
+
+    Attributes:
+        path: Directory relative to the table; empty if unpartitioned.
+        values: Typed value of each partition field.
+        file_count: Live data files.
+        row_count: Entities, or None where another tool wrote a file.
+        size_bytes: Bytes of the files, or None where another tool wrote a file.
+    """
+
+    path: str
+    values: Mapping[str, Scalar]
+    file_count: int
+    row_count: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A live data file.
+
+    Attributes:
+        key: Where it is, relative to the repository.
+        partition: Path of its partition; empty if unpartitioned.
+        batch_id: Of the batch that it belongs to; None in a dataset of another tool.
+        row_count: Entities, or None where another tool wrote it.
+        size_bytes: Length, or None where another tool wrote it.
+    """
+
+    key: str
+    partition: str
+    batch_id: int | None
+    row_count: int | None
+    size_bytes: int | None
+
+
+class Dataset(View):
+    """A named collection of entities of one schema; the widest view of itself."""
+
+    def __init__(self, source: Source) -> None:
+        """Use `Repository.open` instead."""
+        super().__init__(source, TRUE)
+
+    def __repr__(self) -> str:
+        pinned = self._source.pinned
+        at = f" at version {pinned.state.version}" if pinned else ""
+        return f"<Dataset {self.name!r} in {self._source.store.uri}{at}>"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._source.name
+
+    @property
+    def uri(self) -> str:
+        """Where it is."""
+        return f"{self._source.store.uri}/{self.name}"
+
+    @property
+    def version(self) -> int:
+        """The current version: 0 at creation, then one more a commit. Reads the head."""
+        return self._source.load().state.version
+
+    @property
+    def descriptor(self) -> DatasetDescriptor:
+        """What the dataset is. Reads the head."""
+        return self._source.load().state.descriptor
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of an entity. Reads the head."""
+        return self.descriptor.schema
+
+    def at(
+        self,
+        *,
+        version: int | None = None,
+        time: dt.datetime | None = None,
+        batch_id: int | None = None,
+    ) -> Dataset:
+        """Return the dataset as it was, to be read only.
+
+        Args:
+            version: After the commit that made it.
+            time: The last version that was committed by then; without zone it is UTC.
+            batch_id: After the commit of this batch.
+
+        Raises:
+            VersionNotFoundError: There is no such version.
+            InvalidInputError: Not exactly one of the three is given.
+
+        Cost:
+            The head and the history, of which there are few objects.
+        """
+        given = [one is not None for one in (version, time, batch_id)]
+        if sum(given) != 1:
+            raise InvalidInputError(
+                f"at() with {sum(given)} of version, time and batch_id.", hint="Give one."
+            )
+        if version is None:
+            version = self._version_by(time, batch_id)
+        return Dataset(self._source.at_version(version))
+
+    def _version_by(self, time: dt.datetime | None, batch_id: int | None) -> int:
+        entries = self._entries()
+        if time is not None:
+            moment = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+            found = [entry.version for entry in entries if entry.committed_at <= moment]
+            wanted = f"at {moment.isoformat()}"
+            first = entries[0].committed_at.isoformat() if entries else "never"
+            hint = f"The dataset was created at {first}."
+        else:
+            found = [entry.version for entry in entries if entry.batch_id == batch_id]
+            wanted = f"with batch {batch_id}"
+            hint = "history() lists the batches."
+        if not found:
+            raise VersionNotFoundError(f"Dataset {self.name!r} has no version {wanted}.", hint=hint)
+        return found[-1]
+
+    def _entries(self) -> tuple[Entry, ...]:
+        state = self._source.load().state
+        entries = history.read(self._source.store, state.history)
+        return tuple(entry for entry in entries if entry.version <= state.version)
+
+    def history(self) -> tuple[Commit, ...]:
+        """Return all commits, oldest first.
+
+        Cost:
+            The head and the history, of which there are few objects.
+        """
+        state = self._source.load().state
+        return tuple(Commit.of(entry, state) for entry in self._entries())
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """Return the partitions that hold live files, in order of path.
+
+        Cost:
+            The head and the file table, of which there are few objects.
+        """
+        state = self._source.load().state
+        by_path: dict[str, list[File]] = {}
+        for file in self._files(state):
+            by_path.setdefault(file.partition, []).append(file)
+        found = []
+        for path, files in sorted(by_path.items()):
+            directory = split_label(_label(files[0].key, state))[0]
+            values = state.directory_values(directory)
+            found.append(
+                Partition(
+                    path=path,
+                    values={n: v for n, v in values.items() if n in state.partition_level_types},
+                    file_count=len(files),
+                    row_count=_sum([file.row_count for file in files]),
+                    size_bytes=_sum([file.size_bytes for file in files]),
+                )
+            )
+        return tuple(found)
+
+    def files(self) -> tuple[File, ...]:
+        """Return the live data files, in the order in which they were added.
+
+        Cost:
+            The head and the file table, of which there are few objects.
+        """
+        return self._files(self._source.load().state)
+
+    def _files(self, state: State) -> tuple[File, ...]:
+        counts = file_table.read_counts(self._source.store, state.files)
+        batches = {
+            directory: state.directory_values(directory).get(BATCH_ID)
+            for directory in state.directories()
+        }
+        found = []
+        for label in state.labels:
+            directory = split_label(label)[0]
+            rows, size = counts.get(label, (None, None))
+            batch_id = batches[directory]
+            found.append(
+                File(
+                    key=state.key(label),
+                    partition=partition_of(directory),
+                    batch_id=batch_id if isinstance(batch_id, int) else None,
+                    row_count=rows,
+                    size_bytes=size,
+                )
+            )
+        return tuple(found)
+
+    def append(
+        self,
+        data: object,
+        run: str | None = None,
+        *,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Add a batch.
+
+        Args:
+            data: A Spark DataFrame, which is written by its tasks; or a pyarrow Table,
+                RecordBatch or RecordBatchReader, a pandas DataFrame, or an iterable of dicts
+                or dataclass instances, which are written in this process.
+            run: Name of the run, for the history.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            SchemaMismatchError: The data does not fit; nothing became visible.
+            PartitionSpecError: The source of a partition function is missing.
+            CommitUnknownError: The store stopped answering; see the error.
+
+        Cost:
+            Besides the data files: a read of the head, five small objects, and one Spark job
+            for a DataFrame.
+        """
+        return self._write("append", data, run, Nothing(), options, commit_options)
+
+    def overwrite(
+        self,
+        data: object,
+        view: View | None = None,
+        *,
+        run: str | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Replace every partition that the data touches, or a whole view.
+
+        The files that were there stay on storage, and readable by version.
+
+        Args:
+            data: As for `append`. With a view it may hold no rows: an explicit empty result.
+            view: Of this dataset, aligned with partition boundaries.
+            run: Name of the run, for the history.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
+                became visible.
+            InvalidInputError: The data has no rows and no view is given, or data lies outside
+                the view.
+            PredicateError: The view is not aligned with partition boundaries.
+
+        Cost:
+            As `append`.
+        """
+        scope = None if view is None else self._scope_of(view)
+        return self._write("overwrite", data, run, scope, options, commit_options)
+
+    def _scope_of(self, view: View) -> Scope:
+        state = self._source.load().state
+        types = {**{f.name: f.type for f in state.descriptor.schema}, **state.partition_types}
+        exact = state.descriptor.partition_by.exact(
+            bind(view.constraint, types), state.descriptor.schema, state.partition_level_types
+        )
+        if exact is None:
+            raise PredicateError(
+                f"The view {view.constraint} is not aligned with the partitions of {self.name!r}.",
+                hint="Whole partitions are replaced: let its ends fall on partition boundaries.",
+            )
+        return WholeView(exact, state.partition_level_types)
+
+    def _write(
+        self,
+        operation: str,
+        data: object,
+        run: str | None,
+        scope: Scope | None,
+        options: WriteOptions | None,
+        commit_options: CommitOptions | None,
+    ) -> Commit:
+        transaction = self._begin(operation, run, commit_options)
+        base = transaction.base
+        target = BatchTarget(
+            dataset=self.name,
+            batch_id=transaction.batch_id,
+            descriptor=base.descriptor,
+            options=options or WriteOptions(),
+        )
+        try:
+            facts = self._stage(data, target)
+        except BaseException:
+            transaction.abort([])
+            raise
+        return _commit(transaction, facts, scope)
+
+    def _begin(
+        self, operation: str, run: str | None, commit_options: CommitOptions | None
+    ) -> Transaction:
+        if self._source.pinned is not None:
+            raise ReadOnlyError(
+                f"{self!r} is an older state, which can only be read.",
+                hint="Open the dataset without at() to write.",
+            )
+        return Transaction.begin(
+            self._source.store, self.name, operation, run=run, options=commit_options
+        )
+
+    def _stage(self, data: object, target: BatchTarget) -> pa.Table:
+        if type(data).__module__.startswith("pyspark."):
+            from lakebed.spark.write import is_spark_frame, write_frame
+
+            if is_spark_frame(data):
+                return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
+        return write_batches(self._source.store, target, to_batches(data, target.descriptor))
+
+    def writer(
+        self,
+        *,
+        run: str | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> EntityWriter:
+        """Return a writer of single entities, for small amounts, in this process.
+
+        It is a context manager: a clean exit commits one batch, an error leaves nothing.
+
+        Raises:
+            ReadOnlyError: The dataset cannot be written.
+        """
+        transaction = self._begin("append", run, commit_options)
+        return EntityWriter(self._source, transaction, options or WriteOptions())
+
+
+def _commit(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Commit:
+    """Check what was staged against the scope, and commit it."""
+    labels = facts.column("label").to_pylist()
+    touched = {partition_of(split_label(label)[0]) for label in labels}
+    base = transaction.base
+    try:
+        if scope is None:
+            if not touched:
+                raise InvalidInputError(
+                    f"Overwrite of {base.name!r} with no rows says not what to replace.",
+                    hint="Give the view that shall be empty: overwrite(data, view).",
+                )
+            scope = ThesePartitions(frozenset(touched))
+        elif isinstance(scope, WholeView):
+            outside = sorted(one for one in touched if not scope.covers(one))
+            if outside:
+                raise InvalidInputError(
+                    f"Data of partition {outside[0]!r} lies outside the view {scope.predicate}.",
+                    hint="Filter the data, or widen the view.",
+                )
+    except InvalidInputError:
+        transaction.abort([base.key(label) for label in labels])
+        raise
+    return Commit.of(transaction.commit(facts, scope), base)
+
+
+class EntityWriter:
+    """Writes entities one by one and commits them as one batch on a clean exit."""
+
+    def __init__(self, source: Source, transaction: Transaction, options: WriteOptions) -> None:
+        """Use `Dataset.writer` instead."""
+        self._transaction = transaction
+        self._descriptor = transaction.base.descriptor
+        self._kernel = KernelWriter(
+            source.store,
+            BatchTarget(
+                dataset=source.name,
+                batch_id=transaction.batch_id,
+                descriptor=self._descriptor,
+                options=options,
+            ),
+        )
+        self._waiting: list[Mapping[str, Any]] = []
+        self._is_open = True
+        self.commit: Commit | None = None
+
+    def write(self, entity: object) -> None:
+        """Add an entity: a dict or a dataclass instance.
+
+        Raises:
+            SchemaMismatchError: It does not fit; nothing of it was written.
+            InvalidInputError: The writer is closed.
+        """
+        if not self._is_open:
+            raise InvalidInputError("The writer is closed.", hint="Open another one.")
+        mapping = as_mapping(entity)
+        check_entity(mapping, self._descriptor)
+        self._waiting.append(mapping)
+        if len(self._waiting) >= ENTITIES_PER_BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._kernel.write(entities_to_batch(self._waiting, self._descriptor))
+            self._waiting = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if not self._is_open:
+            return
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self._flush()
+            facts = self._kernel.finish()
+        except BaseException:
+            self.abort()
+            raise
+        self._is_open = False
+        self.commit = _commit(self._transaction, facts, Nothing())
+
+    def abort(self) -> None:
+        """Delete what was written; nothing becomes visible."""
+        self._is_open = False
+        self._kernel.abort()
+        self._transaction.abort([])
+
+
+def _label(key: str, state: State) -> str:
+    return key.removeprefix(f"{state.name}/{state.table}/").removesuffix(".parquet")
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

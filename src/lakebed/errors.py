@@ -1,0 +1,290 @@
+"""Every error that Lakebed raises, as one tree.
+
+::
+
+    LakebedError
+    ├ NotFoundError(LookupError)        DatasetNotFoundError, VersionNotFoundError, ObjectNotFoundError
+    ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError
+    ├ InvalidInputError(ValueError)     SchemaMismatchError, PartitionSpecError, InvalidNameError,
+    │                                   PredicateError, ReadOnlyError
+    ├ ConflictError                     CommitConflictError, CommitUnknownError, PreconditionFailedError
+    ├ StorageError                      AccessDeniedError, ThrottledError
+    ├ FormatError                       CorruptMetadataError, UnsupportedVersionError
+    └ MissingDependencyError(ImportError)
+
+The branches are grouped by what the caller does next: look elsewhere, choose another name,
+correct the input, try again, look after the storage, look after the data, install an extra.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+
+class ErrorCode(StrEnum):
+    """Stable identifiers for programs. Members are added, never renamed or removed."""
+
+    ACCESS_DENIED = "access-denied"
+    ALREADY_EXISTS = "already-exists"
+    COMMIT_CONFLICT = "commit-conflict"
+    COMMIT_UNKNOWN = "commit-unknown"
+    CONFLICT = "conflict"
+    CORRUPT_METADATA = "corrupt-metadata"
+    DATASET_EXISTS = "dataset-exists"
+    DATASET_NOT_FOUND = "dataset-not-found"
+    ERROR = "error"
+    FORMAT = "format"
+    INVALID_INPUT = "invalid-input"
+    INVALID_NAME = "invalid-name"
+    MISSING_DEPENDENCY = "missing-dependency"
+    NOT_FOUND = "not-found"
+    OBJECT_EXISTS = "object-exists"
+    OBJECT_NOT_FOUND = "object-not-found"
+    PARTITION_SPEC = "partition-spec"
+    PRECONDITION_FAILED = "precondition-failed"
+    PREDICATE = "predicate"
+    READ_ONLY = "read-only"
+    SCHEMA_MISMATCH = "schema-mismatch"
+    STORAGE = "storage"
+    THROTTLED = "throttled"
+    UNSUPPORTED_VERSION = "unsupported-version"
+    VERSION_NOT_FOUND = "version-not-found"
+
+
+class LakebedError(Exception):
+    """Root of the tree.
+
+    Attributes:
+        message: What happened, with the value.
+        hint: What to do about it, or an empty string.
+        code: Stable identifier, see `ErrorCode`.
+        exit_code: What the command line returns.
+    """
+
+    code: ClassVar[ErrorCode] = ErrorCode.ERROR
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions pickle by calling the class with `args`, which knows nothing of keyword
+        # arguments; Spark workers and process pools need errors to arrive whole.
+        return (_rebuild, (type(self), self.__dict__))
+
+
+def _rebuild(cls: type[LakebedError], attributes: dict[str, Any]) -> LakebedError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, attributes["message"])
+    error.__dict__.update(attributes)
+    return error
+
+
+class NotFoundError(LakebedError, LookupError):
+    """Something that was named does not exist."""
+
+    code = ErrorCode.NOT_FOUND
+    exit_code = 3
+
+
+class DatasetNotFoundError(NotFoundError):
+    """The repository holds no dataset of this name."""
+
+    code = ErrorCode.DATASET_NOT_FOUND
+
+
+class VersionNotFoundError(NotFoundError):
+    """The dataset has no such version, or its history no longer reaches back to it."""
+
+    code = ErrorCode.VERSION_NOT_FOUND
+
+
+class ObjectNotFoundError(NotFoundError):
+    """The store holds no object under this key."""
+
+    code = ErrorCode.OBJECT_NOT_FOUND
+
+
+class AlreadyExistsError(LakebedError):
+    """A name is taken."""
+
+    code = ErrorCode.ALREADY_EXISTS
+    exit_code = 4
+
+
+class DatasetExistsError(AlreadyExistsError):
+    """The repository holds a dataset of this name."""
+
+    code = ErrorCode.DATASET_EXISTS
+
+
+class ObjectExistsError(AlreadyExistsError):
+    """The store holds an object under this key, so put-if-absent wrote nothing."""
+
+    code = ErrorCode.OBJECT_EXISTS
+
+
+class InvalidInputError(LakebedError, ValueError):
+    """The caller's input cannot be used; nothing was written."""
+
+    code = ErrorCode.INVALID_INPUT
+    exit_code = 2
+
+
+class SchemaMismatchError(InvalidInputError):
+    """Data or a schema does not fit the dataset's schema."""
+
+    code = ErrorCode.SCHEMA_MISMATCH
+
+
+class PartitionSpecError(InvalidInputError):
+    """A partition strategy is wrong in itself, or does not fit the schema or the data."""
+
+    code = ErrorCode.PARTITION_SPEC
+
+
+class InvalidNameError(InvalidInputError):
+    """A dataset name, a field name or a key is not legal."""
+
+    code = ErrorCode.INVALID_NAME
+
+
+class PredicateError(InvalidInputError):
+    """A predicate cannot be parsed, or does not fit the schema."""
+
+    code = ErrorCode.PREDICATE
+
+
+class ReadOnlyError(InvalidInputError):
+    """Writing was asked of something that can only be read."""
+
+    code = ErrorCode.READ_ONLY
+
+
+class ConflictError(LakebedError):
+    """Somebody else was faster; reading again and trying again may help."""
+
+    code = ErrorCode.CONFLICT
+    exit_code = 5
+
+
+class CommitConflictError(ConflictError):
+    """A commit since the base touched what this commit replaces. Nothing became visible.
+
+    Attributes:
+        expected: The version that this commit was based on.
+        actual: The version that the head has now.
+        partitions: The partitions that both touched.
+    """
+
+    code = ErrorCode.COMMIT_CONFLICT
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        expected: int,
+        actual: int,
+        partitions: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.expected = expected
+        self.actual = actual
+        self.partitions = partitions
+
+
+class CommitUnknownError(ConflictError):
+    """The store did not answer, so the commit may or may not have happened. Nothing was deleted.
+
+    Attributes:
+        commit_id: Look for it in the dataset's history once the store answers again.
+    """
+
+    code = ErrorCode.COMMIT_UNKNOWN
+
+    def __init__(self, message: str, *, hint: str = "", commit_id: str) -> None:
+        super().__init__(message, hint=hint)
+        self.commit_id = commit_id
+
+
+class PreconditionFailedError(ConflictError):
+    """The object changed since it was read, so replace-if-match wrote nothing."""
+
+    code = ErrorCode.PRECONDITION_FAILED
+
+
+class StorageError(LakebedError):
+    """The storage failed.
+
+    Attributes:
+        retryable: Whether the same call may succeed later.
+    """
+
+    code = ErrorCode.STORAGE
+    exit_code = 6
+
+    def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class AccessDeniedError(StorageError):
+    """The storage knows the caller and says no, or does not know the caller."""
+
+    code = ErrorCode.ACCESS_DENIED
+
+
+class ThrottledError(StorageError):
+    """The storage asks for fewer requests."""
+
+    code = ErrorCode.THROTTLED
+
+
+class FormatError(LakebedError):
+    """What is on storage cannot be understood."""
+
+    code = ErrorCode.FORMAT
+    exit_code = 7
+
+
+class CorruptMetadataError(FormatError):
+    """Metadata is truncated, of a wrong type, or points outside its dataset."""
+
+    code = ErrorCode.CORRUPT_METADATA
+
+
+class UnsupportedVersionError(FormatError):
+    """Metadata was written by a version of the format that this release does not know."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class MissingDependencyError(LakebedError, ImportError):
+    """An optional package is needed.
+
+    Attributes:
+        extra: The extra of Lakebed that brings it.
+    """
+
+    code = ErrorCode.MISSING_DEPENDENCY
+    exit_code = 8
+
+    def __init__(self, message: str, *, hint: str = "", extra: str) -> None:
+        super().__init__(message, hint=hint)
+        self.extra = extra
+
+    @classmethod
+    def for_extra(cls, package: str, extra: str, purpose: str) -> Self:
+        """Say which extra brings `package`, which `purpose` needs."""
+        return cls(
+            f"{purpose} needs the package {package}, which is not installed.",
+            hint=f"Install it with: pip install 'lakebed[{extra}]'",
+            extra=extra,
+        )

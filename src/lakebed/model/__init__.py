@@ -1,0 +1,1 @@
+"""Values without I/O: schemas, partition functions, predicates, names and keys."""

@@ -1,0 +1,136 @@
+"""Schemas from and to Arrow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import types as pat
+
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.names import check_field_name
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+
+_TO_ARROW = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.UNSIGNED_LONG: pa.uint64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BYTES: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+
+_FROM_ARROW = (
+    (pat.is_boolean, Kind.BOOLEAN),
+    (pat.is_uint64, Kind.UNSIGNED_LONG),
+    (lambda t: pat.is_int64(t) or pat.is_uint32(t), Kind.LONG),
+    (pat.is_integer, Kind.INT),
+    (pat.is_float64, Kind.DOUBLE),
+    (pat.is_floating, Kind.FLOAT),
+    (lambda t: pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t), Kind.STRING),
+    (
+        lambda t: (
+            pat.is_binary(t)
+            or pat.is_large_binary(t)
+            or pat.is_binary_view(t)
+            or pat.is_fixed_size_binary(t)
+        ),
+        Kind.BYTES,
+    ),
+    (pat.is_date, Kind.DATE),
+    (lambda t: pat.is_timestamp(t) and t.tz is not None, Kind.TIMESTAMP),
+    (pat.is_timestamp, Kind.TIMESTAMP_NTZ),
+)
+
+
+def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema:
+    """Read a schema from Arrow.
+
+    Narrow types become the next wider one of `Kind`; dictionaries become their value type.
+
+    Raises:
+        SchemaMismatchError: A type is not supported, or a column has the null type.
+        InvalidNameError: A field name is not legal and `strict_names` is set.
+    """
+    fields = tuple(_field(schema.field(i), strict_names) for i in range(len(schema)))
+    return Schema(fields=fields)
+
+
+def _field(field: pa.Field, strict_names: bool) -> Field:  # noqa: FBT001 - passed down unchanged
+    if strict_names:
+        check_field_name(field.name)
+    return Field(
+        name=field.name,
+        type=type_from_arrow(field.type, place=field.name, strict_names=strict_names),
+        nullable=field.nullable,
+    )
+
+
+def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = True) -> Type:
+    """Read one type from Arrow; `place` names it in errors.
+
+    Raises:
+        SchemaMismatchError: It is not supported.
+    """
+    if pat.is_dictionary(kind):
+        return type_from_arrow(kind.value_type, place=place, strict_names=strict_names)
+    if pat.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
+        return Decimal(kind.precision, kind.scale)
+    if pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind):
+        element = type_from_arrow(kind.value_type, place=f"{place}[]", strict_names=strict_names)
+        return ListOf(element, kind.value_field.nullable)
+    if pat.is_map(kind) and pat.is_string(kind.key_type):
+        value = type_from_arrow(kind.item_type, place=f"{place}{{}}", strict_names=strict_names)
+        return MapOf(value, kind.item_field.nullable)
+    if pat.is_struct(kind):
+        return Struct(tuple(_field(kind.field(i), strict_names) for i in range(kind.num_fields)))
+    for matches, primitive in _FROM_ARROW:
+        if matches(kind):
+            return Primitive(primitive)
+    if pat.is_null(kind):
+        raise SchemaMismatchError(
+            f"Column {place!r} has the null type: all its values are null.",
+            hint="Cast it to the type that it should have.",
+        )
+    raise SchemaMismatchError(
+        f"Unsupported Arrow type {kind} of column {place!r}.",
+        hint="Cast it to a supported type, for example a string.",
+    )
+
+
+def schema_to_arrow(schema: Schema) -> pa.Schema:
+    """Return `schema` as Arrow sees the entities of a dataset."""
+    return pa.schema([field_to_arrow(f) for f in schema.fields])
+
+
+def field_to_arrow(field: Field) -> pa.Field:
+    """Return one field as Arrow."""
+    return pa.field(field.name, type_to_arrow(field.type), nullable=field.nullable)
+
+
+def type_to_arrow(kind: Type) -> pa.DataType:
+    """Return one type as Arrow; timestamps are in microseconds."""
+    match kind:
+        case Primitive(kind=primitive):
+            return _TO_ARROW[primitive]
+        case Decimal(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case ListOf(element=element, element_nullable=nullable):
+            return pa.list_(pa.field("element", type_to_arrow(element), nullable=nullable))
+        case MapOf(value=value, value_nullable=nullable):
+            return pa.map_(pa.string(), pa.field("value", type_to_arrow(value), nullable=nullable))
+        case Struct(fields=fields):
+            return pa.struct([field_to_arrow(f) for f in fields])

@@ -1,0 +1,187 @@
+"""What a dataset is: schema, partition strategy, format, compression, properties."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.avro import schema_from_avro, schema_to_avro
+from lakebed.model.dataclass_types import schema_from_dataclass
+from lakebed.model.keys import BATCH_ID
+from lakebed.model.names import nearest
+from lakebed.model.partition import PartitionFunction, PartitionStrategy
+from lakebed.model.schema import Kind, Primitive, Schema, Type
+from lakebed.model.spark_types import schema_from_spark
+
+FORMATS = ("parquet",)
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "uncompressed")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)
+class DatasetDescriptor:
+    """What a dataset is.
+
+    Attributes:
+        schema: The fields of an entity.
+        partition_by: Gives every entity its partition; empty for an unpartitioned dataset.
+        format: Of the data files.
+        compression: Of the data files.
+        properties: The user's own, text to text.
+    """
+
+    schema: Schema
+    partition_by: PartitionStrategy
+    format: str
+    compression: str
+    properties: Mapping[str, str]
+
+    def __init__(
+        self,
+        *,
+        schema: object,
+        partition_by: PartitionStrategy | Iterable[PartitionFunction] | str = (),
+        format: str = "parquet",  # noqa: A002 - the word of API.md
+        compression: str = "zstd",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Describe a dataset.
+
+        Args:
+            schema: Avro (parsed, JSON text, or the path of an .avsc file), a pyarrow.Schema,
+                a Spark StructType or DataFrame, a dataclass, or a Lakebed schema.
+            partition_by: Functions from `lakebed.by`, or text such as
+                `"date(time_hour) as dt, hash(user_id, 64)"`.
+            format: Of the data files.
+            compression: Of the data files.
+            properties: The user's own, text to text.
+
+        Raises:
+            SchemaMismatchError: The schema is of no known form, or holds an unsupported type.
+            PartitionSpecError: The strategy does not fit the schema.
+            InvalidInputError: The format or compression is unknown.
+        """
+        if isinstance(partition_by, str):
+            partition_by = PartitionStrategy.parse(partition_by)
+        elif not isinstance(partition_by, PartitionStrategy):
+            partition_by = PartitionStrategy(tuple(partition_by))
+        set_field = object.__setattr__
+        set_field(self, "schema", read_schema(schema))
+        set_field(self, "partition_by", partition_by)
+        set_field(self, "format", format)
+        set_field(self, "compression", compression)
+        set_field(self, "properties", dict(properties or {}))
+        self._check()
+
+    def _check(self) -> None:
+        _check_choice("format", self.format, FORMATS)
+        _check_choice("compression", self.compression, COMPRESSIONS)
+        self.partition_by.check(self.schema)
+        for key, value in self.properties.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise InvalidInputError(
+                    f"Property {key!r} = {value!r}.", hint="Properties are text to text."
+                )
+
+    @property
+    def partition_types(self) -> dict[str, Type]:
+        """Partition fields in order with their types, `batch_id` last."""
+        own = self.partition_by.types(self.schema)
+        return {**own, BATCH_ID: Primitive(Kind.LONG)}
+
+    @property
+    def column_types(self) -> dict[str, Type]:
+        """Everything that a predicate may name: fields, then partition fields."""
+        return {**{f.name: f.type for f in self.schema.fields}, **self.partition_types}
+
+    @property
+    def stored_schema(self) -> Schema:
+        """The fields that data files hold."""
+        return self.schema.select(self.partition_by.stored_names(self.schema))
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the form that the head keeps."""
+        return {
+            "schema": schema_to_avro(self.schema),
+            "partition_by": self.partition_by.to_document(),
+            "format": self.format,
+            "compression": self.compression,
+            "properties": dict(self.properties),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_document` gave.
+
+        Raises:
+            InvalidInputError: The document does not describe a dataset.
+        """
+        return cls(
+            schema=schema_from_avro(document.get("schema")),
+            partition_by=PartitionStrategy.from_document(document.get("partition_by", [])),
+            format=document.get("format", "parquet"),
+            compression=document.get("compression", "zstd"),
+            properties=document.get("properties"),
+        )
+
+
+def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidInputError(
+            f"Unknown {what} {value!r}.",
+            hint=nearest(str(value), known) or f"Known are: {', '.join(known)}.",
+        )
+
+
+def read_schema(source: object) -> Schema:
+    """Read a schema from any of the forms that `DatasetDescriptor` takes.
+
+    Raises:
+        SchemaMismatchError: It is none of them, or holds an unsupported type.
+        InvalidNameError: A field name is not legal.
+    """
+    if isinstance(source, Schema):
+        return source
+    if isinstance(source, pa.Schema):
+        return schema_from_arrow(source)
+    if isinstance(source, type) and dataclasses.is_dataclass(source):
+        return schema_from_dataclass(source)
+    if isinstance(source, Mapping):
+        return schema_from_avro(source)
+    if isinstance(source, str | os.PathLike):
+        return schema_from_avro(_parse_avro(source))
+    # A Spark DataFrame has the schema, and the schema its JSON form: no pyspark is needed here.
+    inner = getattr(source, "schema", source)
+    if isinstance(inner, pa.Schema):
+        return schema_from_arrow(inner)
+    if hasattr(inner, "jsonValue"):
+        return schema_from_spark(inner.jsonValue())
+    raise SchemaMismatchError(
+        f"Cannot read a schema from {type(source).__name__}.",
+        hint="Give Avro (parsed, text or a path), a pyarrow.Schema, a Spark StructType or "
+        "DataFrame, or a dataclass.",
+    )
+
+
+def _parse_avro(source: str | os.PathLike[str]) -> object:
+    text = os.fspath(source)
+    if not text.lstrip().startswith("{"):
+        path = Path(text)
+        if not path.is_file():
+            raise SchemaMismatchError(
+                f"No schema file {text!r}.", hint="Give Avro JSON text or the path of a file."
+            )
+        text = path.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise SchemaMismatchError(
+            f"A schema that is no JSON: {text[:80]!r}.", hint=str(exc)
+        ) from exc

@@ -1,0 +1,57 @@
+"""What a predicate says of one entity or one partition, in three-valued logic."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
+from lakebed.model.values import Scalar, is_nan
+
+_COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}
+
+
+def matches(predicate: Predicate, values: Mapping[str, Any]) -> bool:
+    """Whether the predicate is true, neither false nor unknown.
+
+    Args:
+        predicate: Bound, so that its values are of the columns' types.
+        values: One value for each column; a missing one is null.
+    """
+    return _truth(predicate, values) is True
+
+
+def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
+    match predicate:
+        case And(parts):
+            truths = [_truth(part, values) for part in parts]
+            return False if False in truths else None if None in truths else True
+        case Or(parts):
+            truths = [_truth(part, values) for part in parts]
+            return True if True in truths else None if None in truths else False
+        case NullCheck(column, negated):
+            return (values.get(column) is None) is not negated
+        case Comparison(column, op, wanted):
+            value = values.get(column)
+            return None if value is None else compare(value, op, wanted)
+        case Membership(column, members, negated):
+            value = values.get(column)
+            if value is None:
+                # Nothing is in an empty list, not even null.
+                return None if members else negated
+            return any(compare(value, Op.EQ, member) for member in members) is not negated
+
+
+def compare(value: Scalar, op: Op, wanted: Scalar) -> bool:
+    """Compare two values of one type; NaN equals itself and is greater than every number."""
+    if is_nan(value) or is_nan(wanted):
+        return _COMPARE[op]((is_nan(value), 0), (is_nan(wanted), 0))
+    return _COMPARE[op](value, wanted)

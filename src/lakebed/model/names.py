@@ -1,0 +1,73 @@
+"""Which names are legal, and which known name is nearest to a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from lakebed.errors import InvalidNameError
+
+# Kartothek's rule for a uuid. A full match: theirs lets a final newline through.
+_DATASET_NAME = re.compile(r"[A-Za-z0-9+\-_]+")
+# Kite's rule, which is Avro's with leading digits.
+_FIELD_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+MAX_DATASET_NAME_LENGTH = 200  # leaves room for ".by-dataset-metadata.msgpack.zstd" in 255 bytes
+
+
+def check_dataset_name(name: str) -> str:
+    """Return `name` if a dataset may have it.
+
+    Raises:
+        InvalidNameError: It is empty, too long, or holds other characters than
+            letters, digits, `+`, `-` and `_`.
+    """
+    if not _DATASET_NAME.fullmatch(name):
+        raise InvalidNameError(
+            f"Illegal dataset name {name!r}.",
+            hint="Use letters, digits, '+', '-' and '_' only.",
+        )
+    if len(name) > MAX_DATASET_NAME_LENGTH:
+        raise InvalidNameError(
+            f"Dataset name of {len(name)} characters.",
+            hint=f"Use at most {MAX_DATASET_NAME_LENGTH}.",
+        )
+    return name
+
+
+def check_field_name(name: str) -> str:
+    """Return `name` if a field of a schema may have it.
+
+    Raises:
+        InvalidNameError: It is empty or holds other characters than letters, digits and `_`.
+    """
+    if not _FIELD_NAME.fullmatch(name):
+        suggestion = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_").lower() or "field"
+        raise InvalidNameError(
+            f"Illegal field name {name!r}.",
+            hint=f"Use letters, digits and '_' only, for example {suggestion!r}.",
+        )
+    return name
+
+
+def check_partition_name(name: str) -> str:
+    """Return `name` if a partition field may have it.
+
+    Raises:
+        InvalidNameError: It is no field name, or starts with `_`: Spark and Hive hide
+            directories of that kind.
+    """
+    check_field_name(name)
+    if name.startswith("_"):
+        raise InvalidNameError(
+            f"Illegal partition field name {name!r}: readers hide directories that start with '_'.",
+            hint=f"Name it {name.lstrip('_') or 'field'!r}.",
+        )
+    return name
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name is meant, as a sentence; empty if none is near."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,286 @@
+"""Predicates as one small tree.
+
+Three-valued logic as in SQL: a comparison with null is unknown, and unknown rows are not
+selected. NaN equals itself and is greater than every other number, as in Spark and PostgreSQL.
+
+There is no negation node: `negate` pushes it down to the leaves, where each leaf has an opposite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakebed.errors import InvalidInputError, PredicateError
+from lakebed.model.names import nearest
+from lakebed.model.schema import Type
+from lakebed.model.values import Scalar, check_value, is_nan
+
+
+class Op(StrEnum):
+    """Comparisons."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+_OPPOSITE = {
+    Op.EQ: Op.NE,
+    Op.NE: Op.EQ,
+    Op.LT: Op.GE,
+    Op.GE: Op.LT,
+    Op.GT: Op.LE,
+    Op.LE: Op.GT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`column op value`; the value is not None."""
+
+    column: str
+    op: Op
+    value: Scalar
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.op} {sql_literal(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`column [NOT] IN (values)`; no value is None. An empty IN selects nothing."""
+
+    column: str
+    values: tuple[Scalar, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        values = ", ".join(sql_literal(value) for value in self.values)
+        return f"{self.column} {'NOT IN' if self.negated else 'IN'} ({values})"
+
+
+@dataclass(frozen=True, slots=True)
+class NullCheck:
+    """`column IS [NOT] NULL`."""
+
+    column: str
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.column} IS {'NOT ' if self.negated else ''}NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of the parts; true without parts."""
+
+    parts: tuple[Predicate, ...] = ()
+
+    def __str__(self) -> str:
+        return _join(self.parts, " AND ") or "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of the parts; false without parts."""
+
+    parts: tuple[Predicate, ...] = ()
+
+    def __str__(self) -> str:
+        return _join(self.parts, " OR ") or "FALSE"
+
+
+Leaf = Comparison | Membership | NullCheck
+Predicate = Leaf | And | Or
+
+TRUE = And()
+FALSE = Or()
+
+
+def _join(parts: tuple[Predicate, ...], word: str) -> str:
+    return word.join(f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts)
+
+
+def sql_literal(value: Scalar) -> str:
+    """Return `value` as a literal of SQL text in Spark's dialect, where a backslash escapes."""
+    if isinstance(value, bool) or value is None:
+        return str(value).upper() if value is not None else "NULL"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, int | float) and not is_nan(value):
+        return repr(value)
+    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def all_of(parts: Sequence[Predicate]) -> Predicate:
+    """Return the conjunction, flattened and without parts that are always true."""
+    flat: list[Predicate] = []
+    for part in parts:
+        if part == FALSE:
+            return FALSE
+        flat.extend(part.parts if isinstance(part, And) else (part,))
+    return flat[0] if len(flat) == 1 else And(tuple(dict.fromkeys(flat)))
+
+
+def any_of(parts: Sequence[Predicate]) -> Predicate:
+    """Return the disjunction, flattened and without parts that are always false."""
+    flat: list[Predicate] = []
+    for part in parts:
+        if part == TRUE:
+            return TRUE
+        flat.extend(part.parts if isinstance(part, Or) else (part,))
+    return flat[0] if len(flat) == 1 else Or(tuple(dict.fromkeys(flat)))
+
+
+def negate(predicate: Predicate) -> Predicate:
+    """Return the predicate that is true where this one is false, unknown where it is unknown."""
+    match predicate:
+        case Comparison(column, op, value):
+            return Comparison(column, _OPPOSITE[op], value)
+        case Membership(column, values, negated):
+            return Membership(column, values, not negated)
+        case NullCheck(column, negated):
+            return NullCheck(column, not negated)
+        case And(parts):
+            return any_of([negate(part) for part in parts])
+        case Or(parts):
+            return all_of([negate(part) for part in parts])
+
+
+def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Predicate:
+    """Return the tree with each leaf replaced by what `change` makes of it."""
+    match predicate:
+        case And(parts):
+            return all_of([map_leaves(part, change) for part in parts])
+        case Or(parts):
+            return any_of([map_leaves(part, change) for part in parts])
+        case _:
+            return change(predicate)
+
+
+def leaves(predicate: Predicate) -> Iterator[Leaf]:
+    """Yield the leaves from left to right."""
+    if isinstance(predicate, And | Or):
+        for part in predicate.parts:
+            yield from leaves(part)
+    else:
+        yield predicate
+
+
+def columns_of(predicate: Predicate) -> tuple[str, ...]:
+    """Return the distinct columns in order of appearance."""
+    return tuple(dict.fromkeys(leaf.column for leaf in leaves(predicate)))
+
+
+def check_columns(predicate: Predicate, known: Collection[str]) -> None:
+    """Check that each column is known.
+
+    Raises:
+        PredicateError: One is not; the message names the nearest.
+    """
+    for column in columns_of(predicate):
+        if column not in known:
+            raise PredicateError(
+                f"Unknown column {column!r} in the predicate.",
+                hint=nearest(column, known) or f"Columns are: {', '.join(known)}.",
+            )
+
+
+def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
+    """Return the predicate with every value checked against its column's type.
+
+    Raises:
+        PredicateError: A column is unknown or nested, or a value is not of its type.
+    """
+    check_columns(predicate, types)
+
+    def bind_leaf(leaf: Leaf) -> Predicate:
+        kind = types[leaf.column]
+        match leaf:
+            case NullCheck():
+                return leaf
+            case Comparison(column, op, value):
+                return Comparison(column, op, _bind_value(value, kind, column))
+            case Membership(column, values, negated):
+                bound = tuple(_bind_value(value, kind, column) for value in values)
+                return Membership(column, tuple(dict.fromkeys(bound)), negated)
+
+    return map_leaves(predicate, bind_leaf)
+
+
+def _bind_value(value: Scalar, kind: Type, column: str) -> Scalar:
+    try:
+        return check_value(value, kind, column)
+    except InvalidInputError as exc:
+        raise PredicateError(exc.message, hint=exc.hint) from exc
+
+
+_DNF_OPS = {
+    "==": Op.EQ,
+    "=": Op.EQ,
+    "!=": Op.NE,
+    "<": Op.LT,
+    "<=": Op.LE,
+    ">": Op.GT,
+    ">=": Op.GE,
+}
+Dnf = Sequence[Sequence[tuple[str, str, object]]]
+
+
+def from_dnf(conjunctions: Dnf) -> Predicate:
+    """Read Kartothek's form: an OR of ANDs of `(column, operator, value)`.
+
+    Operators are `== != < <= > >=`, `in` and `not in`. None is null: `==` None is IS NULL.
+
+    Raises:
+        PredicateError: The list or a conjunction is empty, a term is malformed, or an
+            operator is unknown.
+    """
+    if isinstance(conjunctions, str) or not conjunctions or not all(conjunctions):
+        raise PredicateError(
+            f"An empty predicate list: {conjunctions!r}.",
+            hint="Leave the predicate out to select everything.",
+        )
+    return any_of([all_of([_term(term) for term in terms]) for terms in conjunctions])
+
+
+def _term(term: object) -> Predicate:
+    if not isinstance(term, tuple | list) or len(term) != 3 or not isinstance(term[0], str):
+        raise PredicateError(
+            f"Malformed predicate term {term!r}.", hint='Write it as ("column", "==", value).'
+        )
+    column, op, value = term
+    if op in ("in", "not in"):
+        return _membership(column, value, negated=op == "not in")
+    if op not in _DNF_OPS:
+        raise PredicateError(
+            f"Unknown operator {op!r} on column {column!r}.",
+            hint=f"Operators are: {' '.join(_DNF_OPS)} in, not in.",
+        )
+    if value is None:
+        if _DNF_OPS[op] not in (Op.EQ, Op.NE):
+            raise PredicateError(
+                f"Column {column!r} compared with None by {op!r}.",
+                hint="Null has no order: use == or !=.",
+            )
+        return NullCheck(column, negated=_DNF_OPS[op] is Op.NE)
+    return Comparison(column, _DNF_OPS[op], value)
+
+
+def _membership(column: str, values: object, *, negated: bool) -> Predicate:
+    if isinstance(values, str | bytes) or not isinstance(values, Collection):
+        raise PredicateError(
+            f"Column {column!r}: 'in' needs a list, not {values!r}.", hint=f"Write [{values!r}]."
+        )
+    present = tuple(value for value in values if value is not None)
+    found: Predicate = Membership(column, present, negated)
+    if len(present) == len(values):
+        return found
+    null = NullCheck(column, negated=negated)
+    return all_of([found, null]) if negated else any_of([found, null])

@@ -1,0 +1,124 @@
+"""Schemas from and to Spark's own JSON form, so that no pyspark is needed to read one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.names import check_field_name
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+
+_FROM_SPARK = {
+    "boolean": Kind.BOOLEAN,
+    "byte": Kind.INT,
+    "short": Kind.INT,
+    "integer": Kind.INT,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "string": Kind.STRING,
+    "binary": Kind.BYTES,
+    "date": Kind.DATE,
+    "timestamp": Kind.TIMESTAMP,
+    "timestamp_ntz": Kind.TIMESTAMP_NTZ,
+}
+_TO_SPARK = {
+    **{kind: name for name, kind in _FROM_SPARK.items() if name not in ("byte", "short")},
+    # Spark reads Parquet's unsigned 64 bits as this.
+    Kind.UNSIGNED_LONG: "decimal(20,0)",
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_CHAR = re.compile(r"(?:var)?char\(\d+\)|string collate \w+")
+
+
+def schema_from_spark(document: Mapping[str, Any]) -> Schema:
+    """Read a schema from what `StructType.jsonValue()` gives.
+
+    Raises:
+        SchemaMismatchError: A type is not supported; the message names the column.
+        InvalidNameError: A field name is not legal.
+    """
+    return Schema(fields=tuple(_field(one, "") for one in document["fields"]))
+
+
+def _field(document: Mapping[str, Any], place: str) -> Field:
+    name = check_field_name(document["name"])
+    return Field(
+        name=name,
+        type=_type(document["type"], f"{place}.{name}" if place else name),
+        nullable=document["nullable"],
+    )
+
+
+def _type(document: object, place: str) -> Type:
+    match document:
+        case str() if document in _FROM_SPARK:
+            return Primitive(_FROM_SPARK[document])
+        case str() if match := _DECIMAL.fullmatch(document):
+            return Decimal(int(match[1]), int(match[2]))
+        case str() if _CHAR.fullmatch(document):
+            return Primitive(Kind.STRING)
+        case {"type": "array", "elementType": element, "containsNull": bool(nullable)}:
+            return ListOf(_type(element, f"{place}[]"), nullable)
+        case {
+            "type": "map",
+            "keyType": "string",
+            "valueType": value,
+            "valueContainsNull": bool(nullable),
+        }:
+            return MapOf(_type(value, f"{place}{{}}"), nullable)
+        case {"type": "struct", "fields": fields}:
+            return Struct(tuple(_field(one, place) for one in fields))
+    raise SchemaMismatchError(
+        f"Unsupported Spark type {str(document)[:80]} of column {place!r}.",
+        hint="Cast it to a supported type, for example a string.",
+    )
+
+
+def schema_to_spark(schema: Schema) -> dict[str, Any]:
+    """Return `schema` as `StructType.fromJson` takes it."""
+    return {"type": "struct", "fields": [_field_to_spark(f) for f in schema.fields]}
+
+
+def _field_to_spark(field: Field) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": _type_to_spark(field.type),
+        "nullable": field.nullable,
+        "metadata": {},
+    }
+
+
+def _type_to_spark(kind: Type) -> Any:
+    match kind:
+        case Primitive(kind=primitive):
+            return _TO_SPARK[primitive]
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case ListOf(element=element, element_nullable=nullable):
+            return {
+                "type": "array",
+                "elementType": _type_to_spark(element),
+                "containsNull": nullable,
+            }
+        case MapOf(value=value, value_nullable=nullable):
+            return {
+                "type": "map",
+                "keyType": "string",
+                "valueType": _type_to_spark(value),
+                "valueContainsNull": nullable,
+            }
+        case Struct(fields=fields):
+            return {"type": "struct", "fields": [_field_to_spark(f) for f in fields]}

@@ -1,0 +1,174 @@
+"""Python values of primitive types: checking, normalising, reading from text."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+from collections.abc import Callable
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.schema import Decimal, Kind, Primitive, Type
+
+Scalar = bool | int | float | str | bytes | dt.date | dt.datetime | decimal.Decimal | None
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_INTEGER_LIMITS = {
+    Kind.INT: (-(2**31), 2**31 - 1),
+    Kind.LONG: (-(2**63), 2**63 - 1),
+    Kind.UNSIGNED_LONG: (0, 2**64 - 1),
+}
+INTEGERS = frozenset(_INTEGER_LIMITS)
+FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
+TIMESTAMPS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
+
+
+def check_value(value: object, kind: Type, place: str) -> Scalar:
+    """Return `value` as the one Python form of its type.
+
+    Strict: a bool is no int, text is no date, a float is no int. An int is taken for a float
+    or decimal, a date for the midnight that begins it. A timestamp without zone is UTC.
+
+    Args:
+        value: Not None.
+        kind: The declared type.
+        place: Names the column in the error.
+
+    Raises:
+        InvalidInputError: The value is not of the type, or outside its range.
+    """
+    normal = _normalise(value, kind)
+    if normal is None:
+        raise InvalidInputError(
+            f"Value {value!r} ({type(value).__name__}) does not fit column {place!r} "
+            f"of type {kind}.",
+            hint=_hint(value, kind),
+        )
+    return normal
+
+
+def _normalise(value: object, kind: Type) -> Scalar:
+    if isinstance(kind, Decimal):
+        if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
+            return None
+        return decimal.Decimal(value)
+    if not isinstance(kind, Primitive):
+        return None
+    name = kind.kind
+    if name is Kind.BOOLEAN:
+        return value if isinstance(value, bool) else None
+    if name in _INTEGER_LIMITS:
+        low, high = _INTEGER_LIMITS[name]
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return value if whole and low <= value <= high else None  # type: ignore[operator,return-value]  # narrowed by `whole`
+    if name in FLOATS:
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if real else None  # type: ignore[arg-type]  # narrowed by `real`
+    if name is Kind.STRING:
+        return value if isinstance(value, str) else None
+    if name is Kind.BYTES:
+        return value if isinstance(value, bytes) else None
+    if name is Kind.DATE:
+        is_date = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+        return value if is_date else None  # type: ignore[return-value]  # narrowed by `is_date`
+    return _normalise_time(value, zoned=name is Kind.TIMESTAMP)
+
+
+def _normalise_time(value: object, *, zoned: bool) -> dt.datetime | None:
+    if not isinstance(value, dt.date):
+        return None
+    if not isinstance(value, dt.datetime):
+        value = dt.datetime.combine(value, dt.time())
+    if zoned:
+        return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    return None if value.tzinfo else value
+
+
+def _hint(value: object, kind: Type) -> str:
+    if isinstance(kind, Primitive):
+        if kind.kind in _INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
+            low, high = _INTEGER_LIMITS[kind.kind]
+            return f"It holds {low} to {high}."
+        if kind.kind is Kind.TIMESTAMP_NTZ and isinstance(value, dt.datetime):
+            return "The column names no zone: give a datetime without tzinfo."
+        if kind.kind is Kind.DATE:
+            return "Give a datetime.date."
+        if kind.kind in TIMESTAMPS:
+            return "Give a datetime.datetime."
+    return f"Give a value of type {kind}."
+
+
+def parse_value(text: str, kind: Type, place: str) -> Scalar:
+    """Read a value of `kind` from text, as paths and SQL literals hold it.
+
+    Raises:
+        InvalidInputError: The text is no value of this type.
+    """
+    if isinstance(kind, Primitive) and kind.kind in _PARSERS:
+        try:
+            return check_value(_PARSERS[kind.kind](text), kind, place)
+        except (ValueError, OverflowError) as exc:
+            raise InvalidInputError(
+                f"Text {text!r} is no {kind} (column {place!r}).", hint=_text_hint(kind.kind)
+            ) from exc
+    if isinstance(kind, Decimal):
+        try:
+            return decimal.Decimal(text)
+        except decimal.InvalidOperation as exc:
+            raise InvalidInputError(f"Text {text!r} is no {kind} (column {place!r}).") from exc
+    raise InvalidInputError(f"Column {place!r} of type {kind} has no text form.")
+
+
+def _parse_bool(text: str) -> bool:
+    # bool("False") is True: Kartothek reads every boolean key back as True that way.
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(text)
+    return lowered == "true"
+
+
+def _parse_zoned(text: str) -> dt.datetime:
+    parsed = dt.datetime.fromisoformat(text)
+    return parsed.astimezone(dt.UTC) if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+
+
+_PARSERS: dict[Kind, Callable[[str], Scalar]] = {
+    Kind.BOOLEAN: _parse_bool,
+    Kind.INT: int,
+    Kind.LONG: int,
+    Kind.UNSIGNED_LONG: int,
+    Kind.FLOAT: float,
+    Kind.DOUBLE: float,
+    Kind.STRING: str,
+    Kind.DATE: dt.date.fromisoformat,
+    Kind.TIMESTAMP: _parse_zoned,
+    Kind.TIMESTAMP_NTZ: dt.datetime.fromisoformat,
+}
+
+
+def _text_hint(kind: Kind) -> str:
+    return {
+        Kind.BOOLEAN: "Write true or false.",
+        Kind.DATE: "Write it as 2013-06-01.",
+        Kind.TIMESTAMP: "Write it as 2013-06-01T12:30:00; without a zone it is UTC.",
+        Kind.TIMESTAMP_NTZ: "Write it as 2013-06-01T12:30:00.",
+    }.get(kind, "")
+
+
+def format_value(value: Scalar) -> str:
+    """Return the text that paths hold; `parse_value` gives the value back."""
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    return str(value)
+
+
+def is_nan(value: object) -> bool:
+    """Whether `value` is the float that does not equal itself."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def to_micros(moment: dt.datetime) -> int:
+    """Microseconds since the epoch; a moment without zone is taken as UTC."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return (moment - EPOCH) // dt.timedelta(microseconds=1)

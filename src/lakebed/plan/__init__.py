@@ -1,0 +1,1 @@
+"""From a view to the data files that it must read."""

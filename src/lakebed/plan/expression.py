@@ -1,0 +1,84 @@
+"""Predicates as Arrow expressions, which Arrow also pushes down to row groups."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
+from lakebed.model.schema import Primitive, Type
+from lakebed.model.values import FLOATS, Scalar, is_nan
+
+_COMPARE: dict[Op, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}
+
+
+def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.Expression:
+    """Return a bound predicate as an Arrow expression that selects the same rows.
+
+    Args:
+        predicate: Bound to `types`.
+        types: Type of each column.
+    """
+    match predicate:
+        case And(parts):
+            found = [to_arrow_expression(part, types) for part in parts]
+            return reduce(operator.and_, found) if found else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
+        case Or(parts):
+            found = [to_arrow_expression(part, types) for part in parts]
+            return reduce(operator.or_, found) if found else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
+        case NullCheck(column, negated):
+            field = pc.field(column)
+            return field.is_valid() if negated else field.is_null()
+        case Comparison(column, op, value):
+            return _comparison(column, op, value, types[column])
+        case Membership(column, values, negated):
+            return _membership(column, values, types[column], negated=negated)
+
+
+def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> pc.Expression:
+    field = pc.field(column)
+    if not _is_float(kind):
+        return _COMPARE[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
+    # Arrow compares as IEEE does; here NaN equals itself and is greater than every number.
+    if is_nan(value):
+        match op:
+            case Op.EQ | Op.GE:
+                return field.is_nan()
+            case Op.NE | Op.LT:
+                return ~field.is_nan()
+            case Op.LE:
+                return field.is_valid()
+            case Op.GT:
+                return field.is_valid() & pc.scalar(False)  # noqa: FBT003 - Arrow's signature
+    plain = _COMPARE[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
+    return plain | field.is_nan() if op in (Op.GT, Op.GE) else plain
+
+
+def _membership(
+    column: str, values: tuple[Scalar, ...], kind: Type, *, negated: bool
+) -> pc.Expression:
+    field = pc.field(column)
+    plain = [value for value in values if not is_nan(value)]
+    found = field.isin(pa.array(plain, type_to_arrow(kind)))
+    if len(plain) < len(values):
+        found = found | field.is_nan()
+    if not negated:
+        return found
+    # Arrow says that null is in no list; here that is unknown, unless the list is empty.
+    return ~found & field.is_valid() if values else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
+
+
+def _is_float(kind: Type) -> bool:
+    return isinstance(kind, Primitive) and kind.kind in FLOATS

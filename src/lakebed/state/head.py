@@ -1,0 +1,133 @@
+"""The head document: a complete Kartothek v4 document, typed on the way in and out.
+
+What Lakebed adds hangs on `metadata` entries of its own, all of them text.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+import zstandard
+
+from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
+from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+
+METADATA_VERSION = 4  # of the Kartothek specification
+MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files has a fifth of that
+
+_T = TypeVar("_T")
+
+
+class HeadFormat(StrEnum):
+    """How a head is written; chosen at creation, never both at once."""
+
+    JSON = "json"
+    MSGPACK = "msgpack.zstd"
+
+    def key(self, dataset: str) -> str:
+        """Return the key of the head of `dataset`."""
+        return dataset + (JSON_SUFFIX if self is HeadFormat.JSON else MSGPACK_SUFFIX)
+
+
+class PartitionEntry(msgspec.Struct, gc=False):
+    """One entry of `partitions`: the files of one label, by table."""
+
+    files: dict[str, str]
+
+
+class HeadDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The head as the specification writes it; `None` stands for a missing key."""
+
+    dataset_metadata_version: int
+    dataset_uuid: str
+    indices: dict[str, str | dict[str, list[str]]] | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    partitions: dict[str, PartitionEntry] | None = None
+    partition_keys: list[str] | None = None
+
+
+class _VersionOnly(msgspec.Struct):
+    dataset_metadata_version: int
+
+
+def encode_head(document: HeadDocument, head_format: HeadFormat) -> bytes:
+    """Return the bytes of a head."""
+    if head_format is HeadFormat.JSON:
+        return msgspec.json.encode(document)
+    return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(document))
+
+
+def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:
+    """Read the bytes of a head.
+
+    Args:
+        data: As stored.
+        head_format: By the suffix of `key`.
+        key: For errors.
+
+    Raises:
+        CorruptMetadataError: It is truncated, or an entry has the wrong type; nothing is
+            converted, and the message names the entry.
+        UnsupportedVersionError: It is of another version of the specification.
+    """
+    payload = _decompress(data, key) if head_format is HeadFormat.MSGPACK else data
+    try:
+        document = _decode(payload, HeadDocument, head_format)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        _check_version(_find_version(payload, head_format), key)
+        raise CorruptMetadataError(
+            f"Head {key!r} cannot be read: {exc}.",
+            hint="Restore the object from a copy; no data file was touched.",
+        ) from exc
+    _check_version(document.dataset_metadata_version, key)
+    return document
+
+
+def _decode(payload: bytes, kind: type[_T], head_format: HeadFormat) -> _T:
+    if head_format is HeadFormat.JSON:
+        return msgspec.json.decode(payload, type=kind)
+    return msgspec.msgpack.decode(payload, type=kind)
+
+
+def _find_version(payload: bytes, head_format: HeadFormat) -> int:
+    """A newer document may differ in everything else: ask for the version alone."""
+    try:
+        return _decode(payload, _VersionOnly, head_format).dataset_metadata_version
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return METADATA_VERSION
+
+
+def _check_version(version: int, key: str) -> None:
+    if version != METADATA_VERSION:
+        raise UnsupportedVersionError(
+            f"Head {key!r} has dataset_metadata_version {version}; "
+            f"this release reads {METADATA_VERSION}.",
+            hint="Upgrade Lakebed if the version is newer; rewrite it with plateau if older.",
+        )
+
+
+def _decompress(data: bytes, key: str) -> bytes:
+    try:
+        frame = zstandard.get_frame_parameters(data)
+        if frame.content_size <= MAX_HEAD_BYTES:
+            return zstandard.ZstdDecompressor().decompress(data)
+        if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
+            raise _too_large(key)
+        payload = zstandard.ZstdDecompressor().stream_reader(data).read(MAX_HEAD_BYTES + 1)
+    except zstandard.ZstdError as exc:
+        raise CorruptMetadataError(
+            f"Head {key!r} is no zstd frame: {exc}.",
+            hint="Restore the object from a copy; no data file was touched.",
+        ) from exc
+    if len(payload) > MAX_HEAD_BYTES:
+        raise _too_large(key)
+    return payload
+
+
+def _too_large(key: str) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"Head {key!r} unpacks to more than {MAX_HEAD_BYTES} bytes.",
+        hint="No dataset has a head of this size; the object is damaged or hostile.",
+    )

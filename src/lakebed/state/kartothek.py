@@ -1,0 +1,196 @@
+"""Datasets that Kartothek or plateau wrote: their schema file, implicit partitions, keys.
+
+Source:
+    The Kartothek specification, and facts seen in plateau 4.6.2 and kartothek 5.3.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types as pat
+
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import TABLE, split_label
+from lakebed.model.schema import Schema, Type
+from lakebed.state.head import HeadDocument, HeadFormat, PartitionEntry
+from lakebed.state.state import State, annotations_of, creation_time_of, labels_of
+from lakebed.store.base import Store
+
+_SCHEMA_FILE = "_common_metadata"
+
+
+def schema_key(dataset: str, table: str) -> str:
+    """Return the key of the schema file."""
+    return f"{dataset}/{table}/{_SCHEMA_FILE}"
+
+
+def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, key: str) -> State:
+    """Read the state of a dataset that another tool created; it can be read, not written.
+
+    Cost:
+        One GET for the schema; a LIST if the head names no partitions.
+
+    Raises:
+        CorruptMetadataError: The schema file is missing or cannot be read.
+        UnsupportedVersionError: The dataset has several tables.
+    """
+    if document.partitions is None:
+        document.partitions = _list_partitions(store, document.dataset_uuid)
+    table = _table_of(document, store)
+    labels = labels_of(document, table, key)
+    schema = _read_schema(store, schema_key(document.dataset_uuid, table))
+    keys = document.partition_keys
+    if keys is None:
+        keys = _infer_keys(labels)
+    for name in keys:
+        if name not in schema:
+            raise CorruptMetadataError(
+                f"Partition key {name!r} of head {key!r} is not in the schema.",
+                hint=f"Columns are: {', '.join(schema.names)}.",
+            )
+    return State(
+        name=document.dataset_uuid,
+        table=table,
+        head_format=head_format,
+        descriptor=DatasetDescriptor(schema=schema),
+        partition_keys=tuple(keys),
+        labels=labels,
+        created_at=creation_time_of(document),
+        annotations=annotations_of(document),
+        indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
+    )
+
+
+def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
+    """Every Parquet file of a table is a partition; files under `indices` are not."""
+    found = {}
+    for info in store.list(f"{dataset}/"):
+        table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
+        if rest.endswith(".parquet") and table != "indices":
+            found[rest.removesuffix(".parquet")] = PartitionEntry({table: info.key})
+    return found
+
+
+def _table_of(document: HeadDocument, store: Store) -> str:
+    for entry in (document.partitions or {}).values():
+        return next(iter(entry.files), "table")
+    for table in ("table", TABLE):
+        try:
+            store.size(schema_key(document.dataset_uuid, table))
+        except ObjectNotFoundError:
+            continue
+        return table
+    return "table"
+
+
+def _read_schema(store: Store, key: str) -> Schema:
+    try:
+        found = pq.read_schema(pa.BufferReader(store.get(key).data))
+        return schema_from_arrow(_without_null_types(found), strict_names=False)
+    except (pa.ArrowException, ObjectNotFoundError, SchemaMismatchError) as exc:
+        raise CorruptMetadataError(
+            f"Schema file {key!r} cannot be read: {exc}",
+            hint="Restore the object from a copy; the data files were not touched.",
+        ) from exc
+
+
+def _without_null_types(schema: pa.Schema) -> pa.Schema:
+    """A column that was null in every file so far has no type yet: read it as text."""
+    fields = [f.with_type(pa.string()) if pat.is_null(f.type) else f for f in schema]
+    return pa.schema(fields)
+
+
+def _infer_keys(labels: Iterable[str]) -> list[str]:
+    for label in labels:
+        directory = split_label(label)[0]
+        return [level.partition("=")[0] for level in directory.split("/") if level]
+    return []
+
+
+def encode_schema(schema: Schema, partition_types: Mapping[str, Type]) -> bytes:
+    """Return the schema file that plateau and kartothek need to read a dataset of ours.
+
+    Column order and types are theirs: partition keys first, the rest by name; numbers in 64
+    bits. The `pandas` entry must be there, or they cannot read at all.
+
+    Args:
+        schema: Of the entities.
+        partition_types: Directory levels in order, `batch_id` last.
+    """
+    arrow = schema_to_arrow(schema)
+    rest = sorted(name for name in schema.names if name not in partition_types)
+    fields = [
+        pa.field(name, _key_type(type_to_arrow(kind))) for name, kind in partition_types.items()
+    ]
+    fields += [pa.field(name, _normalised(arrow.field(name).type)) for name in rest]
+    pandas = {
+        "index_columns": [],
+        "column_indexes": [],
+        "columns": [_pandas_column(f) for f in fields],
+        "pandas_version": "1.0.0",
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(
+        pa.schema(fields, metadata={"pandas": json.dumps(pandas)}), sink, version="2.6"
+    )
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def _normalised(kind: pa.DataType) -> pa.DataType:
+    if pat.is_signed_integer(kind):
+        return pa.int64()
+    if pat.is_unsigned_integer(kind):
+        return pa.uint64()
+    if pat.is_floating(kind):
+        return pa.float64()
+    if pat.is_list(kind):
+        return pa.list_(_normalised(kind.value_type))
+    return kind
+
+
+def _key_type(kind: pa.DataType) -> pa.DataType:
+    """They cannot read a key with a time zone; the path holds UTC either way."""
+    return pa.timestamp("us") if pat.is_timestamp(kind) else _normalised(kind)
+
+
+_PANDAS_TYPES = (
+    (pat.is_string, ("unicode", "object")),
+    (pat.is_binary, ("bytes", "object")),
+    (pat.is_boolean, ("bool", "bool")),
+    (pat.is_date, ("date", "object")),
+    (pat.is_decimal, ("decimal", "object")),
+    (pat.is_list, ("list[object]", "object")),
+)
+
+
+def _pandas_column(field: pa.Field) -> dict[str, Any]:
+    kind = field.type
+    pandas_type, numpy_type = str(kind), str(kind)
+    metadata = None
+    for matches, names in _PANDAS_TYPES:
+        if matches(kind):
+            pandas_type, numpy_type = names
+    if pat.is_timestamp(kind):
+        pandas_type, numpy_type = ("datetimetz" if kind.tz else "datetime"), "datetime64[ns]"
+        metadata = {"timezone": kind.tz} if kind.tz else None
+    elif pat.is_float64(kind):
+        pandas_type = numpy_type = "float64"
+    elif pat.is_nested(kind) and not pat.is_list(kind):
+        pandas_type, numpy_type = "object", "object"
+    elif pat.is_decimal(kind):
+        metadata = {"precision": kind.precision, "scale": kind.scale}
+    return {
+        "name": field.name,
+        "field_name": field.name,
+        "pandas_type": pandas_type,
+        "numpy_type": numpy_type,
+        "metadata": metadata,
+    }

@@ -1,0 +1,61 @@
+"""Which partitions a commit replaces, and so what it conflicts with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakebed.model.evaluate import matches
+from lakebed.model.keys import decode_path
+from lakebed.model.predicate import Predicate
+from lakebed.model.schema import Type
+
+
+class Scope(Protocol):
+    """Says of each partition whether the commit replaces it."""
+
+    def covers(self, partition: str) -> bool:
+        """Whether the commit replaces this partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """An append replaces nothing and conflicts with nothing."""
+
+    def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
+        """Return False."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ThesePartitions:
+    """The partitions that new data touches."""
+
+    partitions: frozenset[str]
+
+    def covers(self, partition: str) -> bool:
+        """Whether the partition is one of them."""
+        return partition in self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class WholeView:
+    """Every partition that a view holds, also those that do not exist yet.
+
+    Attributes:
+        predicate: On partition fields alone.
+        types: Partition fields without the batch level.
+    """
+
+    predicate: Predicate
+    types: Mapping[str, Type]
+    _known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+
+    def covers(self, partition: str) -> bool:
+        """Whether the view holds the partition."""
+        if partition not in self._known:
+            values = decode_path(partition, self.types)
+            self._known[partition] = matches(self.predicate, values)
+        return self._known[partition]

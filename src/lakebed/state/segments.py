@@ -1,0 +1,108 @@
+"""Lists of immutable segments that grow by one a commit and merge geometrically.
+
+The file table and the history are such lists. A commit writes one small segment and names it in
+the head; when a level of the list is full, the commit merges it into one segment of the next.
+So every entry is rewritten a logarithmic number of times, and the list stays short.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.model.keys import check_under
+from lakebed.store.base import Store
+
+FANOUT = 8  # segments of a level before they merge into one of the next
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One immutable object of a list.
+
+    Attributes:
+        key: Where it is; `<folder>/<weight>-<id><suffix>`.
+        weight: How many entries it holds.
+    """
+
+    key: str
+    weight: int
+
+    @classmethod
+    def new(cls, folder: str, weight: int, suffix: str) -> Self:
+        """Return a segment under a key that nobody else uses."""
+        return cls(f"{folder}/{weight:010d}-{uuid.uuid4().hex}{suffix}", weight)
+
+    @classmethod
+    def parse(cls, key: str, dataset: str) -> Self:
+        """Read a segment back from its key.
+
+        Raises:
+            CorruptMetadataError: The key is not of that form, or lies outside the dataset.
+        """
+        check_under(key, f"{dataset}/")
+        weight, separator, _ = key.rpartition("/")[2].partition("-")
+        if not separator or not weight.isdecimal():
+            raise CorruptMetadataError(
+                f"Segment key {key!r} does not begin with its weight.",
+                hint="The head was damaged or written by something else.",
+            )
+        return cls(key, int(weight))
+
+
+def level_of(weight: int) -> int:
+    """Return the level of a segment: how often its weight can be divided by the fan-out."""
+    level = 0
+    while weight >= FANOUT:
+        weight //= FANOUT
+        level += 1
+    return level
+
+
+def count_to_merge(segments: Sequence[Segment]) -> int:
+    """Return how many segments at the end of the list should become one; 0 for none.
+
+    A merge takes everything at the end that is not above the full level, so that levels fall
+    towards the end, but for what a large commit added last.
+    """
+    for level in sorted({level_of(segment.weight) for segment in segments}):
+        length = _length_of_tail(segments, level)
+        if length >= FANOUT:
+            return length
+    return 0
+
+
+def _length_of_tail(segments: Sequence[Segment], level: int) -> int:
+    length = 0
+    for segment in reversed(segments):
+        if level_of(segment.weight) > level:
+            break
+        length += 1
+    return length
+
+
+def compact(
+    store: Store,
+    segments: Sequence[Segment],
+    merge: Callable[[Sequence[bytes]], bytes],
+    folder: str,
+    suffix: str,
+) -> tuple[tuple[Segment, ...], Segment | None]:
+    """Merge the end of the list if a level is full.
+
+    Returns:
+        The list to name in the head, and the segment that was written for it, if any.
+
+    Cost:
+        Nothing, or one GET a merged segment and one PUT.
+    """
+    count = count_to_merge(segments)
+    if not count:
+        return tuple(segments), None
+    kept, tail = segments[:-count], segments[-count:]
+    merged = Segment.new(folder, sum(segment.weight for segment in tail), suffix)
+    store.put(merged.key, merge([store.get(segment.key).data for segment in tail]))
+    return (*kept, merged), merged

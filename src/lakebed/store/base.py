@@ -1,0 +1,402 @@
+"""What every store promises: bytes under keys, with compare-and-swap.
+
+A back end implements the methods that begin with an underscore and inherits the public ones,
+so that keys and arguments are checked in one place and every back end refuses in the same words.
+`lakebed.testing.StoreContract` is the test suite of this promise.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError, InvalidNameError, ReadOnlyError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_log = logging.getLogger(__name__)
+
+MAX_COMPONENT_BYTES = 255  # NAME_MAX of the common POSIX file systems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """What a listing says of one object.
+
+    Attributes:
+        key: Where the object is, relative to the root of the store.
+        size_bytes: Its length in bytes.
+        modified_at: When it was last written, by the clock of the storage; aware, UTC.
+    """
+
+    key: str
+    size_bytes: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object with the token that a later `Store.replace` compares.
+
+    Attributes:
+        key: Where the object is, relative to the root of the store.
+        data: The whole content.
+        etag: Opaque; comes back from the `Store.create` or `Store.replace` that wrote this content.
+    """
+
+    key: str
+    data: bytes
+    etag: str
+
+
+def validate_key(key: str) -> str:
+    """Return `key` unchanged if every store can hold it.
+
+    A key is relative and separated by `/`. Nothing in it is decoded: `%20` is three characters.
+    Components that begin with a dot are kept for the stores themselves.
+
+    Raises:
+        InvalidNameError: A component is empty, begins with a dot, is longer than 255 bytes, or
+            holds a backslash, a control character or half a surrogate pair.
+    """
+    for component in key.split("/"):
+        problem = _problem_of_component(component)
+        if problem:
+            msg = f"Key {key!r} is not legal: {problem}."
+            hint = "Keys are relative paths such as 'flights/data/a.parquet'."
+            raise InvalidNameError(msg, hint=hint)
+    return key
+
+
+def _problem_of_component(component: str) -> str:
+    if not component:
+        return "it is empty, or begins, ends or goes on with an empty component"
+    if component in {".", ".."}:
+        return f"{component!r} is no name"
+    if component.startswith("."):
+        return f"{component!r} begins with a dot, which is kept for the store itself"
+    if any(character < " " or character in "\\\x7f" for character in component):
+        return f"{component!r} holds a backslash or a control character"
+    try:
+        size_bytes = len(component.encode())
+    except UnicodeEncodeError:
+        return f"{component!r} cannot be written as UTF-8"
+    if size_bytes > MAX_COMPONENT_BYTES:
+        return f"a component of {size_bytes} bytes is longer than {MAX_COMPONENT_BYTES}"
+    return ""
+
+
+def is_listed(key: str) -> bool:
+    """Tell whether a listing shows `key`: it does if `validate_key` accepts it."""
+    return not any(_problem_of_component(component) for component in key.split("/"))
+
+
+def directory_prefix(prefix: str) -> str:
+    """Return `prefix` as what all keys under it begin with: empty, or with one final slash."""
+    if not prefix:
+        return ""
+    return validate_key(prefix.removesuffix("/")) + "/"
+
+
+class Store(ABC):
+    """Objects under one root, safe for any number of threads, processes and machines.
+
+    Every write is atomic: a reader sees the old object or the new one, never a mixture. `create`
+    and `replace` decide races: of all that try, exactly one wins. Stores pickle.
+
+    Every method may raise `StorageError`; its `retryable` says whether the outcome is unknown
+    or the same call may succeed later.
+
+    Attributes:
+        uri: The root as a normalised URL without a final slash, e.g. `file:///data/lake`.
+            `lakebed.store.open_store` opens it again.
+        supports_compare_and_swap: Whether `create` and `replace` are safe here. Without it the
+            store can only be read: every write raises `ReadOnlyError`.
+        is_shared: Whether other processes see the same objects.
+    """
+
+    uri: str
+    supports_compare_and_swap: bool = True
+    is_shared: bool = True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    def get(self, key: str) -> StoredObject:
+        """Read a whole object.
+
+        Raises:
+            ObjectNotFoundError: There is no object under `key`.
+
+        Cost:
+            One GET.
+        """
+        validate_key(key)
+        self._log_call("get", key)
+        return self._get(key)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read `length` bytes from `start` on, fewer where the object ends before, as a slice does.
+
+        Raises:
+            ObjectNotFoundError: There is no object under `key`.
+            InvalidInputError: `start` or `length` is negative.
+
+        Cost:
+            One GET of `length` bytes; one HEAD more where the range is empty.
+        """
+        validate_key(key)
+        if start < 0 or length < 0:
+            msg = f"Range of {length} bytes from {start} of {key!r} is negative."
+            raise InvalidInputError(msg, hint="Ranges count from the start; see Store.size.")
+        self._log_call("get_range", key)
+        if length == 0:
+            self._size(key)
+            return b""
+        return self._get_range(key, start, length)
+
+    def size(self, key: str) -> int:
+        """Return the length of an object in bytes.
+
+        Raises:
+            ObjectNotFoundError: There is no object under `key`.
+
+        Cost:
+            One HEAD.
+        """
+        validate_key(key)
+        self._log_call("size", key)
+        return self._size(key)
+
+    def create(self, key: str, data: Buffer) -> str:
+        """Write an object if there is none, and return its etag.
+
+        Raises:
+            ObjectExistsError: There is an object under `key`; nothing was written.
+            ReadOnlyError: This store has no compare-and-swap.
+            StorageError: If retryable, the object may or may not have been written.
+
+        Cost:
+            One conditional PUT.
+        """
+        self._begin_write("create", key)
+        return self._create(key, memoryview(data).cast("B"))
+
+    def replace(self, key: str, data: Buffer, *, if_match: str) -> str:
+        """Write an object if it still is the one that has etag `if_match`, and return the new etag.
+
+        Raises:
+            PreconditionFailedError: The object changed or is gone; nothing was written.
+            ReadOnlyError: This store has no compare-and-swap.
+            StorageError: If retryable, the object may or may not have been written.
+
+        Cost:
+            One conditional PUT.
+        """
+        self._begin_write("replace", key)
+        return self._replace(key, memoryview(data).cast("B"), if_match=if_match)
+
+    def put(self, key: str, data: Buffer) -> None:
+        """Write an immutable object whose key nobody else uses; replaces without asking.
+
+        Raises:
+            ReadOnlyError: This store has no compare-and-swap.
+
+        Cost:
+            One PUT, or a multipart upload.
+        """
+        self._begin_write("put", key)
+        self._put(key, memoryview(data).cast("B"))
+
+    def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[ObjectInfo]:
+        """Yield what lies under the directory `prefix`, in key order.
+
+        What a store keeps for itself is never shown, nor are objects whose keys `validate_key`
+        refuses.
+
+        Args:
+            prefix: A directory, with or without a final slash; empty for the root. `pre` shows
+                `pre/a`, but neither `pre` nor `pre2/a`.
+            recursive: False shows only the objects that lie directly in the directory.
+
+        Cost:
+            One LIST for each 1,000 objects; on a file system one `scandir` a directory.
+        """
+        begins_with = directory_prefix(prefix)
+        self._log_call("list", prefix)
+        return self._list(begins_with, recursive=recursive)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects. A key that is missing, or given twice, is no error.
+
+        Raises:
+            ReadOnlyError: This store has no compare-and-swap.
+
+        Cost:
+            One request for each 1,000 keys on S3, for each 256 on Azure, else one a key.
+        """
+        if isinstance(keys, str):
+            msg = f"delete takes keys, not one string: [{keys!r}]"
+            raise TypeError(msg)
+        unique = tuple(dict.fromkeys(validate_key(key) for key in keys))
+        self._require_compare_and_swap("delete")
+        for key in unique:
+            self._log_call("delete", key)
+        if unique:
+            self._delete(unique)
+
+    def remove_leftovers(
+        self, prefix: str = "", *, older_than: timedelta, dry_run: bool = False
+    ) -> tuple[str, ...]:
+        """Remove what killed writers left behind, which no listing shows; return what it was.
+
+        Stores that leave nothing behind, or let the service clear it, return nothing.
+
+        Args:
+            prefix: A directory, as in `list`.
+            older_than: Age below which something may still be at work.
+            dry_run: Only say what would be removed.
+
+        Cost:
+            A walk through the directory on a file system; elsewhere nothing.
+        """
+        begins_with = directory_prefix(prefix)
+        return self._remove_leftovers(begins_with, older_than=older_than, dry_run=dry_run)
+
+    def local_path(self, key: str) -> Path | None:
+        """Return where the object is on the local file system; None if it is not on one.
+
+        Cost:
+            Nothing; whether the object exists is not looked at.
+        """
+        validate_key(key)
+        return self._local_path(key)
+
+    def open_input(self, key: str, *, size_bytes: int | None = None) -> pa.NativeFile:
+        """Open an object as a seekable file for Arrow. Close it, or use it in a `with`.
+
+        Args:
+            key: Which object.
+            size_bytes: Its length where the caller knows it, which saves a HEAD.
+
+        Raises:
+            ObjectNotFoundError: There is no object under `key`; a store that was told
+                `size_bytes` may notice only on the first read.
+
+        Cost:
+            One HEAD without `size_bytes`; then one GET a read.
+        """
+        validate_key(key)
+        return self._open_input(key, size_bytes)
+
+    @abstractmethod
+    def _get(self, key: str) -> StoredObject: ...
+
+    @abstractmethod
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        """`start` is not negative, `length` is positive."""
+
+    @abstractmethod
+    def _size(self, key: str) -> int: ...
+
+    @abstractmethod
+    def _create(self, key: str, data: memoryview) -> str:
+        """Must be decided by the storage in one step; looking first and writing then is racy."""
+
+    @abstractmethod
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        """Must be decided by the storage in one step; looking first and writing then is racy."""
+
+    @abstractmethod
+    def _put(self, key: str, data: memoryview) -> None: ...
+
+    @abstractmethod
+    def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        """`begins_with` is empty or ends with a slash; see `is_listed` for what to leave out."""
+
+    @abstractmethod
+    def _delete(self, keys: Sequence[str]) -> None:
+        """`keys` are legal and distinct, and there is at least one."""
+
+    def _remove_leftovers(
+        self,
+        begins_with: str,  # noqa: ARG002 - for the stores that leave something behind
+        *,
+        older_than: timedelta,  # noqa: ARG002
+        dry_run: bool,  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        return ()
+
+    def _local_path(self, key: str) -> Path | None:  # noqa: ARG002 - most stores have no paths
+        return None
+
+    def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:
+        known = self._size(key) if size_bytes is None else size_bytes
+        return pa.PythonFile(_RangeReader(self, key, known), mode="r")
+
+    def _refusal_hint(self) -> str:
+        """Say what the user of a store without compare-and-swap can do."""
+        return "Open a store that has compare-and-swap."
+
+    def _begin_write(self, operation: str, key: str) -> None:
+        validate_key(key)
+        self._require_compare_and_swap(operation)
+        self._log_call(operation, key)
+
+    def _require_compare_and_swap(self, operation: str) -> None:
+        if not self.supports_compare_and_swap:
+            msg = (
+                f"{self.uri} can only be read, so {operation} was refused: "
+                "the store has no compare-and-swap, and concurrent writers would lose data."
+            )
+            raise ReadOnlyError(msg, hint=self._refusal_hint())
+
+    def _log_call(self, operation: str, key: str) -> None:
+        _log.debug("store call operation=%s key=%s store=%s", operation, key, self.uri)
+
+
+class _RangeReader(io.RawIOBase):
+    """A seekable file over `Store.get_range`; each read is one request for exactly its bytes."""
+
+    def __init__(self, store: Store, key: str, size_bytes: int) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._size_bytes = size_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
+        self._position = max(0, origin[whence] + offset)
+        return self._position
+
+    def read(self, size: int = -1, /) -> bytes:
+        left = max(0, self._size_bytes - self._position)
+        wanted = left if size < 0 else min(size, left)
+        data = self._store.get_range(self._key, self._position, wanted) if wanted else b""
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)

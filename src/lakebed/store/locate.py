@@ -1,0 +1,130 @@
+"""From a URL or a path to the store that it names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lakebed.errors import InvalidInputError
+from lakebed.store.base import Store
+from lakebed.store.memory import MemoryStore
+from lakebed.store.object import ObjectStore
+from lakebed.store.posix import PosixStore
+
+ENTRY_POINT_GROUP = "lakebed.store"
+
+# Two letters at least, since `C:/data` is a path; one slash is enough, since `s3:/bucket` is
+# a slip of the pen and must not become a directory of that name.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+Opener = Callable[[str, Mapping[str, str]], Store]
+
+
+def open_store(
+    url: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None
+) -> Store:
+    """Open the store at `url`; nothing is read or written yet.
+
+    Another package adds a scheme by an entry point of the group `lakebed.store`: its name is the
+    scheme, its object is called with the URL and the options and returns a `Store`.
+
+    Args:
+        url: A path, or a URL of the scheme file, memory, s3, s3a, gs, az or one that a package
+            adds. Paths may begin with `~`; only file URLs are percent-decoded.
+        storage_options: What the store needs to know. A directory takes `durable` (`true` or
+            `false`), memory takes nothing, for object stores see obstore's configuration.
+
+    Raises:
+        InvalidInputError: The scheme, the URL or an option cannot be used.
+        MissingDependencyError: The scheme needs a package that is not installed.
+
+    Examples:
+        >>> open_store("memory://lake")
+        MemoryStore('memory://lake')
+    """
+    text, options = os.fspath(url), dict(storage_options or {})
+    found = _URL.match(text)
+    if found is None:
+        return _open_path(text, options)
+    scheme = found[1].lower()
+    opener = _OPENERS.get(scheme) or _find_added_opener(scheme)
+    if opener is None:
+        supported = ", ".join(sorted({*_OPENERS, *_added_schemes()}))
+        msg = f"No store knows the scheme {scheme!r} of {text!r}; known are {supported}."
+        raise InvalidInputError(msg, hint=_REMEDIES.get(scheme, "Give a path or a known URL."))
+    return opener(text, options)
+
+
+_REMEDIES = {
+    "hdfs": "Mount HDFS and give the path, or keep the lake in an object store.",
+    "abfss": "Write az://CONTAINER/PREFIX with the storage option account_name.",
+    "http": "For an object store of your own write s3://BUCKET with the storage option endpoint.",
+    "https": "For an object store of your own write s3://BUCKET with the storage option endpoint.",
+}
+
+
+def _open_path(path: str, options: Mapping[str, str]) -> PosixStore:
+    if not path:
+        msg = "The path of the store is empty."
+        raise InvalidInputError(msg, hint="Write '.' for the current directory.")
+    try:
+        root = Path(path).expanduser()
+    except RuntimeError as exc:
+        msg = f"{path!r} names no home directory: {exc}"
+        raise InvalidInputError(msg, hint="Give the path without '~'.") from exc
+    _refuse_unknown(path, options, {"durable"})
+    durable = options.get("durable", "true").lower()
+    if durable not in {"true", "false"}:
+        msg = f"Storage option durable={durable!r} is neither true nor false."
+        raise InvalidInputError(msg, hint="Leave it out for true.")
+    return PosixStore(root, durable=durable == "true")
+
+
+def _open_file_url(url: str, options: Mapping[str, str]) -> PosixStore:
+    # Not urlsplit's path: a `?` or `#` in a file URL of ours is escaped, in anybody's it is a slip.
+    parts = urlsplit(url)
+    if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
+        msg = f"{url!r} is no URL of a local directory."
+        raise InvalidInputError(msg, hint="Write file:///PATH, or the path alone.")
+    return _open_path(unquote(parts.path), options)
+
+
+def _open_memory(url: str, options: Mapping[str, str]) -> MemoryStore:
+    _refuse_unknown(url, options, set())
+    return MemoryStore(url.partition(":")[2].removeprefix("//"))
+
+
+def _open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
+    return ObjectStore(url, options=options)
+
+
+_OPENERS: Mapping[str, Opener] = {
+    "az": _open_object_store,
+    "file": _open_file_url,
+    "gs": _open_object_store,
+    "memory": _open_memory,
+    "s3": _open_object_store,
+    "s3a": _open_object_store,
+}
+
+
+def _added_schemes() -> set[str]:
+    return {found.name for found in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _find_added_opener(scheme: str) -> Opener | None:
+    for found in entry_points(group=ENTRY_POINT_GROUP, name=scheme):
+        opener: Opener = found.load()
+        return opener
+    return None
+
+
+def _refuse_unknown(url: str, options: Mapping[str, str], known: set[str]) -> None:
+    unknown = sorted(set(options) - known)
+    if unknown:
+        msg = f"Storage options {unknown} mean nothing to {url!r}."
+        raise InvalidInputError(msg, hint=f"It takes {sorted(known) or 'none'}.")

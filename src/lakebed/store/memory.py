@@ -1,0 +1,134 @@
+"""Objects in the memory of this process, for tests and for trying things out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+
+import pyarrow as pa
+
+from lakebed.errors import (
+    InvalidInputError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+)
+from lakebed.store.base import ObjectInfo, Store, StoredObject, validate_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    data: bytes
+    etag: str
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Space:
+    """What all stores of one name share. Every access holds `lock`."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    objects: dict[str, _Held] = field(default_factory=dict)
+    serial: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def hold(self, key: str, data: memoryview) -> str:
+        etag = f"m{next(self.serial)}"
+        self.objects[key] = _Held(data=bytes(data), etag=etag, modified_at=datetime.now(UTC))
+        return etag
+
+
+_spaces: dict[str, _Space] = {}
+_spaces_lock = threading.Lock()
+
+
+class MemoryStore(Store):
+    """A named store of this process: everyone here who opens the name sees the same objects.
+
+    It lives until the process ends. A pickled store finds the store of the same name in the
+    process that loads it, which is an empty one in another process.
+    """
+
+    is_shared = False
+
+    def __init__(self, location: str) -> None:
+        """Open the store.
+
+        Args:
+            location: A name, or a name and a directory in it: `lake`, `lake/flights`.
+
+        Raises:
+            InvalidInputError: The name is missing or not legal.
+        """
+        name, _, directory = location.strip("/").partition("/")
+        if not name:
+            msg = f"memory://{location} has no name."
+            raise InvalidInputError(msg, hint="Write memory://NAME, where NAME is yours to choose.")
+        validate_key(location.strip("/"))
+        self.uri = f"memory://{location.strip('/')}"
+        self._location = location.strip("/")
+        self._begins_with = f"{directory}/" if directory else ""
+        with _spaces_lock:
+            self._space = _spaces.setdefault(name, _Space())
+
+    def __reduce__(self) -> tuple[Callable[[str], MemoryStore], tuple[str]]:
+        return type(self), (self._location,)
+
+    def _held(self, key: str) -> _Held:
+        with self._space.lock:
+            held = self._space.objects.get(self._begins_with + key)
+        if held is None:
+            msg = f"No object {key!r} in {self.uri}."
+            raise ObjectNotFoundError(msg)
+        return held
+
+    def _get(self, key: str) -> StoredObject:
+        held = self._held(key)
+        return StoredObject(key=key, data=held.data, etag=held.etag)
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._held(key).data[start : start + length]
+
+    def _size(self, key: str) -> int:
+        return len(self._held(key).data)
+
+    def _create(self, key: str, data: memoryview) -> str:
+        with self._space.lock:
+            if self._begins_with + key not in self._space.objects:
+                return self._space.hold(self._begins_with + key, data)
+        msg = f"Object {key!r} exists in {self.uri}."
+        raise ObjectExistsError(msg)
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        with self._space.lock:
+            held = self._space.objects.get(self._begins_with + key)
+            if held is not None and held.etag == if_match:
+                return self._space.hold(self._begins_with + key, data)
+        msg = f"Object {key!r} in {self.uri} changed since it was read, or is gone."
+        raise PreconditionFailedError(msg)
+
+    def _put(self, key: str, data: memoryview) -> None:
+        with self._space.lock:
+            self._space.hold(self._begins_with + key, data)
+
+    def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        full = self._begins_with + begins_with
+        with self._space.lock:
+            found = sorted(item for item in self._space.objects.items() if item[0].startswith(full))
+        for key, held in found:
+            if recursive or "/" not in key[len(full) :]:
+                yield ObjectInfo(
+                    key=key.removeprefix(self._begins_with),
+                    size_bytes=len(held.data),
+                    modified_at=held.modified_at,
+                )
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        with self._space.lock:
+            for key in keys:
+                self._space.objects.pop(self._begins_with + key, None)
+
+    def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - known
+        return pa.BufferReader(self._held(key).data)

@@ -1,0 +1,489 @@
+"""S3, Google Cloud Storage and Azure through obstore.
+
+The service decides every race by the conditions of a put (`If-None-Match`, `If-Match`, a
+generation). Conditional puts are sent exactly once: if the answer to one is lost and it is sent
+again, the second is refused because of the first, and a write that landed would be reported as a
+conflict. So a lost answer surfaces as a retryable `StorageError`, and only the caller, who can look
+for its own commit, decides what it means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from lakebed.errors import (
+    AccessDeniedError,
+    InvalidInputError,
+    InvalidNameError,
+    LakebedError,
+    MissingDependencyError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    ReadOnlyError,
+    StorageError,
+    ThrottledError,
+)
+from lakebed.store.base import ObjectInfo, Store, StoredObject, is_listed
+
+_CLIENT_OPTIONS = frozenset(  # obstore.store.ClientConfig; they go to the HTTP client
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+_PACKAGE = "obstore"
+_DEFAULT_RETRIES = 5  # with obstore's backoff about 6 s, so that a wrong endpoint is soon told
+_DEFAULT_RETRY_TIMEOUT_S = 60.0
+_KEYS_PER_DELETE = 1000  # S3 DeleteObjects limit; obstore splits further where a service asks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Service:
+    """What differs between the services.
+
+    Attributes:
+        class_name: The store class of obstore.
+        extra: The extra of Lakebed that brings obstore.
+        option_prefix: What the option names of the service may begin with.
+        lists_in_key_order: Whether the service promises its listings in key order.
+    """
+
+    class_name: str
+    extra: str
+    option_prefix: str
+    lists_in_key_order: bool
+
+
+_SERVICES: Mapping[str, _Service] = {
+    "s3": _Service(class_name="S3Store", extra="s3", option_prefix="aws_", lists_in_key_order=True),
+    "gs": _Service(
+        class_name="GCSStore", extra="gcs", option_prefix="google_", lists_in_key_order=True
+    ),
+    "az": _Service(
+        class_name="AzureStore", extra="azure", option_prefix="azure_", lists_in_key_order=False
+    ),
+}
+_ALIASES = {"s3a": "s3"}  # what Hadoop calls it
+
+
+class ObjectStore(Store):
+    """A bucket, or a prefix of one."""
+
+    def __init__(self, url: str, *, options: Mapping[str, str] | None = None) -> None:
+        """Open the store; nothing is sent yet.
+
+        Args:
+            url: `s3://BUCKET/PREFIX`, likewise `s3a`, `gs` and `az`. The prefix is taken
+                literally, `%` included.
+            options: Names of obstore's configuration of the service and of its HTTP client, such
+                as `endpoint`, `region`, `allow_http`; and `max_retries` and `retry_timeout_s`,
+                which hold for all but conditional puts. What is missing comes from the
+                environment, as obstore describes.
+
+        Raises:
+            InvalidInputError: The URL has no bucket, or an option is not known.
+            MissingDependencyError: obstore is not installed.
+        """
+        scheme, bucket, prefix = _parse(url)
+        self.uri = f"{scheme}://{bucket}/{prefix}".rstrip("/")
+        self._service = _SERVICES[scheme]
+        self._begins_with = f"{prefix}/" if prefix else ""
+        self._options = dict(options or {})
+        self._obstore = _import_obstore(self._service, self.uri)
+        settings = _Settings.of(self._service, self._options)
+        self.supports_compare_and_swap = not (scheme == "s3" and settings.puts_unconditionally)
+        self._lists_in_key_order = self._service.lists_in_key_order and not settings.is_express
+        self._client = self._open_client(bucket, settings, max_retries=settings.max_retries)
+        self._client_without_retries = self._open_client(bucket, settings, max_retries=0)
+
+    def _open_client(self, bucket: str, settings: _Settings, *, max_retries: int) -> Any:
+        factory = getattr(self._obstore.store, self._service.class_name)
+        try:
+            return factory(
+                bucket,
+                config=settings.service,
+                client_options=settings.client,
+                retry_config={
+                    "max_retries": max_retries,
+                    "retry_timeout": timedelta(seconds=settings.retry_timeout_s),
+                },
+            )
+        except (self._obstore.exceptions.BaseError, ValueError, TypeError) as exc:
+            msg = f"The options for {self.uri} cannot be used: {_reason(exc)}"
+            raise InvalidInputError(msg, hint="See the storage options of obstore.") from exc
+
+    def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[str, dict[str, str]]]:
+        return _reopen, (self.uri, self._options)
+
+    def _refusal_hint(self) -> str:
+        return (
+            "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service knows "
+            "If-Match and If-None-Match; else use a service that does."
+        )
+
+    def _where(self, key: str) -> str:
+        return f"{self.uri}/{key}"
+
+    def _get(self, key: str) -> StoredObject:
+        with translating_object_store_errors(self._where(key)):
+            result = self._obstore.get(self._client, self._begins_with + key)
+            return StoredObject(
+                key=key, data=result.bytes().to_bytes(), etag=_etag(self._where(key), result.meta)
+            )
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        try:
+            with translating_object_store_errors(self._where(key)):
+                found = self._obstore.get_range(
+                    self._client, self._begins_with + key, start=start, length=length
+                )
+                return bytes(found.to_bytes())
+        except StorageError as exc:
+            # Services refuse a range that starts at the end or later.
+            if _status(exc) == HTTP_RANGE_NOT_SATISFIABLE and start >= self._size(key):
+                return b""
+            raise
+
+    def _size(self, key: str) -> int:
+        with translating_object_store_errors(self._where(key)):
+            return int(self._obstore.head(self._client, self._begins_with + key)["size"])
+
+    def _create(self, key: str, data: memoryview) -> str:
+        with (
+            translating_object_store_errors(self._where(key)),
+            _missing_bucket_on_write(self._where(key)),
+        ):
+            return self._put_if(key, data, "create")
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        e_tag, _, version = if_match.partition(_VERSION_MARK)
+        condition = {"e_tag": e_tag, "version": version} if version else {"e_tag": e_tag}
+        try:
+            with translating_object_store_errors(self._where(key)):
+                return self._put_if(key, data, condition)
+        except (ObjectExistsError, ObjectNotFoundError) as exc:
+            # Services also answer "conflict" or "not found" where the condition does not hold.
+            msg = f"Object {self._where(key)!r} changed since it was read, or is gone."
+            raise PreconditionFailedError(msg) from exc
+
+    def _put_if(self, key: str, data: memoryview, condition: str | dict[str, str]) -> str:
+        written = self._obstore.put(
+            self._client_without_retries,
+            self._begins_with + key,
+            data,
+            mode=condition,
+            use_multipart=False,
+        )
+        return _etag(self._where(key), written)
+
+    def _put(self, key: str, data: memoryview) -> None:
+        with (
+            translating_object_store_errors(self._where(key)),
+            _missing_bucket_on_write(self._where(key)),
+        ):
+            self._obstore.put(self._client, self._begins_with + key, data)
+
+    def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        entries = self._entries(begins_with, recursive=recursive)
+        if not self._lists_in_key_order:
+            entries = iter(sorted(entries, key=lambda entry: entry.key))
+        return entries
+
+    def _entries(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        with translating_object_store_errors(self._where(begins_with)):
+            for entry in self._raw_entries(self._begins_with + begins_with, recursive=recursive):
+                key = entry["path"].removeprefix(self._begins_with)
+                if is_listed(key):
+                    yield ObjectInfo(
+                        key=key, size_bytes=entry["size"], modified_at=entry["last_modified"]
+                    )
+
+    def _raw_entries(self, directory: str, *, recursive: bool) -> Iterator[Mapping[str, Any]]:
+        if not recursive:
+            yield from self._obstore.list_with_delimiter(self._client, directory or None)["objects"]
+            return
+        for chunk in self._obstore.list(self._client, directory or None):
+            yield from chunk
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), _KEYS_PER_DELETE):
+            batch = keys[first : first + _KEYS_PER_DELETE]
+            try:
+                self._delete_all(batch)
+            except ObjectNotFoundError:
+                # Google and Azure refuse a missing key and may leave the rest of the batch.
+                for key in batch:
+                    with contextlib.suppress(ObjectNotFoundError):
+                        self._delete_all((key,))
+
+    def _delete_all(self, keys: Sequence[str]) -> None:
+        with translating_object_store_errors(self._where(keys[0])):
+            self._obstore.delete(self._client, [self._begins_with + key for key in keys])
+
+
+def _reopen(url: str, options: dict[str, str]) -> ObjectStore:
+    return ObjectStore(url, options=options)
+
+
+def _parse(url: str) -> tuple[str, str, str]:
+    scheme, separator, rest = url.partition("://")
+    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    bucket, _, prefix = rest.partition("/")
+    prefix = prefix.strip("/")
+    if not separator or scheme not in _SERVICES or not bucket:
+        msg = f"{url!r} names no bucket."
+        raise InvalidInputError(msg, hint="Write it as s3://BUCKET/PREFIX, gs://… or az://….")
+    if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
+        msg = f"{url!r} has an empty component, '.' or '..' in its prefix."
+        raise InvalidInputError(msg, hint="Write the prefix without them.")
+    return scheme, bucket, prefix
+
+
+def _import_obstore(service: _Service, uri: str) -> ModuleType:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError as exc:
+        raise MissingDependencyError.for_extra(_PACKAGE, service.extra, uri) from exc
+    return obstore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """The user's options, sorted by who takes them."""
+
+    service: Mapping[str, str] = field(repr=False)  # may hold secrets
+    client: Mapping[str, str] = field(repr=False)
+    max_retries: int
+    retry_timeout_s: float
+
+    @classmethod
+    def of(cls, service: _Service, options: Mapping[str, str]) -> _Settings:
+        ours = {
+            "max_retries": str(_DEFAULT_RETRIES),
+            "retry_timeout_s": str(_DEFAULT_RETRY_TIMEOUT_S),
+        }
+        to_client, to_service = {}, {}
+        for name, value in options.items():
+            bare = name.lower().removeprefix(service.option_prefix)
+            if bare in ours:
+                ours[bare] = value
+            elif bare in _CLIENT_OPTIONS:
+                to_client[bare] = value
+            else:
+                # With its prefix: some names of Azure are not known without.
+                to_service[name.lower()] = value
+        retries, timeout_s = ours["max_retries"], ours["retry_timeout_s"]
+        try:
+            max_retries, retry_timeout_s = int(retries), float(timeout_s)
+        except ValueError as exc:
+            msg = f"max_retries {retries!r} or retry_timeout_s {timeout_s!r} is not a number."
+            raise InvalidInputError(msg, hint="Write them as '5' and '60'.") from exc
+        return cls(
+            service=to_service,
+            client=to_client,
+            max_retries=max_retries,
+            retry_timeout_s=retry_timeout_s,
+        )
+
+    @property
+    def puts_unconditionally(self) -> bool:
+        return self._of_s3("conditional_put") == "disabled"
+
+    @property
+    def is_express(self) -> bool:
+        return self._of_s3("s3_express") in {"1", "true", "yes", "on", "y", "t"}
+
+    def _of_s3(self, name: str) -> str:
+        given = self.service.get(name) or self.service.get(f"aws_{name}")
+        return (given or os.environ.get(f"AWS_{name.upper()}", "")).strip().lower()
+
+
+_VERSION_MARK = "\n"  # stands in no header, so neither in an etag nor in a version
+
+
+def _etag(where: str, meta: Mapping[str, str | None]) -> str:
+    """Return what `replace` needs: the etag, and the version for the services that compare it."""
+    e_tag, version = meta.get("e_tag"), meta.get("version")
+    if not e_tag:
+        msg = f"The service returned no etag for {where!r}."
+        raise StorageError(msg, hint="Lakebed cannot keep writers apart without; use another one.")
+    return f"{e_tag}{_VERSION_MARK}{version}" if version else e_tag
+
+
+HTTP_RANGE_NOT_SATISFIABLE = 416
+_HTTP_THROTTLED = frozenset({429, 503})
+_HTTP_REQUEST_TIMEOUT = 408
+_HTTP_NOT_IMPLEMENTED = 501
+_HTTP_SERVER_ERROR = 500
+_STATUS = re.compile(r"status code: (\d{3})")
+
+
+def _status(exc: BaseException) -> int | None:
+    """Return the HTTP status in the message of obstore's error; it has no other place there."""
+    found = _STATUS.search(str(exc.__cause__ if isinstance(exc, LakebedError) else exc))
+    return int(found[1]) if found else None
+
+
+_XML = re.compile(r":? *<\?xml.*", re.DOTALL)
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_SECRET = re.compile(r"\b(sig|X-Amz-Signature|X-Amz-Security-Token|X-Amz-Credential)=[^&\s]+")
+
+
+def _reason(exc: BaseException) -> str:
+    """Return obstore's message without its XML, its debug output and what signs a URL."""
+    text = str(exc)
+    line = _SECRET.sub(r"\1=...", _XML.sub("", text).partition("\n")[0])
+    code = _CODE.search(text)
+    return f"{line} ({code[1]})" if code else line
+
+
+@contextlib.contextmanager
+def translating_object_store_errors(where: str) -> Iterator[None]:
+    """Raise the most specific error of Lakebed for whatever obstore raises about the object `where`."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except LakebedError:
+        raise
+    except (BaseError, OSError, NotImplementedError, ValueError) as exc:
+        raise _translated(where, exc) from exc
+
+
+@contextlib.contextmanager
+def _missing_bucket_on_write(where: str) -> Iterator[None]:
+    """Say that the bucket is missing where a write finds nothing to write to."""
+    try:
+        yield
+    except FileNotFoundError as exc:
+        raise _no_bucket(where, exc) from exc
+
+
+def _translated(where: str, exc: Exception) -> LakebedError:
+    # By name: obstore's classes are not there to be named when this module is imported.
+    for cls in type(exc).__mro__:
+        if cls.__name__ in TRANSLATIONS:
+            return TRANSLATIONS[cls.__name__](where, exc)
+    return _other(where, exc)
+
+
+def _not_found(where: str, exc: Exception) -> LakebedError:
+    if _tells_of_missing_bucket(exc):
+        return _no_bucket(where, exc)
+    return ObjectNotFoundError(f"No object {where!r}.")
+
+
+def _tells_of_missing_bucket(exc: Exception) -> bool:
+    return "NoSuchBucket" in str(exc) or "ContainerNotFound" in str(exc)
+
+
+def _no_bucket(where: str, exc: Exception) -> LakebedError:
+    msg = f"The bucket of {where!r} does not exist: {_reason(exc)}"
+    return StorageError(msg, hint="Create it, or check its name, the endpoint and the region.")
+
+
+def _exists(where: str, exc: Exception) -> LakebedError:
+    if "ConditionalRequestConflict" in str(exc):
+        # S3 refuses to decide while another request on the key is under way.
+        msg = f"Another write to {where!r} was under way, and nothing was written."
+        return StorageError(msg, retryable=True)
+    return ObjectExistsError(f"Object {where!r} exists.")
+
+
+def _precondition(where: str, exc: Exception) -> LakebedError:
+    if _tells_of_missing_bucket(exc):
+        return _no_bucket(where, exc)
+    return PreconditionFailedError(f"Object {where!r} changed since it was read, or is gone.")
+
+
+def _denied(where: str, exc: Exception) -> LakebedError:
+    msg = f"Access to {where!r} was denied: {_reason(exc)}"
+    return AccessDeniedError(msg, hint="Check the credentials and what they may do.")
+
+
+def _bad_name(where: str, exc: Exception) -> LakebedError:
+    return InvalidNameError(f"Key {where!r} is not legal in this store: {_reason(exc)}")
+
+
+def _bad_option(where: str, exc: Exception) -> LakebedError:
+    return InvalidInputError(f"The store of {where!r} is not set up: {_reason(exc)}")
+
+
+def _unsupported(where: str, exc: Exception) -> LakebedError:
+    msg = f"The store cannot do this for {where!r}: {_reason(exc)}"
+    return ReadOnlyError(msg, hint="Use a service that knows If-Match and If-None-Match.")
+
+
+def _unknown_outcome(where: str, exc: Exception) -> LakebedError:
+    msg = f"The request for {where!r} ended without an answer: {_reason(exc)}"
+    return StorageError(msg, retryable=True)
+
+
+# Where obstore looks for credentials that were not given: the cloud's metadata services.
+_CREDENTIAL_MARKS = ("169.254.169.254", "metadata.google.internal", "token request")
+
+
+def _other(where: str, exc: Exception) -> LakebedError:
+    """Tell by the HTTP status what obstore has no class for."""
+    status, text = _status(exc), _reason(exc)
+    if _tells_of_missing_bucket(exc):
+        return _no_bucket(where, exc)
+    if any(mark in text for mark in _CREDENTIAL_MARKS):
+        hint = "Give credentials by environment or storage options; for public data skip_signature."
+        return AccessDeniedError(f"No credentials were found: {text}", hint=hint)
+    if "builder error" in text:
+        msg = f"The endpoint cannot be used: {text}"
+        return StorageError(msg, hint="For an http:// endpoint set the option allow_http to true.")
+    if status in _HTTP_THROTTLED:
+        msg = f"The service asks for fewer requests, at {where!r}: {text}"
+        return ThrottledError(msg, retryable=True)
+    if status == _HTTP_NOT_IMPLEMENTED:
+        return _unsupported(where, exc)
+    if status is None or status >= _HTTP_SERVER_ERROR or status == _HTTP_REQUEST_TIMEOUT:
+        return _unknown_outcome(where, exc)
+    return StorageError(f"The service refused the request for {where!r}: {text}")
+
+
+TRANSLATIONS: Mapping[str, Callable[[str, Exception], LakebedError]] = {
+    "AlreadyExistsError": _exists,
+    "BaseError": _unknown_outcome,
+    "FileNotFoundError": _not_found,  # obstore raises the built-in one
+    "GenericError": _other,
+    "InvalidPathError": _bad_name,
+    "JoinError": _unknown_outcome,
+    "NotFoundError": _not_found,
+    "NotImplementedError": _unsupported,  # obstore raises the built-in one
+    "NotModifiedError": _precondition,
+    "NotSupportedError": _unsupported,
+    "PermissionDeniedError": _denied,
+    "PreconditionError": _precondition,
+    "UnauthenticatedError": _denied,
+    "UnknownConfigurationKeyError": _bad_option,
+    "ValueError": _bad_name,  # obstore's path parser
+}

@@ -1,0 +1,385 @@
+"""A directory as a store, safe for threads, processes and, where locks reach, machines.
+
+Every write goes to a hidden temporary file beside its target and becomes visible by one link or
+rename, so a reader needs no lock and a killed writer leaves at most a temporary file. `create` is
+a hard link, which the file system refuses where the name is taken. `replace` compares and renames
+under an advisory lock; the locks are a few files that are never removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import (
+    AccessDeniedError,
+    InvalidNameError,
+    LakebedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    ReadOnlyError,
+    StorageError,
+)
+from lakebed.store.base import ObjectInfo, Store, StoredObject, is_listed
+
+try:
+    import fcntl
+except ImportError:  # Windows has no advisory locks of this kind
+    fcntl = None  # type: ignore[assignment]  # a module or nothing; every use asks first
+
+_LOCK_DIRECTORY = ".lakebed/locks"
+_LOCK_COUNT = 64  # enough that commits to different datasets seldom wait for each other
+_ETAG_BYTES = 16
+_LONGEST_NAME_IN_TEMPORARY = 40  # characters; 4 bytes each and the rest still stay under 255
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp\Z", re.DOTALL)
+_ATTEMPTS_TO_FIND_DIRECTORY = 100  # how often cleanup may remove an empty directory under a writer
+
+_NOT_FOUND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NAME_CLASH = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+
+@contextlib.contextmanager
+def translating_os_errors(path: Path, *, writing: bool) -> Iterator[None]:
+    """Raise the most specific error of Lakebed for an `OSError` about `path`."""
+    try:
+        yield
+    except OSError as exc:
+        raise _translated(path, exc, writing=writing) from exc
+
+
+def _translated(path: Path, exc: OSError, *, writing: bool) -> LakebedError:
+    reason = f"{os.strerror(exc.errno) if exc.errno else exc}"
+    if not writing and exc.errno in _NOT_FOUND:
+        return ObjectNotFoundError(f"No object {str(path)!r}: {reason}.")
+    if exc.errno in _DENIED:
+        hint = "Check the owner and the mode of the directory, and how it is mounted."
+        return AccessDeniedError(f"Access to {str(path)!r} was denied: {reason}.", hint=hint)
+    if exc.errno == errno.ENAMETOOLONG:
+        return InvalidNameError(f"Path {str(path)!r} is too long for this file system.")
+    if writing and exc.errno in _NAME_CLASH:
+        hint = "On a file system a name is an object or a directory, not both."
+        return InvalidNameError(f"Path {str(path)!r} cannot be written: {reason}.", hint=hint)
+    if exc.errno in _FULL:
+        hint = "Nothing was written. Free some space and try again."
+        return StorageError(f"No room to write {str(path)!r}: {reason}.", hint=hint)
+    return StorageError(f"The file system failed on {str(path)!r}: {reason}.", retryable=True)
+
+
+def content_etag(data: bytes | memoryview) -> str:
+    """Return the etag of a content.
+
+    It is a hash because nothing else a file has is safe to compare: inode numbers are used again
+    and two writes can fall into one tick of the clock.
+    """
+    return hashlib.blake2b(data, digest_size=_ETAG_BYTES).hexdigest()
+
+
+class PosixStore(Store):
+    """A directory. It is made by the first write, not when the store is opened.
+
+    All writers must open the same root: the locks lie in it, under `.lakebed/`.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
+        """Open the store.
+
+        Args:
+            root: The directory; a relative one is taken from the current directory, now.
+            durable: Whether a write returns only when it would survive a loss of power. False is
+                faster and just as safe against a crash of the process.
+        """
+        self._root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path must stay
+        self._durable = durable
+        self.uri = self._root.as_uri()
+        self.supports_compare_and_swap = fcntl is not None
+
+    def __reduce__(self) -> tuple[Callable[..., PosixStore], tuple[str, bool]]:
+        return _reopen, (str(self._root), self._durable)
+
+    def _refusal_hint(self) -> str:
+        return "File locks need Linux, macOS or WSL; on Windows write to an object store."
+
+    def _local_path(self, key: str) -> Path:
+        return self._root / key
+
+    def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - Arrow asks the file
+        self._size(key)  # Arrow's own errors tell a directory from a failing disk only in words
+        with translating_os_errors(self._root / key, writing=False):
+            return pa.OSFile(str(self._root / key), mode="r")
+
+    def _get(self, key: str) -> StoredObject:
+        with translating_os_errors(self._root / key, writing=False):
+            data = (self._root / key).read_bytes()
+        return StoredObject(key=key, data=data, etag=content_etag(data))
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        path = self._root / key
+        with translating_os_errors(path, writing=False), path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def _size(self, key: str) -> int:
+        path = self._root / key
+        with translating_os_errors(path, writing=False):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            return path.stat().st_size
+
+    def _create(self, key: str, data: memoryview) -> str:
+        target = self._root / key
+        with (
+            translating_os_errors(target, writing=True),
+            self._temporary(target, data) as temporary,
+        ):
+            if not self._appear(target, temporary, key):
+                msg = f"Object {key!r} exists in {self.uri}."
+                raise ObjectExistsError(msg)
+        self._make_name_durable(target)
+        return content_etag(data)
+
+    def _appear(self, target: Path, temporary: Path, key: str) -> bool:
+        """Give the temporary file the name `target`, unless it is taken."""
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            # A network file system may repeat a link whose answer was lost, and then finds
+            # its own work: only our link gives the temporary file a second name.
+            return temporary.stat().st_nlink > 1
+        except OSError as exc:
+            if exc.errno not in _NO_HARD_LINKS:
+                raise
+            return self._appear_under_lock(target, temporary, key)
+        return True
+
+    def _appear_under_lock(self, target: Path, temporary: Path, key: str) -> bool:
+        with self._locked(key):
+            if os.path.lexists(target):
+                return False
+            temporary.rename(target)
+        return True
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        target = self._root / key
+        with translating_os_errors(target, writing=True):
+            # Most losers of a race are found here, before they write and sync for nothing.
+            if self._current_etag(target) != if_match:
+                raise self._changed(key)
+            with self._temporary(target, data) as temporary, self._locked(key):
+                if self._current_etag(target) != if_match:
+                    raise self._changed(key)
+                temporary.replace(target)
+        self._make_name_durable(target)
+        return content_etag(data)
+
+    def _changed(self, key: str) -> PreconditionFailedError:
+        msg = f"Object {key!r} in {self.uri} changed since it was read, or is gone."
+        return PreconditionFailedError(msg)
+
+    def _current_etag(self, target: Path) -> str:
+        try:
+            return content_etag(target.read_bytes())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return ""
+
+    def _put(self, key: str, data: memoryview) -> None:
+        target = self._root / key
+        with (
+            translating_os_errors(target, writing=True),
+            self._temporary(target, data) as temporary,
+        ):
+            temporary.replace(target)
+        self._make_name_durable(target)
+
+    def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        with translating_os_errors(self._root / begins_with, writing=False):
+            yield from self._walk(begins_with, recursive=recursive)
+
+    def _walk(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        for name, entry in _sorted_entries(self._root / begins_with):
+            if name.endswith("/"):
+                if recursive:
+                    yield from self._walk(begins_with + name, recursive=True)
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # deleted since its directory was read
+                continue
+            yield ObjectInfo(
+                key=begins_with + name,
+                size_bytes=status.st_size,
+                modified_at=datetime.fromtimestamp(status.st_mtime, UTC),
+            )
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        directories = set()
+        for key in keys:
+            target = self._root / key
+            with translating_os_errors(target, writing=True):
+                if not target.is_dir() and os.path.lexists(target):
+                    with self._locked(key):
+                        target.unlink(missing_ok=True)
+                    directories.add(target.parent)
+        for directory in directories:
+            self._remove_if_empty(directory)
+
+    def _remove_leftovers(
+        self, begins_with: str, *, older_than: timedelta, dry_run: bool
+    ) -> tuple[str, ...]:
+        newest = (datetime.now(UTC) - older_than).timestamp()
+        removed = []
+        with translating_os_errors(self._root / begins_with, writing=True):
+            for directory, _, names in os.walk(self._root / begins_with):
+                for path in (Path(directory, name) for name in names if _TEMPORARY.match(name)):
+                    with contextlib.suppress(FileNotFoundError):
+                        if path.lstat().st_mtime > newest:
+                            continue
+                        if not dry_run:
+                            path.unlink()
+                        removed.append(path.relative_to(self._root).as_posix())
+        return tuple(sorted(removed))
+
+    def _remove_if_empty(self, directory: Path) -> None:
+        # Object stores have no empty directories; Hive and Spark read a meaning into them.
+        with contextlib.suppress(OSError):
+            while directory != self._root:
+                directory.rmdir()
+                directory = directory.parent
+
+    @contextlib.contextmanager
+    def _temporary(self, target: Path, data: memoryview) -> Iterator[Path]:
+        """Hold `data` in a hidden file beside `target`, which is gone afterwards."""
+        stem = target.name[:_LONGEST_NAME_IN_TEMPORARY]
+        temporary = target.with_name(f".{stem}.{uuid.uuid4().hex}.tmp")
+        descriptor = self._open_new(temporary)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                if self._durable:
+                    os.fsync(file.fileno())
+            yield temporary
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _open_new(self, path: Path) -> int:
+        for _ in range(_ATTEMPTS_TO_FIND_DIRECTORY):
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_CLOEXEC, 0o666)
+            self._make_directory(path.parent)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+
+    def _make_directory(self, directory: Path) -> None:
+        missing = []
+        while not directory.exists() and directory != directory.parent:
+            missing.append(directory)
+            directory = directory.parent
+        for path in reversed(missing):
+            try:
+                path.mkdir()
+            except FileExistsError:
+                if path.is_file():
+                    raise
+            except FileNotFoundError:  # an empty parent was removed meanwhile; the caller knows
+                return
+            with contextlib.suppress(FileNotFoundError):
+                self._sync_directory(path.parent)
+
+    def _make_name_durable(self, target: Path) -> None:
+        try:
+            self._sync_directory(target.parent)
+        except FileNotFoundError:  # deleted since, together with its directory
+            return
+        except OSError as exc:
+            # The new name is visible already, so whatever failed here, the outcome is unknown.
+            msg = f"{target} was written, but may not survive a loss of power: {exc}."
+            raise StorageError(msg, retryable=True) from exc
+
+    def _sync_directory(self, directory: Path) -> None:
+        if not self._durable:
+            return
+        descriptor = os.open(directory, os.O_RDONLY | _O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        """Keep everybody else from swapping or removing `key`, in any thread or process."""
+        number = hashlib.blake2b(key.encode(), digest_size=1).digest()[0] % _LOCK_COUNT
+        path = self._root / _LOCK_DIRECTORY / f"{number:02d}"
+        descriptor = self._open_locked(path)
+        try:
+            yield
+        finally:
+            # Closing is not enough: a process forked meanwhile may hold the same open file.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _open_locked(self, path: Path) -> int:
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                # A lock on a file that somebody has removed meanwhile keeps nobody out.
+                if _is_same_file(descriptor, path):
+                    return descriptor
+            except OSError as exc:
+                os.close(descriptor)
+                if exc.errno not in _NO_LOCKS:
+                    raise
+                msg = f"The file system of {self.uri} has no file locks: {exc}."
+                hint = "Mount it with locks, or use an object store."
+                raise ReadOnlyError(msg, hint=hint) from exc
+            os.close(descriptor)
+
+
+_O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)  # Windows has none and needs none
+
+
+def _reopen(root: str, durable: bool) -> PosixStore:  # noqa: FBT001 - the form that pickle calls
+    return PosixStore(root, durable=durable)
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sorted_entries(directory: Path) -> list[tuple[str, os.DirEntry[Any]]]:
+    """List files and, with a final slash, directories: sorted so, a walk yields keys in order.
+
+    Symbolic links are left out; a listing that followed them could leave the root.
+    """
+    found = []
+    with (
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(directory) as entries,
+    ):
+        for entry in entries:
+            if not is_listed(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                found.append((f"{entry.name}/", entry))
+            elif entry.is_file(follow_symlinks=False):
+                found.append((entry.name, entry))
+    return sorted(found, key=lambda item: item[0])

@@ -1,0 +1,23 @@
+"""For those who test against Lakebed, or write a store for it. Needs pytest."""
+
+import pytest
+
+pytest.register_assert_rewrite("lakebed.testing.contract")
+
+from lakebed.testing.contract import StoreContract  # noqa: E402 - rewriting comes before
+from lakebed.testing.stores import (  # noqa: E402
+    CountingStore,
+    DelegatingStore,
+    FailingStore,
+    RequestCounts,
+    StoreOperation,
+)
+
+__all__ = [
+    "CountingStore",
+    "DelegatingStore",
+    "FailingStore",
+    "RequestCounts",
+    "StoreContract",
+    "StoreOperation",
+]

@@ -1,0 +1,519 @@
+"""The promise of `lakebed.store.Store` as a test suite."""
+
+# ruff: noqa: D102 - the name of a test says its rule
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakebed.errors import (
+    ConflictError,
+    InvalidInputError,
+    InvalidNameError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+)
+from lakebed.store.base import Store
+
+T = TypeVar("T")
+
+ILLEGAL_KEYS = (
+    "",
+    "/",
+    "/a",
+    "a/",
+    "a//b",
+    ".",
+    "..",
+    "a/../b",
+    "a/./b",
+    "../a",
+    ".hidden",
+    "a/.hidden",
+    "a\\b",
+    "a\x00b",
+    "a\nb",
+    "a\x7fb",
+    "a\udc80b",
+    "x" * 256,
+    "ä" * 128,
+)
+UNUSUAL_KEYS = (
+    "%20",
+    "%2F",
+    "a b",
+    "a%",
+    "a&b",
+    "a'b",
+    "a+b",
+    "a,b;c",
+    "a:b",
+    "a=b",
+    "a?b#c",
+    "a@b",
+    "a~b",
+    "dt=2013-01-01/batch_id=1449784608123/part.parquet",
+    "day=__HIVE_DEFAULT_PARTITION__/x",
+    "name=A%2FB%20%C3%A9/x",
+    "x" * 255,
+    "é/日本",
+)
+
+
+class StoreContract(ABC):
+    """Subclass it in a test module, supply `make_store`, and pytest runs every test below.
+
+    Attributes:
+        rounds: How often each race is run; lower it where a request is slow.
+    """
+
+    rounds: int = 30
+
+    @abstractmethod
+    def make_store(self, tmp_path: Path) -> Store:
+        """Return an empty store. It is called once a test."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        """Give each test an empty store of its own."""
+        return self.make_store(tmp_path)
+
+    # Objects
+
+    def test_created_object_is_read_back_with_the_etag_that_create_returned(
+        self, store: Store
+    ) -> None:
+        etag = store.create("a/b", b"content")
+
+        found = store.get("a/b")
+
+        assert (found.key, found.data, found.etag) == ("a/b", b"content", etag)
+
+    def test_replaced_object_is_read_back_with_the_etag_that_replace_returned(
+        self, store: Store
+    ) -> None:
+        first = store.create("a", b"one")
+
+        second = store.replace("a", b"two", if_match=first)
+
+        found = store.get("a")
+        assert (found.data, found.etag) == (b"two", second)
+        assert first != second
+
+    def test_create_refuses_a_taken_key_and_writes_nothing(self, store: Store) -> None:
+        store.create("a", b"one")
+
+        with pytest.raises(ObjectExistsError):
+            store.create("a", b"two")
+
+        assert store.get("a").data == b"one"
+
+    def test_create_succeeds_again_after_delete(self, store: Store) -> None:
+        store.create("a", b"one")
+        store.delete(["a"])
+
+        store.create("a", b"two")
+
+        assert store.get("a").data == b"two"
+
+    def test_replace_with_an_old_etag_writes_nothing(self, store: Store) -> None:
+        old = store.create("a", b"one")
+        store.replace("a", b"two", if_match=old)
+
+        with pytest.raises(PreconditionFailedError):
+            store.replace("a", b"three", if_match=old)
+
+        assert store.get("a").data == b"two"
+
+    def test_replace_of_a_deleted_object_fails_its_precondition(self, store: Store) -> None:
+        etag = store.create("a", b"one")
+        store.delete(["a"])
+
+        with pytest.raises(PreconditionFailedError):
+            store.replace("a", b"two", if_match=etag)
+
+        assert list(store.list()) == []
+
+    def test_etags_of_objects_that_put_wrote_can_be_matched(self, store: Store) -> None:
+        store.put("a", b"one")
+
+        store.replace("a", b"two", if_match=store.get("a").etag)
+
+        assert store.get("a").data == b"two"
+
+    def test_put_writes_over_what_is_there(self, store: Store) -> None:
+        store.put("a", b"a longer one")
+
+        store.put("a", b"two")
+
+        assert store.get("a").data == b"two"
+
+    def test_empty_object_is_an_object(self, store: Store) -> None:
+        store.put("empty", b"")
+
+        assert store.get("empty").data == b""
+        assert store.size("empty") == 0
+        assert store.get_range("empty", 0, 10) == b""
+        assert [entry.size_bytes for entry in store.list()] == [0]
+
+    @pytest.mark.parametrize(
+        "make_data",
+        [bytes, bytearray, memoryview, pa.py_buffer],
+        ids=["bytes", "bytearray", "memoryview", "arrow-buffer"],
+    )
+    def test_every_write_takes_any_buffer(
+        self, store: Store, make_data: Callable[[bytes], bytes]
+    ) -> None:
+        etag = store.create("created", make_data(b"one"))
+        store.replace("created", make_data(b"two"), if_match=etag)
+        store.put("put", make_data(b"three"))
+
+        assert store.get("created").data == b"two"
+        assert store.get("put").data == b"three"
+
+    def test_object_of_more_than_ten_megabytes_survives_every_way_of_writing(
+        self, store: Store
+    ) -> None:
+        data = bytes(range(256)) * 44_000  # 11,264,000 bytes
+
+        store.put("put", data)
+        etag = store.create("created", data)
+        store.replace("created", data[::-1], if_match=etag)
+
+        assert store.get("put").data == data
+        assert store.get("created").data == data[::-1]
+        assert store.size("put") == len(data)
+        assert store.get_range("put", 11_000_000, 512) == data[11_000_000:11_000_512]
+
+    # Missing objects
+
+    def test_missing_object_is_reported_by_every_read(self, store: Store) -> None:
+        store.put("here/a", b"x")
+
+        for key in ("missing", "here", "here/b", "here/a/b"):
+            for read in (
+                lambda key=key: store.get(key),
+                lambda key=key: store.get_range(key, 0, 1),
+                lambda key=key: store.get_range(key, 0, 0),
+                lambda key=key: store.size(key),
+                lambda key=key: store.open_input(key),
+            ):
+                with pytest.raises(ObjectNotFoundError, match=key):
+                    read()
+
+    def test_replace_of_a_key_that_never_was_fails_its_precondition(self, store: Store) -> None:
+        etag = store.create("other", b"one")
+
+        with pytest.raises(PreconditionFailedError):
+            store.replace("missing", b"two", if_match=etag)
+
+        assert [entry.key for entry in store.list()] == ["other"]
+
+    # Ranges
+
+    def test_range_is_what_a_slice_is(self, store: Store) -> None:
+        data = b"0123456789"
+        store.put("a", data)
+
+        for start, length in [(0, 10), (0, 3), (3, 4), (8, 2), (8, 100), (9, 1), (4, 0)]:
+            assert store.get_range("a", start, length) == data[start : start + length]
+
+    def test_range_at_or_after_the_end_is_empty(self, store: Store) -> None:
+        store.put("a", b"0123456789")
+
+        assert store.get_range("a", 10, 1) == b""
+        assert store.get_range("a", 99, 5) == b""
+
+    def test_negative_range_is_refused(self, store: Store) -> None:
+        store.put("a", b"0123456789")
+
+        with pytest.raises(InvalidInputError):
+            store.get_range("a", -1, 1)
+        with pytest.raises(InvalidInputError):
+            store.get_range("a", 0, -1)
+
+    # Files for Arrow
+
+    @pytest.mark.parametrize("is_size_known", [False, True])
+    def test_arrow_reads_parquet_through_open_input(
+        self, store: Store, *, is_size_known: bool
+    ) -> None:
+        table = pa.table({"id": list(range(1000)), "name": [f"n{i}" for i in range(1000)]})
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, row_group_size=300)
+        written = sink.getvalue()
+        store.put("a.parquet", written)
+
+        with store.open_input("a.parquet", size_bytes=written.size if is_size_known else None) as f:
+            found = pq.ParquetFile(f).read_row_group(2, columns=["name"])
+
+        assert found.column("name").to_pylist() == [f"n{i}" for i in range(600, 900)]
+
+    def test_open_input_can_seek(self, store: Store) -> None:
+        store.put("a", b"0123456789")
+
+        with store.open_input("a") as file:
+            file.seek(-3, 2)
+            tail = file.read()
+            file.seek(2)
+            middle = file.read(3)
+
+        assert (tail, middle) == (b"789", b"234")
+
+    def test_local_path_holds_the_object_where_there_is_one(self, store: Store) -> None:
+        store.put("d/a", b"content")
+
+        path = store.local_path("d/a")
+
+        assert path is None or path.read_bytes() == b"content"
+
+    # Lists
+
+    def test_list_is_in_key_order_and_recursive(self, store: Store) -> None:
+        keys = ["a/b/c", "a-b", "a.b", "a/b-c", "a0", "B", "a/b.c"]
+        for key in keys:
+            store.put(key, b"x")
+
+        assert [entry.key for entry in store.list()] == sorted(keys)
+        assert [entry.key for entry in store.list("a")] == ["a/b-c", "a/b.c", "a/b/c"]
+
+    def test_list_takes_a_prefix_as_a_directory(self, store: Store) -> None:
+        for key in ["pre/a", "pre/b/c", "pre2/a", "prefix", "other"]:
+            store.put(key, b"x")
+
+        assert [entry.key for entry in store.list("pre")] == ["pre/a", "pre/b/c"]
+        assert [entry.key for entry in store.list("pre/")] == ["pre/a", "pre/b/c"]
+        assert [entry.key for entry in store.list("pre/b")] == ["pre/b/c"]
+        assert [entry.key for entry in store.list("prefix")] == []
+        assert [entry.key for entry in store.list("missing/deep")] == []
+
+    def test_list_can_stay_in_one_directory(self, store: Store) -> None:
+        for key in ["head.json", "z", "data/a", "data/b", "data/deep/c"]:
+            store.put(key, b"x")
+
+        assert [entry.key for entry in store.list(recursive=False)] == ["head.json", "z"]
+        assert [e.key for e in store.list("data", recursive=False)] == ["data/a", "data/b"]
+
+    def test_list_of_an_empty_store_is_empty(self, store: Store) -> None:
+        assert list(store.list()) == []
+        assert list(store.list(recursive=False)) == []
+
+    def test_list_tells_size_and_time(self, store: Store) -> None:
+        store.put("a", b"12345")
+
+        (entry,) = store.list()
+
+        assert entry.size_bytes == 5
+        assert entry.modified_at.tzinfo == UTC
+        assert abs(datetime.now(UTC) - entry.modified_at) < timedelta(hours=1)
+
+    def test_list_shows_nothing_but_objects_after_every_kind_of_write(self, store: Store) -> None:
+        etag = store.create("d/a", b"1")
+        store.replace("d/a", b"2", if_match=etag)
+        with pytest.raises(ConflictError):
+            store.replace("d/a", b"3", if_match=etag)
+        with pytest.raises(ObjectExistsError):
+            store.create("d/a", b"3")
+        store.put("d/b", b"1")
+        store.delete(["d/b"])
+
+        assert [entry.key for entry in store.list()] == ["d/a"]
+
+    # Deletions
+
+    def test_delete_removes_what_is_named_and_nothing_else(self, store: Store) -> None:
+        for key in ["a", "a2", "d/a", "d/b"]:
+            store.put(key, b"x")
+
+        store.delete(["a", "d/b"])
+
+        assert [entry.key for entry in store.list()] == ["a2", "d/a"]
+
+    def test_delete_takes_missing_and_repeated_keys(self, store: Store) -> None:
+        for key in ["a", "b", "c"]:
+            store.put(key, b"x")
+
+        store.delete(iter(["missing", "a", "a", "d/missing", "c"]))
+        store.delete(["a"])
+        store.delete([])
+
+        assert [entry.key for entry in store.list()] == ["b"]
+
+    def test_delete_of_a_directory_removes_nothing(self, store: Store) -> None:
+        store.put("d/a", b"x")
+
+        store.delete(["d"])
+
+        assert [entry.key for entry in store.list()] == ["d/a"]
+
+    def test_delete_refuses_one_string(self, store: Store) -> None:
+        with pytest.raises(TypeError):
+            store.delete("abc")
+
+    # Keys
+
+    @pytest.mark.parametrize("key", ILLEGAL_KEYS, ids=ascii)
+    def test_illegal_key_is_refused_by_every_method(self, store: Store, key: str) -> None:
+        for use in (
+            lambda: store.get(key),
+            lambda: store.get_range(key, 0, 1),
+            lambda: store.size(key),
+            lambda: store.create(key, b"x"),
+            lambda: store.replace(key, b"x", if_match="e"),
+            lambda: store.put(key, b"x"),
+            lambda: store.delete(["legal", key]),
+            lambda: store.local_path(key),
+            lambda: store.open_input(key),
+            # Every prefix below is illegal in itself: a final slash is not.
+            lambda: list(store.list(f"{key}//")),
+        ):
+            with pytest.raises(InvalidNameError):
+                use()
+
+    def test_unusual_characters_stay_what_they_are(self, store: Store) -> None:
+        for key in UNUSUAL_KEYS:
+            store.put(key, key.encode())
+
+        assert [entry.key for entry in store.list()] == sorted(UNUSUAL_KEYS)
+        for key in UNUSUAL_KEYS:
+            assert store.get(key).data == key.encode()
+        store.delete(UNUSUAL_KEYS)
+        assert list(store.list()) == []
+
+    # Races
+
+    @pytest.mark.parametrize("writers", [2, 8])
+    def test_of_all_that_race_to_create_exactly_one_wins(self, store: Store, writers: int) -> None:
+        for number in range(self.rounds):
+            key = f"race/{number}"
+
+            def create(writer: int, key: str = key) -> int | None:
+                try:
+                    store.create(key, f"writer {writer}".encode())
+                except ObjectExistsError:
+                    return None
+                return writer
+
+            winners = [won for won in _at_once(create, writers) if won is not None]
+
+            assert len(winners) == 1
+            assert store.get(key).data == f"writer {winners[0]}".encode()
+
+    @pytest.mark.parametrize("writers", [2, 8])
+    def test_of_all_that_race_to_replace_exactly_one_wins(self, store: Store, writers: int) -> None:
+        etag = store.create("raced", b"")
+        for number in range(self.rounds):
+
+            def replace(writer: int, number: int = number, etag: str = etag) -> int | None:
+                try:
+                    store.replace("raced", f"{number} {writer}".encode(), if_match=etag)
+                except PreconditionFailedError:
+                    return None
+                return writer
+
+            winners = [won for won in _at_once(replace, writers) if won is not None]
+
+            assert len(winners) == 1
+            found = store.get("raced")
+            assert found.data == f"{number} {winners[0]}".encode()
+            etag = found.etag
+
+    def test_increments_by_get_and_replace_are_never_lost(self, store: Store) -> None:
+        store.create("counter", b"0")
+        each = self.rounds // 3 or 1
+
+        def increment(_: int) -> None:
+            for _ in range(each):
+                while True:
+                    found = store.get("counter")
+                    try:
+                        more = str(int(found.data) + 1).encode()
+                        store.replace("counter", more, if_match=found.etag)
+                    except PreconditionFailedError:
+                        continue
+                    break
+
+        _at_once(increment, 3)
+
+        assert int(store.get("counter").data) == 3 * each
+
+    def test_reader_sees_the_old_or_the_new_object_and_never_a_mixture(self, store: Store) -> None:
+        def content(number: int) -> bytes:
+            return bytes([number % 256]) * (40_000 + 7_000 * (number % 5))
+
+        store.create("a", content(0))
+        store.put("b", content(0))
+        is_done = threading.Event()
+
+        def write() -> None:
+            try:
+                for number in range(1, self.rounds + 1):
+                    store.replace("a", content(number), if_match=store.get("a").etag)
+                    store.put("b", content(number))
+            finally:
+                is_done.set()
+
+        def read() -> Iterator[bytes]:
+            for key in itertools.cycle("ab"):
+                yield store.get(key).data
+                if is_done.is_set():
+                    return
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            wrong = [data[:1] for data in read() if data != content(data[0])]
+            writing.result()
+
+        assert wrong == []
+
+    # The store as a value
+
+    def test_pickled_store_sees_the_same_objects(self, store: Store) -> None:
+        etag = store.create("a", b"one")
+
+        copy = pickle.loads(pickle.dumps(store))
+
+        assert (copy.uri, copy.get("a").etag) == (store.uri, etag)
+        copy.replace("a", b"two", if_match=etag)
+        assert store.get("a").data == b"two"
+
+    def test_store_says_what_it_is(self, store: Store) -> None:
+        assert "://" in store.uri
+        assert not store.uri.endswith("/")
+        assert store.uri in repr(store)
+        assert store.supports_compare_and_swap
+
+    def test_finished_writes_leave_nothing_behind(self, store: Store) -> None:
+        etag = store.create("a", b"one")
+        store.replace("a", b"two", if_match=etag)
+        store.put("b", b"three")
+
+        removed = store.remove_leftovers(older_than=timedelta(0))
+
+        assert removed == ()
+        assert store.get("a").data == b"two"
+
+
+def _at_once(task: Callable[[int], T], count: int) -> list[T]:
+    """Run `task(0)` to `task(count - 1)` in threads that start together."""
+    barrier = threading.Barrier(count)
+
+    def wait_and_run(number: int) -> T:
+        barrier.wait()
+        return task(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(wait_and_run, range(count)))
