@@ -217,6 +217,20 @@ class Store(ABC):
         self._begin_write("put", key)
         self._put(key, memoryview(data).cast("B"))
 
+    def adopt(self, path: Path, key: str) -> None:
+        """Make a file of this machine an immutable object whose key nobody else uses.
+
+        The file is gone afterwards: a directory renames it, other stores upload and remove it.
+
+        Raises:
+            ReadOnlyError: This store has no compare-and-swap.
+
+        Cost:
+            A rename within one file system; else as `put`.
+        """
+        self._begin_write("adopt", key)
+        self._adopt(path, key)
+
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """Yield what lies under the directory `prefix`, in key order.
 
@@ -318,6 +332,10 @@ class Store(ABC):
 
     @abstractmethod
     def _put(self, key: str, data: memoryview) -> None: ...
+
+    def _adopt(self, path: Path, key: str) -> None:
+        self._put(key, memoryview(path.read_bytes()))
+        path.unlink()
 
     @abstractmethod
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:

@@ -205,6 +205,25 @@ class PosixStore(Store):
             temporary.replace(target)
         self._make_name_durable(target)
 
+    def _adopt(self, path: Path, key: str) -> None:
+        target = self._root / key
+        with translating_os_errors(target, writing=True):
+            if path.stat().st_dev != self._root.stat().st_dev:
+                super()._adopt(path, key)
+                return
+            if self._durable:
+                self._sync_file(path)
+            self._make_directory(target.parent)
+            path.replace(target)
+        self._make_name_durable(target)
+
+    def _sync_file(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | _O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         with translating_os_errors(self._root / begins_with, writing=False):
             yield from self._walk(begins_with, recursive=recursive)

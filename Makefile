@@ -1,0 +1,107 @@
+# `make demo` and `make test` need Python 3.11 or newer, and nothing else.
+# The environments are rebuilt when what they are made from changes.
+
+PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
+# The pins of constraints.txt have wheels up to 3.14; PYTHON=… overrides the choice.
+PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
+	$$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null \
+	&& { echo $$candidate; break; }; done)
+
+VENV := .venv
+PLATEAU_VENV := .venv-plateau
+BIN := $(VENV)/bin/python
+PYTEST := $(BIN) -m pytest
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup interop-env demo test test-long coverage interop check format bench clean
+
+help:
+	@echo "make demo       a year of real flights: load, query, overwrite, read the past"
+	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
+	@echo "make test-long  the tests that take minutes"
+	@echo "make interop    only the comparison with plateau"
+	@echo "make coverage   the tests with branch coverage"
+	@echo "make check      lint, format, types, layers"
+	@echo "make format     put the code into shape"
+	@echo "make bench      Lakebed against Spark's own Parquet reader and writer"
+	@echo "make setup      only the environment, in $(VENV)"
+	@echo "make clean      remove environments, builds and caches"
+
+setup: $(VENV)/.installed
+interop-env: $(PLATEAU_VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(call make-venv,$(VENV))
+	@echo "Installing Lakebed and its tools into $(VENV) …"
+	$(BIN) -m pip install --quiet -c constraints.txt \
+		-e '.[spark,pandas,s3]' --group test --group lint --group demo
+	@touch $@
+
+$(PLATEAU_VENV)/.installed: constraints-plateau.txt
+	$(call make-venv,$(PLATEAU_VENV))
+	@echo "Installing plateau into $(PLATEAU_VENV) …"
+	$(PLATEAU_VENV)/bin/python -m pip install --quiet -r constraints-plateau.txt
+	@touch $@
+
+demo: setup
+	$(BIN) examples/flights.py
+
+test: setup interop-env
+	$(PYTEST) -m 'not long' $(ARGS)
+
+test-long: setup interop-env
+	$(PYTEST) -m long $(ARGS)
+
+coverage: setup interop-env
+	$(PYTEST) -m 'not long' --cov $(ARGS)
+
+interop: setup interop-env
+	$(PYTEST) -m interop $(ARGS)
+
+check: setup
+	$(BIN) -m ruff check .
+	$(BIN) -m ruff format --check .
+	$(BIN) -m mypy --strict src
+	$(VENV)/bin/lint-imports --no-logo
+
+format: setup
+	$(BIN) -m ruff check --fix .
+	$(BIN) -m ruff format .
+
+bench: setup
+	$(BIN) bench/run.py
+
+clean:
+	rm -rf $(VENV) $(PLATEAU_VENV) build dist .coverage htmlcov .hypothesis
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# An environment with a pip that knows dependency groups. Debian splits ensurepip off Python:
+# then the pip of the machine fills the gap, and for root the system's package does.
+define make-venv
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python from 3.11 to 3.14 was found (looked for: $(PYTHON_CANDIDATES))." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python …" >&2; \
+		exit 1; \
+	fi
+	@if ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
+		rm -rf $(1); \
+		if $(PYTHON) -c 'import ensurepip' 2>/dev/null && $(PYTHON) -m venv $(1); then :; \
+		elif $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; then \
+			$(PYTHON) -m venv --clear --without-pip $(1) && \
+			$(PYTHON) -m pip --python $(1)/bin/python install --quiet pip; \
+		elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+			echo "Installing $$package, which this Python needs to make environments …"; \
+			apt-get update -qq && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package && \
+			$(PYTHON) -m venv --clear $(1); \
+		else \
+			echo "$(PYTHON) can make no environment: its modules ensurepip and pip are missing." >&2; \
+			echo "On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; \
+			exit 1; \
+		fi; \
+	fi
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'pip>=25.1'
+endef

@@ -1,0 +1,311 @@
+"""What a directory adds to the promise of a store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import lakebed.store
+from lakebed.errors import (
+    AccessDeniedError,
+    InvalidNameError,
+    LakebedError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    ReadOnlyError,
+    StorageError,
+)
+from lakebed.store.posix import PosixStore, content_etag, translating_os_errors
+
+SOURCE = Path(lakebed.store.__file__).parents[2]
+NOW = timedelta(0)
+
+
+def test_opening_and_reading_do_not_make_the_directory(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path / "not" / "there")
+
+    with pytest.raises(ObjectNotFoundError):
+        store.get("a")
+    with pytest.raises(PreconditionFailedError):
+        store.replace("d/a", b"x", if_match="e")
+    store.delete(["a"])
+
+    assert list(store.list()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_relative_root_stays_where_it_was_when_the_process_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = PosixStore("lake")
+    (tmp_path / "elsewhere").mkdir()
+
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.put("a", b"x")
+
+    assert (tmp_path / "lake" / "a").read_bytes() == b"x"
+
+
+def test_etag_is_a_hash_of_the_content() -> None:
+    assert content_etag(b"one") == content_etag(bytearray(b"one"))
+    assert content_etag(b"one") != content_etag(b"two")
+    assert len(content_etag(b"one")) == 32
+
+
+def test_replace_notices_a_change_that_left_size_and_time_as_they_were(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    etag = store.create("a", b"one")
+    path = tmp_path / "a"
+    status = path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    with pytest.raises(PreconditionFailedError):
+        store.replace("a", b"three", if_match=etag)
+
+    assert store.get("a").data == b"two"
+
+
+def test_what_the_store_keeps_for_itself_is_hidden(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    store.replace("a", b"two", if_match=store.create("a", b"one"))
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / ".b.parquet.crc").write_bytes(b"of Hadoop")
+
+    assert (tmp_path / ".lakebed" / "locks").is_dir()
+    assert [entry.key for entry in store.list()] == ["a"]
+
+
+def test_number_of_lock_files_does_not_grow_with_the_number_of_objects(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path, durable=False)
+    keys = [f"d/{number}" for number in range(300)]
+    for key in keys:
+        store.put(key, b"x")
+
+    store.delete(keys)
+
+    assert len(list((tmp_path / ".lakebed" / "locks").iterdir())) <= 64
+
+
+def test_delete_removes_directories_that_it_empties(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    store.put("dt=2013-01-01/batch_id=1/a", b"x")
+    store.put("dt=2013-01-01/batch_id=2/a", b"x")
+
+    store.delete(["dt=2013-01-01/batch_id=1/a"])
+
+    assert [path.name for path in (tmp_path / "dt=2013-01-01").iterdir()] == ["batch_id=2"]
+    store.delete(["dt=2013-01-01/batch_id=2/a"])
+    assert not (tmp_path / "dt=2013-01-01").exists()
+    assert tmp_path.exists()
+
+
+def test_writers_go_on_while_their_directory_is_removed_under_them(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path, durable=False)
+    failures: list[LakebedError] = []
+
+    def write() -> None:
+        try:
+            for number in range(300):
+                store.put(f"p/q/{number}", b"x")
+                store.delete([f"p/q/{number}"])
+        except LakebedError as error:
+            failures.append(error)
+
+    writers = [threading.Thread(target=write) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert failures == []
+    assert list(store.list()) == []
+
+
+def test_directory_that_is_made_and_removed_by_others_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PosixStore(tmp_path)
+    make = os.mkdir
+    calls: list[object] = []
+
+    def lose_first(path: object, mode: int = 0o777) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", lose_first)
+
+    store.put("d/a", b"x")
+
+    assert store.get("d/a").data == b"x"
+
+
+def test_links_are_read_but_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_bytes(b"x")
+    store = PosixStore(tmp_path / "lake")
+    store.put("own", b"x")
+    (tmp_path / "lake" / "link").symlink_to(tmp_path / "outside")
+
+    assert store.get("link/a").data == b"x"
+    assert [entry.key for entry in store.list()] == ["own"]
+
+
+def test_name_is_an_object_or_a_directory(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    store.put("a", b"x")
+    store.put("d/b", b"x")
+
+    with pytest.raises(InvalidNameError, match="not both"):
+        store.put("a/b", b"x")
+    with pytest.raises(InvalidNameError, match="not both"):
+        store.put("d", b"x")
+
+    assert [entry.key for entry in store.list()] == ["a", "d/b"]
+
+
+def test_leftovers_of_killed_writers_are_found_by_age_and_place(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    store.put("d/a", b"x")
+    store.put("e/a", b"x")
+    names = [f"{directory}/.a.{'0' * 32}.tmp" for directory in "de"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"half")
+
+    assert store.remove_leftovers(older_than=timedelta(hours=1)) == ()
+    assert store.remove_leftovers(older_than=NOW, dry_run=True) == tuple(names)
+    assert store.remove_leftovers("d", older_than=NOW) == (names[0],)
+    assert store.remove_leftovers(older_than=NOW) == (names[1],)
+
+    assert [entry.key for entry in store.list()] == ["d/a", "e/a"]
+
+
+def test_writers_survive_the_removal_of_the_lock_files(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    etag = store.replace("a", b"two", if_match=store.create("a", b"one"))
+    shutil.rmtree(tmp_path / ".lakebed")
+
+    store.replace("a", b"three", if_match=etag)
+
+    assert store.get("a").data == b"three"
+
+
+@pytest.mark.parametrize(
+    ("number", "expected", "retryable"),
+    [
+        (errno.EACCES, AccessDeniedError, False),
+        (errno.EPERM, AccessDeniedError, False),
+        (errno.EROFS, AccessDeniedError, False),
+        (errno.ENOSPC, StorageError, False),
+        (errno.EDQUOT, StorageError, False),
+        (errno.EIO, StorageError, True),
+        (errno.ESTALE, StorageError, True),
+        (errno.EMFILE, StorageError, True),
+    ],
+    ids=lambda value: errno.errorcode.get(value) if isinstance(value, int) else None,
+)
+@pytest.mark.parametrize("writing", [False, True])
+def test_errors_of_the_system_have_their_own_class(
+    number: int, expected: type[StorageError], *, retryable: bool, writing: bool
+) -> None:
+    original = OSError(number, os.strerror(number))
+
+    with (
+        pytest.raises(expected, match="/lake/a") as caught,
+        translating_os_errors(Path("/lake/a"), writing=writing),
+    ):
+        raise original
+
+    assert type(caught.value) is expected
+    assert caught.value.retryable is retryable
+    assert caught.value.__cause__ is original
+
+
+def test_name_that_the_file_system_cannot_hold_is_no_legal_name(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+
+    with pytest.raises(InvalidNameError, match="too long"):
+        store.put("/".join(["x" * 250] * 20), b"x")
+
+
+def test_answer_is_unknown_when_the_disk_fails_after_the_name_appeared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PosixStore(tmp_path)
+    etag = store.create("a", b"one")
+    sync = os.fsync
+    calls: list[int] = []
+
+    def fail_second(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_second)
+
+    with pytest.raises(StorageError) as caught:
+        store.replace("a", b"two", if_match=etag)
+
+    assert caught.value.retryable
+    assert store.get("a").data == b"two"
+
+
+def test_file_system_without_locks_refuses_to_replace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    store = PosixStore(tmp_path)
+    etag = store.create("a", b"one")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with pytest.raises(ReadOnlyError, match="no file locks"):
+        store.replace("a", b"two", if_match=etag)
+
+    assert store.get("a").data == b"one"
+
+
+def test_system_without_advisory_locks_can_read_and_refuses_writes(tmp_path: Path) -> None:
+    PosixStore(tmp_path).put("a", b"x")
+    program = """
+import sys
+sys.modules["fcntl"] = None
+from lakebed.errors import ReadOnlyError
+from lakebed.store import open_store
+store = open_store(sys.argv[1])
+assert store.get("a").data == b"x" and not store.supports_compare_and_swap
+for write in (
+    lambda: store.create("b", b""), lambda: store.put("b", b""),
+    lambda: store.replace("a", b"", if_match="e"), lambda: store.delete(["a"]),
+):
+    try:
+        write()
+    except ReadOnlyError as error:
+        assert "Windows" in error.hint
+    else:
+        raise AssertionError
+"""
+
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        check=True,
+    )
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
