@@ -1,10 +1,15 @@
 """What every test gets."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # No deadline and no complaint about slowness: a shared machine is slow at any moment.
 settings.register_profile(
@@ -25,3 +30,22 @@ def _hide_developer_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the developer has set for Lakebed out of the tests."""
     for name in [name for name in os.environ if name.startswith("LAKEBED_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """Start one small Spark for all tests that need one."""
+    from lakebed.spark.session import local_session
+
+    session = local_session(
+        "2",
+        app_name="lakebed-tests",
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            # Tests are short: compile little, collect simply.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+    )
+    yield session
+    session.stop()

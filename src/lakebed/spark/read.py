@@ -29,6 +29,8 @@ Way = Literal["auto", "native", "arrow"]
 # Types that Spark reads back from a path as they are; a timestamp would take the session's zone.
 _DISCOVERABLE = frozenset({Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE})
 _FILES_PER_TASK = 32
+# Only the repository's own directory can hold them: keys of ours have them percent-encoded.
+_PATTERN = frozenset("*?[]{}\\")
 
 
 def read_frame(
@@ -61,7 +63,8 @@ def read_frame(
     """
     wanted = output_schema(plan.state, columns)
     if not store.is_shared:
-        return spark.createDataFrame(_to_spark_types(scan(store, plan, columns).read_all()))
+        rows = _to_spark_types(scan(store, plan, columns).read_all())
+        return spark.createDataFrame(rows, _struct_type(plan, wanted.names))
     if not plan.files:
         return spark.createDataFrame([], _struct_type(plan, wanted.names))
     obstacle = _obstacle(store, plan, wanted.names)
@@ -81,8 +84,11 @@ def _needed(plan: ScanPlan, names: Sequence[str]) -> tuple[str, ...]:
 
 def _obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
     """Say why Spark's own reader cannot read the plan; empty if it can."""
-    if store.local_path(plan.files[0].key) is None:
+    path = store.local_path(plan.files[0].key)
+    if path is None:
         return f"Spark has no connector for {store.uri}"
+    if _PATTERN.intersection(str(path)):
+        return f"Spark takes {path} for a pattern, and reads the files it finds several times"
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
@@ -112,7 +118,7 @@ def _read_natively(
     from_path = [name for name in partitions if name in needed]
     read = [name for name in state.stored_schema.names if name in needed]
     table = store.local_path(f"{state.name}/{state.table}")
-    options = {"__globPaths__": "false"}
+    options = {}
     if from_path:
         # All levels are named, so that Spark takes each by its type and guesses none.
         read += partitions

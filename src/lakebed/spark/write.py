@@ -14,6 +14,7 @@ from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.write import write_batches
 from lakebed.errors import InvalidInputError
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import settings_for
 from lakebed.state.facts import facts_schema
 from lakebed.store.base import Store
@@ -34,8 +35,9 @@ def is_spark_frame(data: object) -> bool:
 def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table:
     """Write a DataFrame as the data files of one batch.
 
-    Each task writes the partitions that its rows belong to: for few files, let rows of one
-    partition be in one task.
+    Each task runs the write kernel and writes the partitions that its rows belong to: for few
+    files, let rows of one partition be in one task. Where Spark's own writer gives the same
+    files, it serves instead, since rows then need not travel to Python.
 
     Returns:
         The facts of the files.
@@ -47,10 +49,13 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
         One Spark job without shuffle. The driver receives some hundred bytes a file.
     """
     check_columns(tuple(frame.columns), target.descriptor)
-    check_types(schema_from_spark(frame.schema.jsonValue()), target.descriptor)
+    given = schema_from_spark(frame.schema.jsonValue())
+    check_types(given, target.descriptor)
     if not store.is_shared:
         # A store in this process cannot be seen by tasks.
         return write_batches(store, target, frame.toArrow().to_batches())
+    if can_write_natively(store, target, given):
+        return write_natively(frame, store, target, given)
     with settings_for(frame.sparkSession, _ROWS_PER_MESSAGE):
         answers = frame.mapInArrow(_task(store, target), _ANSWER).collect()
     empty = facts_schema(target.descriptor.stored_schema).empty_table()

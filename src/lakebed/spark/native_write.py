@@ -1,0 +1,148 @@
+"""Spark's own Parquet writer, where it is ahead of the kernel and gives the same files.
+
+Rows need not travel to Python: for an unpartitioned dataset in a directory, Spark writes into a
+staging directory of the batch, and the driver takes the files over with the facts of their footers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.arrow.kernel import BatchTarget, WriteOptions, column_facts
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
+from lakebed.model.spark_types import schema_to_spark
+from lakebed.spark.session import settings_for
+from lakebed.state.facts import FileFacts, facts_table
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_SETTINGS = {
+    # INT96, the default, has no statistics.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+}
+_OPTIONS = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # A file has one checksum, in its facts; Hadoop would write another beside it.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
+
+def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool:
+    """Whether Spark's writer gives what the kernel would give.
+
+    It cannot roll files at a size, so that it is not used where one is asked for; it writes the
+    layout of partitions in its own way; and its files must have the types of the schema.
+
+    Args:
+        store: Where the dataset is.
+        target: The batch.
+        given: Schema of the frame.
+    """
+    options, descriptor = target.options, target.descriptor
+    return (
+        store.local_path(target.dataset) is not None
+        and not len(descriptor.partition_by)
+        and options.target_bytes == WriteOptions().target_bytes
+        and all(_is_plain(field, given.find(field.name)) for field in descriptor.schema)
+    )
+
+
+def _is_plain(declared: Field, given: Field | None) -> bool:
+    if given is None:
+        return declared.default in (MISSING, None)
+    if isinstance(declared.type, Primitive):
+        return declared.type.kind is not Kind.UNSIGNED_LONG
+    return isinstance(declared.type, Decimal) or declared.type == given.type
+
+
+def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> pa.Table:
+    """Write a frame that `can_write_natively`.
+
+    Returns:
+        The facts of the files.
+
+    Raises:
+        SchemaMismatchError: A field that is not nullable holds null; what was written is deleted.
+
+    Cost:
+        One Spark job, a footer a file, and a checksum over all bytes on the driver.
+    """
+    staging = store.local_path(f"{target.dataset}/staging/{target.batch_id}")
+    assert staging is not None  # can_write_natively has asked
+    columns = [_column(field, given.find(field.name)) for field in target.descriptor.schema]
+    taken: list[FileFacts] = []
+    try:
+        with settings_for(frame.sparkSession, _SETTINGS):
+            writer = frame.select(*columns).write.options(**_OPTIONS)
+            writer.parquet(f"file://{staging}", compression=target.descriptor.compression)
+        with ThreadPoolExecutor() as pool:
+            taken += pool.map(lambda path: _take(path, store, target), _files(staging))
+        _check_nulls(taken, target.descriptor.schema)
+    except BaseException:
+        store.delete([target.key(facts.label) for facts in taken])
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return facts_table(taken, target.descriptor.stored_schema)
+
+
+def _column(declared: Field, given: Field | None) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+    from pyspark.sql.types import StructType
+
+    document = schema_to_spark(Schema(fields=(declared,)))
+    wanted = StructType.fromJson(document).fields[0].dataType
+    if given is None:
+        return F.lit(None).cast(wanted).alias(declared.name)
+    column = F.col(f"`{declared.name}`")
+    return column if given.type == declared.type else column.cast(wanted).alias(declared.name)
+
+
+def _files(staging: Path) -> Iterator[Path]:
+    """Yield the files that hold rows; Spark writes an empty one for an empty frame."""
+    for path in sorted(staging.glob("*.parquet")):
+        if pq.read_metadata(path).num_rows:
+            yield path
+
+
+def _take(path: Path, store: Store, target: BatchTarget) -> FileFacts:
+    """Move one file to its place, and return its facts."""
+    footer = pq.read_metadata(path)
+    with path.open("rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    facts = FileFacts(
+        label=target.new_label(""),
+        row_count=footer.num_rows,
+        size_bytes=path.stat().st_size,
+        checksum=f"sha256:{checksum}",
+        columns=column_facts(footer),
+    )
+    store.adopt(path, target.key(facts.label))
+    return facts
+
+
+def _check_nulls(files: list[FileFacts], schema: Schema) -> None:
+    for field in schema:
+        if field.nullable:
+            continue
+        for facts in files:
+            null_count = facts.columns[field.name].null_count if field.name in facts.columns else 0
+            if null_count:
+                raise SchemaMismatchError(
+                    f"Column {field.name!r} is not nullable, but {null_count} of "
+                    f"{facts.row_count} values in a file are null.",
+                    hint="Fill or drop them, or make the field nullable.",
+                )

@@ -1,0 +1,220 @@
+"""Datasets of Kartothek's form that are rare, old or wrong, made by hand from the specification."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakebed
+from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
+
+SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("v", pa.float64())])
+FIRST, SECOND = "p=a%20b/" + "1" * 32, "p=c/" + "2" * 32
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A location with the schema and two data files of `old`, and no head."""
+    write_schema(tmp_path, SCHEMA)
+    write_file(tmp_path, FIRST, {"n": [1, 2], "v": [0.5, None]})
+    write_file(tmp_path, SECOND, {"n": [3], "v": [1.5]})
+    return tmp_path
+
+
+def write_schema(root: Path, schema: pa.Schema, table: str = "table") -> None:
+    path = root / "old" / table / "_common_metadata"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_metadata(schema, path)
+
+
+def write_file(root: Path, label: str, columns: dict[str, Any], table: str = "table") -> None:
+    path = root / "old" / table / f"{label}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def write_head(root: Path, **entries: Any) -> None:
+    """Write a head; an entry of None is left out."""
+    head = {
+        "dataset_metadata_version": 4,
+        "dataset_uuid": "old",
+        "metadata": {"creation_time": "2020-01-01T00:00:00"},
+        "partitions": {label: entry(label) for label in (FIRST, SECOND)},
+        "partition_keys": ["p"],
+    }
+    head = {key: value for key, value in {**head, **entries}.items() if value is not None}
+    (root / "old.by-dataset-metadata.json").write_text(json.dumps(head))
+
+
+def entry(label: str, table: str = "table") -> dict[str, Any]:
+    return {"files": {table: f"old/{table}/{label}.parquet"}}
+
+
+def open_old(root: Path) -> lakebed.Dataset:
+    return lakebed.open_repository(root).open("old")
+
+
+def rows(root: Path) -> list[dict[str, Any]]:
+    return sorted(open_old(root).arrow().to_pylist(), key=lambda row: row["n"])
+
+
+ROWS = [
+    {"p": "a b", "n": 1, "v": 0.5},
+    {"p": "a b", "n": 2, "v": None},
+    {"p": "c", "n": 3, "v": 1.5},
+]
+
+
+def test_partition_keys_are_taken_from_the_labels_where_the_head_has_none(root):
+    write_head(root, partition_keys=None)
+
+    assert rows(root) == ROWS
+    assert open_old(root).where("p = 'a b'").count() == 2
+
+
+def test_encoded_name_of_a_partition_key_is_found_without_the_head_too(root):
+    write_schema(root, pa.schema([("a key", pa.int64()), ("n", pa.int64())]))
+    label = "a%20key=7/" + "3" * 32
+    write_file(root, label, {"n": [4]})
+    write_head(root, partition_keys=None, partitions={label: entry(label)})
+
+    assert rows(root) == [{"a key": 7, "n": 4}]
+
+
+def test_files_are_listed_where_the_head_names_none_and_indices_are_none_of_them(root):
+    # B13: plateau takes the index for a partition.
+    write_head(root, partitions=None, partition_keys=None)
+    index = root / "old" / "indices" / "n" / "2020.by-dataset-index.parquet"
+    index.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1], "partition": [[FIRST]]}), index)
+
+    assert rows(root) == ROWS
+
+
+def test_only_required_entries_are_needed(root):
+    write_head(root, partition_keys=None, metadata=None)
+
+    assert rows(root) == ROWS
+    assert open_old(root).history() == ()
+
+
+def test_embedded_index_is_ignored(root):
+    write_head(root, indices={"n": {"1": [FIRST]}})
+
+    assert rows(root) == ROWS
+    assert open_old(root).where("n = 3").count() == 1
+
+
+def test_value_of_the_path_beats_a_column_of_the_file(root):
+    write_file(root, SECOND, {"p": ["wrong"], "n": [3], "v": [1.5]})
+    write_head(root)
+
+    assert rows(root) == ROWS
+    assert open_old(root).where("p = 'c'").count() == 1
+    assert open_old(root).where("p = 'wrong'").count() == 0
+
+
+def test_columns_are_cast_to_the_schema_and_strange_ones_ignored(root):
+    narrow = {
+        "n": pa.array([3], pa.int8()),
+        "v": pa.nulls(1),
+        "__index_level_0__": pa.array([9], pa.int64()),
+    }
+    write_file(root, SECOND, narrow)
+    write_head(root)
+
+    assert rows(root) == [*ROWS[:2], {"p": "c", "n": 3, "v": None}]
+    assert open_old(root).where("v IS NULL").count() == 2
+
+
+def test_column_that_a_file_lacks_is_null(root):
+    write_file(root, SECOND, {"n": [3]})
+    write_head(root)
+
+    assert rows(root) == [*ROWS[:2], {"p": "c", "n": 3, "v": None}]
+
+
+def test_another_table_name_is_taken_from_the_head(root):
+    write_schema(root, SCHEMA, "core")
+    write_file(root, FIRST, {"n": [8], "v": [8.0]}, "core")
+    write_head(root, partitions={FIRST: entry(FIRST, "core")})
+
+    assert rows(root) == [{"p": "a b", "n": 8, "v": 8.0}]
+
+
+def test_date_only_and_full_timestamps_mix_in_a_key(root):
+    write_schema(root, pa.schema([("at", pa.timestamp("us")), ("n", pa.int64())]))
+    labels = [f"at=2020-01-01/{'4' * 32}", f"at=2020-01-02%2003%3A04%3A05.000006/{'5' * 32}"]
+    for number, label in enumerate(labels):
+        write_file(root, label, {"n": [number]})
+    write_head(root, partition_keys=["at"], partitions={one: entry(one) for one in labels})
+
+    assert rows(root) == [
+        {"at": dt.datetime(2020, 1, 1), "n": 0},
+        {"at": dt.datetime(2020, 1, 2, 3, 4, 5, 6), "n": 1},
+    ]
+
+
+def test_several_tables_are_refused(root):
+    both = {"files": {**entry(SECOND)["files"], **entry(SECOND, "core")["files"]}}
+    write_head(root, partitions={FIRST: entry(FIRST), SECOND: both})
+
+    with pytest.raises(UnsupportedVersionError, match="several tables: core, table"):
+        open_old(root)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_other_versions_are_refused(root, version):
+    write_head(root, dataset_metadata_version=version)
+
+    with pytest.raises(UnsupportedVersionError, match=f"dataset_metadata_version {version}"):
+        open_old(root)
+
+
+def test_unequal_depth_of_labels_is_an_error(root):
+    deep = "p=a/b/" + "6" * 32  # as plateau writes the value "a/b": B4
+    write_file(root, deep, {"n": [4], "v": [0.0]})
+    write_head(root, partitions={FIRST: entry(FIRST), deep: entry(deep)})
+
+    with pytest.raises(CorruptMetadataError, match="p=a/b"):
+        open_old(root).arrow()
+
+
+def test_key_that_is_not_of_its_type_is_an_error(root):
+    write_schema(root, pa.schema([("p", pa.int64()), ("n", pa.int64()), ("v", pa.float64())]))
+    write_head(root)
+
+    with pytest.raises(CorruptMetadataError, match="type long"):
+        open_old(root).arrow()
+
+
+def test_missing_schema_file_is_named(root):
+    (root / "old" / "table" / "_common_metadata").unlink()
+    write_head(root)
+
+    with pytest.raises(CorruptMetadataError, match="old/table/_common_metadata"):
+        open_old(root)
+
+
+def test_partition_key_without_a_column_is_named(root):
+    write_schema(root, pa.schema([("n", pa.int64())]))
+    write_head(root)
+
+    with pytest.raises(CorruptMetadataError, match="'p'"):
+        open_old(root)
+
+
+@pytest.mark.parametrize(
+    "key", ["../secret.parquet", f"other/table/{FIRST}.parquet", f"old/../x/{FIRST}.parquet"]
+)
+def test_reference_that_leaves_the_dataset_is_refused(root, key):
+    write_head(root, partitions={FIRST: {"files": {"table": key}}})
+
+    with pytest.raises(CorruptMetadataError, match="refers to"):
+        open_old(root)
