@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -10,7 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
+from lakebed.model.evaluate import matches
+from lakebed.model.predicate import (
+    And,
+    Comparison,
+    Leaf,
+    Membership,
+    NullCheck,
+    Op,
+    Or,
+    Predicate,
+    map_leaves,
+)
 from lakebed.model.schema import Primitive, Type
 from lakebed.model.values import FLOATS, Scalar, is_nan
 
@@ -47,6 +59,22 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
             return _membership(column, values, types[column], negated=negated)
 
 
+def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
+    """Return a weaker predicate, by which Arrow may skip row groups.
+
+    Where all numbers of a row group are equal, Arrow takes its bounds for the value of every row
+    and would lose the NaN among them, which bounds leave out. So conditions that NaN meets
+    become IS NOT NULL.
+    """
+
+    def weaken(leaf: Leaf) -> Predicate:
+        if _is_float(types[leaf.column]) and matches(leaf, {leaf.column: math.nan}):
+            return leaf if isinstance(leaf, NullCheck) else NullCheck(leaf.column, negated=True)
+        return leaf
+
+    return map_leaves(predicate, weaken)
+
+
 def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> pc.Expression:
     field = pc.field(column)
     if not _is_float(kind):
@@ -71,6 +99,8 @@ def _membership(
 ) -> pc.Expression:
     field = pc.field(column)
     plain = [value for value in values if not is_nan(value)]
+    if _is_float(kind) and 0.0 in plain:
+        plain += [0.0, -0.0]  # equal, but Arrow's sets tell them apart
     found = field.isin(pa.array(plain, type_to_arrow(kind)))
     if len(plain) < len(values):
         found = found | field.is_nan()

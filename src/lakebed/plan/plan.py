@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakebed.model.evaluate import matches
-from lakebed.model.predicate import TRUE, Predicate
+from lakebed.model.predicate import TRUE, And, Predicate, all_of
 from lakebed.model.values import Scalar
 from lakebed.state.state import State
 
@@ -134,21 +134,26 @@ def plan(state: State, predicate: Predicate, *, requests: int) -> ScanPlan:
     strategy, schema = state.descriptor.partition_by, state.descriptor.schema
     own = state.partition_types
     permissive = strategy.project(predicate, schema, own, strict=False)
-    strict = strategy.project(predicate, schema, own, strict=True)
+    conditions = predicate.parts if isinstance(predicate, And) else (predicate,)
+    strict = [strategy.project(one, schema, own, strict=True) for one in conditions]
+    open_conditions: set[int] = set()
     files: list[DataFile] = []
     for directory, labels in state.directories().items():
         values = state.directory_values(directory)
         if not matches(permissive, values):
             continue
-        is_filtered = not matches(strict, values)
+        unsure = {i for i, projected in enumerate(strict) if not matches(projected, values)}
+        open_conditions |= unsure
         files.extend(
-            DataFile(key=state.key(label), label=label, partition=values, is_filtered=is_filtered)
+            DataFile(key=state.key(label), label=label, partition=values, is_filtered=bool(unsure))
             for label in labels
         )
+    # A condition that every chosen partition surely meets need not be asked of its rows.
+    residual = all_of([conditions[i] for i in sorted(open_conditions)])
     return ScanPlan(
         state=state,
         predicate=predicate,
         files=tuple(files),
-        residual=predicate if any(file.is_filtered for file in files) else None,
+        residual=residual if open_conditions else None,
         requests=requests,
     )

@@ -6,6 +6,7 @@ staging directory of the batch, and the driver takes the files over with the fac
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Iterator
@@ -96,6 +97,8 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another batch may be staged beside it
+            staging.parent.rmdir()
     return facts_table(taken, target.descriptor.stored_schema)
 
 
