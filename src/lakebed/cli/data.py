@@ -1,0 +1,235 @@
+"""Verbs on rows in this process: append, overwrite, query, explain."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakebed.cli.inputs import FILE_FORMATS, CsvOptions, FileFormat, Inputs, find_inputs
+from lakebed.cli.local_files import read_rows
+from lakebed.cli.options import Verb, takes_dataset, takes_state, verb
+from lakebed.cli.output import Output
+from lakebed.cli.records import commit_record
+from lakebed.dataset import Commit, Dataset
+from lakebed.repository import Repository
+from lakebed.view import View
+
+TABLE_LIMIT = 20  # rows of a table; more are for programs
+
+
+def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
+    """Give the function `inputs`: the files that are named, or None."""
+    options = (
+        click.argument("files", nargs=-1, required=required, type=click.Path(path_type=Path)),
+        click.option(
+            "--format",
+            "file_format",
+            type=click.Choice(FILE_FORMATS),
+            help="Of the files; json means JSON lines.  [default: by suffix]",
+        ),
+        click.option(
+            "--header/--no-header",
+            "has_header",
+            default=True,
+            show_default=True,
+            help="Whether CSV files begin with the names of the columns.",
+        ),
+        click.option(
+            "--delimiter",
+            default=",",
+            show_default=True,
+            callback=_read_delimiter,
+            help="Between the cells of CSV; '\\t' for a tab.",
+        ),
+        click.option(
+            "--null-text",
+            default="",
+            help="A text that stands for null in CSV, such as NA, besides the empty cell.",
+        ),
+    )
+
+    def decorate(function: Verb) -> Verb:
+        @functools.wraps(function)
+        def run(
+            *arguments: Any,
+            files: tuple[Path, ...],
+            file_format: FileFormat | None,
+            has_header: bool,
+            delimiter: str,
+            null_text: str,
+            **others: Any,
+        ) -> None:
+            csv = CsvOptions(has_header=has_header, delimiter=delimiter, null_text=null_text)
+            inputs = find_inputs(files, file_format, csv) if files else None
+            function(*arguments, inputs=inputs, **others)
+
+        for option in reversed(options):
+            run = option(run)
+        return run
+
+    return decorate
+
+
+def _read_delimiter(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    delimiter = "\t" if value == "\\t" else value
+    if len(delimiter) != 1:
+        raise click.BadParameter(f"{value!r} is not one character.", context, parameter)
+    return delimiter
+
+
+run_option = click.option("--run", help="A name for the run, kept in the history.")
+
+
+def show_commit(output: Output, commit: Commit) -> None:
+    """Show what a write has done."""
+    record = commit_record(commit)
+    facts = {key.replace("_", " "): value for key, value in record.items() if key != "commit_id"}
+    output.record(record, facts=facts)
+
+
+@verb("append", example="lakebed append lake/flights january.csv february.csv --null-text NA")
+@takes_dataset
+@takes_files(required=True)
+@run_option
+def append(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    inputs: Inputs,
+    run: str | None,
+) -> None:
+    """Add the rows of files, without Spark.
+
+    FILES are CSV with a header, JSON lines or Parquet, or directories of them; '-' is JSON
+    lines on stdin. The dataset's types are taken, and every column must be one of its fields.
+    """
+    dataset = repository.open(name)
+    with output.progress(f"Appending {inputs.label}"):
+        commit = dataset.append(read_rows(inputs, dataset.descriptor), run)
+    show_commit(output, commit)
+
+
+@verb(
+    "overwrite",
+    example="lakebed overwrite lake/flights day.jsonl --where \"dt = '2013-06-01'\"",
+)
+@takes_dataset
+@takes_files(required=False)
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Replace all of this view, even by no rows. It must consist of whole partitions.",
+)
+@run_option
+def overwrite(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    inputs: Inputs | None,
+    where: str | None,
+    run: str | None,
+) -> None:
+    """Replace partitions by files, without Spark.
+
+    Replaced are the partitions that the rows touch, or all of a view.
+
+    FILES are as for append. With --where they may be left out: the view is then empty.
+    """
+    if inputs is None and where is None:
+        message = "Give FILES, or --where to say what shall be empty."
+        raise click.UsageError(message, click.get_current_context())
+    dataset = repository.open(name)
+    view = None if where is None else dataset.where(where)
+    if inputs is None:
+        show_commit(output, dataset.overwrite([], view, run=run))
+        return
+    with output.progress(f"Writing {inputs.label}"):
+        commit = dataset.overwrite(read_rows(inputs, dataset.descriptor), view, run=run)
+    show_commit(output, commit)
+
+
+def _view(dataset: Dataset, where: str | None) -> View:
+    return dataset if where is None else dataset.where(where)
+
+
+where_option = click.option(
+    "--where", metavar="SQL", help="Such as \"carrier = 'UA' AND time_hour >= '2013-06-01'\"."
+)
+
+
+@verb(
+    "query",
+    example="lakebed query lake/flights --where \"carrier = 'UA'\" --columns flight,dest -o csv",
+)
+@takes_state
+@where_option
+@click.option(
+    "--columns",
+    metavar="A,B",
+    help="Fields, partition fields or batch_id.  [default: all fields]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"At most so many rows.  [default: {TABLE_LIMIT} in a table, else all]",
+)
+@click.option("--count", "is_count", is_flag=True, help="Only count the rows.")
+def query(
+    output: Output,
+    *,
+    dataset: Dataset,
+    where: str | None,
+    columns: str | None,
+    limit: int | None,
+    is_count: bool,
+) -> None:
+    """Read rows."""
+    view = _view(dataset, where)
+    if is_count:
+        output.record({"count": view.count()})
+        return
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    if limit is None and output.is_table:
+        limit = TABLE_LIMIT
+        # One more shows whether there are more.
+        rows = list(_rows(view, wanted, limit + 1))
+        output.rows(_names(dataset, wanted), rows[:limit], null="null")
+        if len(rows) > limit:
+            output.note(f"The first {limit} rows; for more give --limit, or -o jsonl for all.")
+        return
+    output.rows(_names(dataset, wanted), _rows(view, wanted, limit), null="null")
+
+
+def _names(dataset: Dataset, wanted: list[str] | None) -> list[str]:
+    return list(dataset.schema.names) if wanted is None else wanted
+
+
+def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[dict[str, object]]:
+    with view.batches(wanted) as batches:
+        remaining = limit
+        for batch in batches:
+            part = batch if remaining is None else batch.slice(0, remaining)
+            yield from part.to_pylist(maps_as_pydicts="strict")
+            if remaining is not None:
+                remaining -= part.num_rows
+                if remaining <= 0:
+                    return
+
+
+@verb("explain", example="lakebed explain lake/flights --where \"time_hour < '2013-02-01'\"")
+@takes_state
+@where_option
+def explain(output: Output, *, dataset: Dataset, where: str | None) -> None:
+    """Tell which data files a query would read."""
+    explanation = _view(dataset, where).plan().explain()
+    if output.is_table:
+        click.echo(str(explanation))
+    else:
+        output.record(dataclasses.asdict(explanation))

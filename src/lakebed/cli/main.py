@@ -1,0 +1,119 @@
+"""The command `lakebed`: its verbs, and how errors end it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import lakebed
+from lakebed.cli import data, datasets, doctor, load
+from lakebed.cli.output import show_error
+from lakebed.errors import ErrorCode, LakebedError
+from lakebed.model.names import nearest
+
+USAGE_EXIT_CODE = 2
+INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
+
+
+class _Main(click.Group):
+    """A group that knows Lakebed's errors and suggests the nearest verb."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            hint = nearest(args[0], self.commands) or "See `lakebed --help` for all."
+            ctx.fail(f"There is no verb {args[0]!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's form
+        return list(self.commands)  # in the order of a dataset's life
+
+    def main(  # type: ignore[override]  # click overloads it by what it returns
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Run a command line; ends the process unless `standalone_mode` is off."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+            sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
+        except LakebedError as error:
+            show_error(error.code, error.message, error.hint, as_json=_wants_json(given))
+            code = error.exit_code
+        except click.ClickException as error:
+            code = _show_usage_error(error, as_json=_wants_json(given))
+        except click.Abort as error:
+            click.echo("Aborted.", err=True)
+            causes = (error.__cause__, error.__context__)
+            is_interrupt = any(isinstance(one, KeyboardInterrupt) for one in causes)
+            code = INTERRUPT_EXIT_CODE if is_interrupt else 1
+        except BrokenPipeError:
+            # Whoever read the result has seen enough. Python would complain at its own flush.
+            _silence(sys.stdout)
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _silence(stream: Any) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Look for -o json in a command line that may not parse."""
+    following = [*args[1:], ""] if args else []
+    return any(
+        one in ("--json", "-ojson", "--output=json")
+        or (one in ("-o", "--output") and value == "json")
+        for one, value in zip(args, following, strict=True)
+    )
+
+
+def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
+    if as_json:
+        hint = "See `lakebed --help`."
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            hint = f"See `{context.command_path} --help`."
+        show_error(ErrorCode.INVALID_INPUT, error.format_message(), hint, as_json=True)
+    else:
+        error.show()
+    return error.exit_code
+
+
+@click.group(
+    cls=_Main,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  lakebed query s3://bucket/lake/flights --where \"carrier = 'UA'\"",
+)
+@click.version_option(lakebed.__version__, prog_name="lakebed", message="%(prog)s %(version)s")
+def main() -> None:
+    """Datasets on plain storage, for people who work in PySpark.
+
+    A DATASET is LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights. Where
+    LAKEBED_REPOSITORY names the location, the bare name is enough.
+
+    Results go to stdout, everything else to stderr. Exit codes: 2 wrong input, 3 not found,
+    4 exists, 5 conflict, 6 storage, 7 format, 8 missing package, 1 anything else.
+    """
+
+
+for _command in (
+    datasets.create,
+    load.import_,
+    data.append,
+    data.overwrite,
+    datasets.show,
+    datasets.history,
+    data.query,
+    data.explain,
+    datasets.list_,
+    datasets.drop,
+    doctor.doctor,
+):
+    main.add_command(_command)

@@ -1,0 +1,192 @@
+"""What verbs share: the decorator that makes one, and the arguments that several take."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from lakebed.cli.output import Output, OutputFormat
+from lakebed.dataset import Dataset
+from lakebed.errors import InvalidInputError
+from lakebed.repository import Repository, open_repository
+
+REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
+
+Verb = Callable[..., None]
+
+
+def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
+    """Make a command of a function that takes an `Output` and the command's own parameters.
+
+    Args:
+        name: The word on the command line.
+        example: A whole command line, shown at the end of the help.
+    """
+
+    def decorate(function: Verb) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            *,
+            output_format: OutputFormat,
+            is_json: bool,
+            verbosity: int,
+            is_quiet: bool,
+            **arguments: Any,
+        ) -> None:
+            chosen = OutputFormat.JSON if is_json else output_format
+            with logging_to_stderr(verbosity):
+                output = Output(format=chosen, is_quiet=is_quiet, is_verbose=verbosity > 0)
+                function(output, **arguments)
+
+        command = click.command(name, epilog=f"\b\nExample:\n  {example}")(run)
+        command.params.extend(_shared_options())
+        return command
+
+    return decorate
+
+
+def _shared_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["-o", "--output", "output_format"],
+            type=click.Choice(OutputFormat, case_sensitive=False),
+            default=OutputFormat.TABLE,
+            help="Form of the result.  [default: table]",
+        ),
+        click.Option(["--json", "is_json"], is_flag=True, help="Short for -o json."),
+        click.Option(
+            ["-v", "--verbose", "verbosity"],
+            count=True,
+            help="Log commits on stderr; -vv logs every call to the store.",
+        ),
+        click.Option(["-q", "--quiet", "is_quiet"], is_flag=True, help="Leave out notes."),
+    ]
+
+
+@contextmanager
+def logging_to_stderr(verbosity: int) -> Iterator[None]:
+    """Show the library's log: warnings, with 1 also information, with 2 everything."""
+    logger = logging.getLogger("lakebed")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    before = logger.level
+    logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def parse_pairs(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    """Read the values of a repeated `key=value` option."""
+    pairs = [value.partition("=") for value in values]
+    for (key, sign, _), value in zip(pairs, values, strict=True):
+        if not key or not sign:
+            message = f"{value!r} is not of the form key=value."
+            raise click.BadParameter(message, context, parameter)
+    return {key: value for key, _, value in pairs}
+
+
+def storage_option(function: Verb) -> Verb:
+    """Add `--storage-option`."""
+    return click.option(
+        "--storage-option",
+        "storage_options",
+        multiple=True,
+        callback=parse_pairs,
+        metavar="KEY=VALUE",
+        help="A setting of the object store, such as region=eu-west-1. Repeatable.",
+    )(function)
+
+
+def split_address(text: str) -> tuple[str, str]:
+    """Split LOCATION/NAME; a bare name lies in the repository that the environment names.
+
+    Raises:
+        InvalidInputError: The text names no location, or no dataset in it.
+    """
+    stripped = text.rstrip("/")
+    location, slash, name = stripped.rpartition("/")
+    if slash and name and not location.endswith((":", ":/")):
+        return location or "/", name
+    if not slash and name and ":" not in name:
+        repository = os.environ.get(REPOSITORY_VARIABLE, "")
+        if repository:
+            return repository, name
+        raise InvalidInputError(
+            f"Dataset {text!r} names no repository.",
+            hint=f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}.",
+        )
+    raise InvalidInputError(
+        f"{text!r} names no dataset.", hint="Write LOCATION/NAME, such as s3://bucket/lake/flights."
+    )
+
+
+def takes_dataset(function: Verb) -> Verb:
+    """Give the function `repository` and `name` for the argument DATASET."""
+
+    @functools.wraps(function)
+    def run(
+        output: Output, *, dataset: str, storage_options: Mapping[str, str], **arguments: Any
+    ) -> None:
+        location, name = split_address(dataset)
+        repository = open_repository(location, storage_options=storage_options)
+        function(output, repository=repository, name=name, **arguments)
+
+    return click.argument("dataset", metavar="DATASET")(storage_option(run))
+
+
+def takes_state(function: Verb) -> Verb:
+    """Give the function `dataset`, opened and as it was at the version asked for."""
+
+    @functools.wraps(function)
+    def run(
+        output: Output,
+        *,
+        repository: Repository,
+        name: str,
+        version: int | None,
+        time: dt.datetime | None,
+        batch_id: int | None,
+        **arguments: Any,
+    ) -> None:
+        given = [one for one in (version, time, batch_id) if one is not None]
+        if len(given) > 1:
+            message = "Give only one of --version, --time and --batch-id."
+            raise click.UsageError(message, click.get_current_context())
+        found: Dataset = repository.open(name)
+        if given:
+            found = found.at(version=version, time=time, batch_id=batch_id)
+        function(output, dataset=found, **arguments)
+
+    options = (
+        click.option("--version", type=int, help="The state after the commit that made it."),
+        click.option(
+            "--time", callback=_parse_time, help="The state at a time; without zone it is UTC."
+        ),
+        click.option("--batch-id", type=int, help="The state after the commit of a batch."),
+    )
+    for option in reversed(options):
+        run = option(run)
+    return takes_dataset(run)
+
+
+def _parse_time(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> dt.datetime | None:
+    try:
+        return None if value is None else dt.datetime.fromisoformat(value)
+    except ValueError as exc:
+        message = f"{value!r} is no time; write it as 2013-06-01T12:30:00."
+        raise click.BadParameter(message, context, parameter) from exc

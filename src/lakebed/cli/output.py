@@ -1,0 +1,267 @@
+"""How results are shown: one object for tables, JSON, JSON lines and CSV.
+
+Results go to stdout, everything else to stderr. Values look the same in every format:
+
+- times are ISO 8601, in UTC with a final `Z`; a wall clock without zone has no `Z`; dates are ISO;
+- decimals are text, so that no digit is lost; bytes are base64;
+- `NaN`, `Infinity` and `-Infinity` are text, since JSON has no such numbers;
+- null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
+- lists and records in a cell of CSV or of a table are JSON.
+
+`lakebed append` reads JSON lines of this form back, and CSV if no column is nested or bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import itertools
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import click
+from rich.box import Box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# A rule under the header and nothing else, in ASCII.
+_RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+_UNLIMITED_WIDTH = 100_000  # a pipe has no edge at which lines should break
+
+
+class OutputFormat(StrEnum):
+    """What `--output` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where a verb puts what it has found.
+
+    Attributes:
+        format: Of the result.
+        is_quiet: Whether notes and progress are left out.
+        is_verbose: Whether a log is wanted.
+    """
+
+    format: OutputFormat = OutputFormat.TABLE
+    is_quiet: bool = False
+    is_verbose: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a person reads the result."""
+        return self.format is OutputFormat.TABLE
+
+    def rows(
+        self, columns: Sequence[str], rows: Iterable[Mapping[str, object]], *, null: str = "-"
+    ) -> None:
+        """Show many things of one shape.
+
+        Args:
+            columns: Their keys, in order.
+            rows: One mapping each; read as they are written, unless a table is asked for.
+            null: What null looks like in a table.
+        """
+        plain = ({name: to_plain(row[name]) for name in columns} for row in rows)
+        match self.format:
+            case OutputFormat.TABLE:
+                _print_table(columns, list(plain), null)
+            case OutputFormat.JSON:
+                _write_array(plain)
+            case OutputFormat.JSONL:
+                for row in plain:
+                    _write_line(_to_json(row))
+            case OutputFormat.CSV:
+                _write_line(",".join(_to_cell(name) for name in columns))
+                for row in plain:
+                    _write_line(",".join(_to_cell(row[name]) for name in columns))
+
+    def record(
+        self, record: Mapping[str, object], *, facts: Mapping[str, object] | None = None
+    ) -> None:
+        """Show one thing.
+
+        Args:
+            record: Its keys and values.
+            facts: What a table shows in place of it; a list takes a line an item.
+        """
+        if self.is_table:
+            _print_facts(record if facts is None else facts)
+        elif self.format is OutputFormat.JSON:
+            _write_line(json.dumps(to_plain(record), ensure_ascii=False, indent=2))
+        else:
+            self.rows(tuple(record), [record])
+
+    def note(self, text: str) -> None:
+        """Tell a person what is going on."""
+        if not self.is_quiet:
+            click.echo(text, err=True)
+
+    def progress(self, text: str) -> AbstractContextManager[object]:
+        """Show on a terminal that something is going on."""
+        if self.is_quiet or not sys.stderr.isatty():
+            return nullcontext()
+        return Console(stderr=True).status(Text(text))
+
+
+def show_error(code: str, message: str, hint: str, *, as_json: bool) -> None:
+    """Say on stderr what went wrong and what to do."""
+    if as_json:
+        error = {"error": {"code": code, "message": message, "hint": hint}}
+        click.echo(json.dumps(error, ensure_ascii=False), err=True)
+        return
+    click.echo(f"Error: {message}", err=True)
+    if hint:
+        click.echo(f"Hint: {hint}", err=True)
+
+
+def to_plain(value: object) -> Any:
+    """Return what JSON can hold of a value, in the forms that the module describes."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else _name_of(value)
+        case decimal.Decimal():
+            return str(value)
+        case dt.datetime():
+            return _format_time(value)
+        case dt.date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case Mapping():
+            return {str(key): to_plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [to_plain(one) for one in value]
+    return str(value)
+
+
+def _name_of(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
+
+
+def _format_time(moment: dt.datetime) -> str:
+    if moment.tzinfo is None:
+        return moment.isoformat()
+    return moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _to_text(value: object) -> str:
+    """Return a plain value as a cell."""
+    match value:
+        case str():
+            return value
+        case bool() | None | Mapping() | list():
+            return _to_json(value)
+    return str(value)
+
+
+def _to_cell(value: object) -> str:
+    """Return a plain value as CSV; the csv module tells null and empty text not apart."""
+    if value is None:
+        return ""
+    text = _to_text(value)
+    if text and not any(letter in text for letter in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _to_screen(text: str) -> str:
+    """Make control characters visible: data must not move the cursor, nor break the line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
+def _write_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _write_array(rows: Iterable[object]) -> None:
+    """Write a JSON array row by row: the rows may be many."""
+    opening = "["
+    for row in rows:
+        _write_line(opening if opening == "[" else opening + ",")
+        sys.stdout.write("  ")
+        sys.stdout.write(_to_json(row))
+        opening = ""
+    _write_line("[]" if opening == "[" else "\n]")
+
+
+def _console() -> Console:
+    is_terminal = sys.stdout.isatty()
+    # https://no-color.org; rich would leave bold text.
+    is_styled = is_terminal and not os.environ.get("NO_COLOR")
+    return Console(
+        file=sys.stdout,
+        width=None if is_terminal else _UNLIMITED_WIDTH,
+        color_system="auto" if is_styled else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str) -> None:
+    table = Table(box=_RULE, show_edge=False, pad_edge=False, header_style="bold")
+    for name in columns:
+        is_number = _are_numbers(row[name] for row in rows)
+        table.add_column(
+            Text(_to_screen(name)), justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in rows:
+        cells = (null if row[name] is None else _to_text(row[name]) for name in columns)
+        table.add_row(*(Text(_to_screen(cell)) for cell in cells))
+    _print_stripped(table)
+
+
+def _are_numbers(values: Iterable[object]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in known
+    )
+
+
+def _print_facts(facts: Mapping[str, object]) -> None:
+    table = Table(box=None, show_header=False, show_edge=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        items = list(value) if isinstance(value, list | tuple) else [value]
+        for item, label in zip(items, itertools.chain([name], itertools.repeat("")), strict=False):
+            text = "-" if item is None else _to_text(to_plain(item))
+            table.add_row(Text(_to_screen(label)), Text(_to_screen(text)))
+    _print_stripped(table)
+
+
+def _print_stripped(table: Table) -> None:
+    """Print a table without the blanks that rich puts behind the last column."""
+    console = _console()
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        _write_line(line.rstrip())

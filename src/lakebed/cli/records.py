@@ -1,0 +1,113 @@
+"""What is told of datasets and commits: flat records with stable keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakebed.cli.output import to_plain
+from lakebed.dataset import Commit, Dataset, File
+from lakebed.model.avro import schema_to_avro
+from lakebed.model.partition import PartitionStrategy
+from lakebed.model.schema import MISSING, Field
+
+COMMIT_COLUMNS = (
+    "version",
+    "operation",
+    "committed_at",
+    "batch_id",
+    "run",
+    "row_count",
+    "added_file_count",
+    "removed_file_count",
+    "partition_count",
+    "commit_id",
+)
+
+
+def commit_record(commit: Commit) -> dict[str, object]:
+    """Tell of a commit, under `COMMIT_COLUMNS`."""
+    return {
+        "version": commit.version,
+        "operation": commit.operation,
+        "committed_at": commit.committed_at,
+        "batch_id": commit.batch_id,
+        "run": commit.run,
+        "row_count": commit.row_count,
+        "added_file_count": len(commit.files_added),
+        "removed_file_count": len(commit.files_removed),
+        "partition_count": len(commit.partitions),
+        "commit_id": commit.commit_id,
+    }
+
+
+def dataset_record(dataset: Dataset) -> dict[str, Any]:
+    """Tell what a dataset is and holds.
+
+    Cost:
+        The head, the file table and the history, of which there are few objects.
+    """
+    descriptor = dataset.descriptor
+    files = dataset.files()
+    history = dataset.history()
+    return {
+        "name": dataset.name,
+        "location": dataset.uri,
+        "version": dataset.version,
+        "schema": schema_to_avro(descriptor.schema),
+        "partition_by": descriptor.partition_by.to_document(),
+        "format": descriptor.format,
+        "compression": descriptor.compression,
+        "properties": dict(descriptor.properties),
+        "file_count": len(files),
+        "row_count": _total([file.row_count for file in files]),
+        "size_bytes": _total([file.size_bytes for file in files]),
+        "partition_count": _count_partitions(files),
+        "last_commit": commit_record(history[-1]) if history else None,
+    }
+
+
+def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]:
+    """Tell the same for a person."""
+    descriptor = dataset.descriptor
+    last = to_plain(record["last_commit"])
+    return {
+        "name": record["name"],
+        "location": record["location"],
+        "version": record["version"],
+        "last commit": last and f"{last['operation']} at {last['committed_at']}",
+        "fields": [_field_text(field) for field in descriptor.schema],
+        "partition by": _strategy_texts(descriptor.partition_by) or None,
+        "format": f"{record['format']}, {record['compression']}",
+        "properties": [f"{key}={value}" for key, value in record["properties"].items()] or None,
+        "partitions": record["partition_count"],
+        "files": record["file_count"],
+        "rows": record["row_count"],
+        "bytes": record["size_bytes"],
+    }
+
+
+def _field_text(field: Field) -> str:
+    text = f"{field.name}: {field.type}"
+    if not field.nullable:
+        text += ", not null"
+    return text if field.default is MISSING else f"{text}, default {field.default!r}"
+
+
+def _strategy_texts(strategy: PartitionStrategy) -> list[str]:
+    """Tell each function as `PartitionStrategy.parse` reads it."""
+    texts = []
+    for document in strategy.to_document():
+        buckets = f", {document['buckets']}" if "buckets" in document else ""
+        texts.append(f"{document['type']}({document['source']}{buckets}) as {document['name']}")
+    return texts
+
+
+def _count_partitions(files: Sequence[File]) -> int:
+    return len({file.partition for file in files})
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    """Add up; None where a file of another tool is not counted."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

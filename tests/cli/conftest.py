@@ -1,0 +1,132 @@
+"""A lake to ask, and a way to ask it."""
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import by
+from lakebed.cli import main
+
+SCHEMA = pa.schema(
+    [
+        pa.field("time_hour", pa.timestamp("us", tz="UTC"), nullable=False),
+        ("carrier", pa.string()),
+        ("flight", pa.int32()),
+        ("delay", pa.float64()),
+        ("price", pa.decimal128(8, 2)),
+        ("day", pa.date32()),
+    ]
+)
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "time_hour": dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC),
+        "carrier": "UA",
+        "flight": 1545,
+        "delay": 2.5,
+        "price": Decimal("10.25"),
+        "day": dt.date(2013, 1, 1),
+    },
+    {
+        "time_hour": dt.datetime(2013, 1, 1, 6, tzinfo=dt.UTC),
+        "carrier": 'a "quoted", name\nof two lines',
+        "flight": None,
+        "delay": float("nan"),
+        "price": None,
+        "day": None,
+    },
+    {
+        "time_hour": dt.datetime(2013, 1, 2, 7, 30, 0, 250_000, tzinfo=dt.UTC),
+        "carrier": None,
+        "flight": -1,
+        "delay": float("-inf"),
+        "price": Decimal("-0.01"),
+        "day": dt.date(1969, 12, 31),
+    },
+    {
+        "time_hour": dt.datetime(2013, 1, 2, 8, tzinfo=dt.UTC),
+        "carrier": "",
+        "flight": 7,
+        "delay": None,
+        "price": Decimal("1.00"),
+        "day": dt.date(2013, 1, 2),
+    },
+]
+
+
+class Cli:
+    """Runs command lines in this process."""
+
+    def __call__(
+        self, *arguments: object, exit_code: int | None = 0, stdin: str | bytes | None = None
+    ) -> click.testing.Result:
+        result = click.testing.CliRunner().invoke(
+            main, [str(one) for one in arguments], input=stdin, prog_name="lakebed"
+        )
+        if exit_code is not None:
+            assert result.exit_code == exit_code, result.output + repr(result.exception)
+        return result
+
+    def json(self, *arguments: object, **options: Any) -> Any:
+        return json.loads(self(*arguments, "-o", "json", **options).stdout)
+
+    def error(self, *arguments: object, **options: Any) -> dict[str, str]:
+        """Return the error of a command line that must fail."""
+        result = self(*arguments, "-o", "json", exit_code=None, **options)
+        assert result.exit_code != 0, result.stdout
+        assert result.stdout == ""
+        document = json.loads(result.stderr.splitlines()[-1])
+        assert set(document) == {"error"}
+        assert set(document["error"]) == {"code", "message", "hint"}
+        return {**document["error"], "exit_code": result.exit_code}
+
+
+@pytest.fixture
+def cli() -> Cli:
+    return Cli()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> lakebed.Repository:
+    return lakebed.open_repository(tmp_path / "lake")
+
+
+@pytest.fixture
+def flights(lake: lakebed.Repository) -> lakebed.Dataset:
+    """A dataset of four rows in two days."""
+    dataset = lake.create(
+        "flights",
+        lakebed.DatasetDescriptor(
+            schema=SCHEMA,
+            partition_by=[by.date("time_hour", name="dt")],
+            properties={"owner": "ops"},
+        ),
+    )
+    dataset.append(ROWS, run="first")
+    return dataset
+
+
+@pytest.fixture
+def address(flights: lakebed.Dataset, tmp_path: Path) -> str:
+    return str(tmp_path / "lake" / "flights")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Write a text file."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+        return path
+
+    return write

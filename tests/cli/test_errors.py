@@ -1,0 +1,109 @@
+"""Errors: one line for a person, one document for a program, and an exit code for a script."""
+
+import json
+import logging
+
+import click
+import pytest
+
+from lakebed.cli import main
+from lakebed.cli.options import verb
+from lakebed.errors import CommitConflictError, LakebedError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "exit_code"),
+    [
+        (["show", "{lake}/flight"], "dataset-not-found", 3),
+        (["query", "{lake}/flights", "--version", "9"], "version-not-found", 3),
+        (["query", "{lake}/flights", "--where", "nope = 1"], "predicate", 2),
+        (["query", "{lake}/flights", "--columns", "fligth"], "schema-mismatch", 2),
+        (["show", "{lake}/no.name"], "invalid-name", 2),
+        (["show", "{lake}/flights", "--version", "x"], "invalid-input", 2),
+        (["show", "{lake}/flights", "--time", "now"], "invalid-input", 2),
+        (["show", "{lake}/flights", "--time", "2013", "--version", "1"], "invalid-input", 2),
+        (["show", "{lake}/flights", "--nope"], "invalid-input", 2),
+        (["show", "{lake}/flights", "--storage-option", "x"], "invalid-input", 2),
+        (["show"], "invalid-input", 2),
+        (["shwo", "{lake}/flights"], "invalid-input", 2),
+    ],
+)
+def test_error_is_a_document_with_an_exit_code(
+    cli, address, lake, arguments: list[str], code: str, exit_code: int
+) -> None:
+    error = cli.error(*[one.format(lake=lake.uri) for one in arguments])
+
+    assert (error["code"], error["exit_code"]) == (code, exit_code)
+
+
+def test_error_of_a_table_is_a_message_and_a_hint(cli, address) -> None:
+    result = cli("show", address + "x", exit_code=3)
+
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: Dataset 'flightsx'")
+    assert "'flights'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_damaged_head_is_an_error_of_format(cli, address, tmp_path) -> None:
+    (tmp_path / "lake" / "flights.by-dataset-metadata.json").write_text("{")
+
+    assert cli.error("show", address)["exit_code"] == 7
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A verb that ends as it is told."""
+
+    def add(error: BaseException) -> None:
+        @verb("fail", example="lakebed fail")
+        def fail(output) -> None:
+            raise error
+
+        monkeypatch.setitem(main.commands, "fail", fail)
+
+    return add
+
+
+def test_exit_code_is_that_of_the_class(cli, failing) -> None:
+    failing(CommitConflictError("Too late.", hint="Again.", expected=1, actual=2))
+
+    result = cli("fail", "--json", exit_code=5)
+
+    assert json.loads(result.stderr) == {
+        "error": {"code": "commit-conflict", "message": "Too late.", "hint": "Again."}
+    }
+
+
+def test_interrupt_has_the_exit_code_of_the_signal(cli, failing) -> None:
+    failing(KeyboardInterrupt())
+
+    cli("fail", exit_code=130)
+
+
+def test_mistake_of_ours_is_not_hidden(cli, failing) -> None:
+    failing(ZeroDivisionError("ours"))
+
+    result = cli("fail", exit_code=1)
+
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_errors_reach_a_caller_that_is_no_shell(lake) -> None:
+    with pytest.raises(LakebedError):
+        main.main(["show", f"{lake.uri}/x"], standalone_mode=False)
+    with pytest.raises(click.UsageError):
+        main.main(["shwo"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(("flag", "level"), [("-v", "INFO"), ("-vv", "DEBUG")])
+def test_log_goes_to_stderr_and_leaves_no_trace(cli, address, write, flag, level) -> None:
+    rows = write("rows.jsonl", '{"time_hour": "2013-01-01"}\n')
+    before = (logging.getLogger("lakebed").level, logging.getLogger("lakebed").handlers[:])
+
+    result = cli("append", address, rows, flag, "-o", "json")
+
+    assert json.loads(result.stdout)["row_count"] == 1
+    assert level in result.stderr
+    after = (logging.getLogger("lakebed").level, logging.getLogger("lakebed").handlers)
+    assert after == before

@@ -1,0 +1,151 @@
+"""Each verb gives a valid result in each form of output."""
+
+import csv
+import datetime as dt
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakebed.cli import main
+from lakebed.cli.output import OutputFormat, to_plain
+
+AVRO = json.dumps(
+    {"type": "record", "name": "planes", "fields": [{"name": "seats", "type": "int"}]}
+)
+
+# What follows the verb; {lake} is a repository with the dataset `flights`.
+CALLS = {
+    "create": "{lake}/planes --schema {schema}",
+    "import": "{lake}/imported {csv}",
+    "append": "{lake}/flights {rows}",
+    "overwrite": "{lake}/flights {rows}",
+    "show": "{lake}/flights",
+    "history": "{lake}/flights",
+    "query": "{lake}/flights",
+    "explain": "{lake}/flights --where flight=7",
+    "list": "{lake}",
+    "drop": "{lake}/flights --yes",
+    "doctor": "{lake}",
+}
+OTHER_SHAPES = {
+    "show --partitions": "{lake}/flights",
+    "query --count": "{lake}/flights",
+    "query --limit=0": "{lake}/flights",
+    "drop --dry-run": "{lake}/flights",
+}
+
+
+def check_json(text: str) -> None:
+    assert isinstance(json.loads(text, parse_constant=pytest.fail), list | dict)
+
+
+def check_json_lines(text: str) -> None:
+    for line in text.splitlines():
+        assert isinstance(json.loads(line, parse_constant=pytest.fail), dict)
+
+
+def check_csv(text: str) -> None:
+    rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert rows
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+def check_table(text: str) -> None:
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+CHECKS: dict[str, Callable[[str], None]] = {
+    "json": check_json,
+    "jsonl": check_json_lines,
+    "csv": check_csv,
+    "table": check_table,
+}
+
+
+def test_every_verb_and_every_format_is_checked() -> None:
+    assert set(CALLS) == set(main.commands)
+    assert set(CHECKS) == {str(one) for one in OutputFormat}
+
+
+@pytest.mark.parametrize("output", CHECKS)
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        pytest.param(verb, call, marks=[pytest.mark.spark] if verb == "import" else [])
+        for verb, call in {**CALLS, **OTHER_SHAPES}.items()
+    ],
+)
+def test_result_is_valid(cli, address, write, request, verb: str, call: str, output: str) -> None:
+    if verb == "import":
+        request.getfixturevalue("spark")
+    places = {
+        "lake": str(Path(address).parent),
+        "schema": write("planes.avsc", AVRO),
+        "rows": write("rows.jsonl", '{"time_hour": "2013-01-01T00:00:00", "carrier": "UA"}\n'),
+        "csv": write("rows.csv", "a,b\n1,x\n"),
+    }
+    arguments = [one.format(**places) for one in call.split()]
+
+    result = cli(*verb.split(), *arguments, "--output", output)
+
+    CHECKS[output](result.stdout)
+
+
+def test_json_flag_is_short_for_the_option(cli, address) -> None:
+    assert cli("show", address, "--json").stdout == cli("show", address, "-o", "json").stdout
+
+
+def test_values_have_one_form_that_json_can_hold(cli, address) -> None:
+    rows = cli.json("query", address)
+
+    assert rows[0] == {
+        "time_hour": "2013-01-01T05:00:00Z",
+        "carrier": "UA",
+        "flight": 1545,
+        "delay": 2.5,
+        "price": "10.25",
+        "day": "2013-01-01",
+    }
+    assert [row["delay"] for row in rows] == [2.5, "NaN", "-Infinity", None]
+    assert rows[2]["time_hour"] == "2013-01-02T07:30:00.250000Z"
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (b"\x00\xff", "AP8="),
+        (dt.datetime(2013, 1, 1, 5), "2013-01-01T05:00:00"),
+        (
+            dt.datetime(2013, 1, 1, 5, tzinfo=dt.timezone(dt.timedelta(hours=1))),
+            "2013-01-01T04:00:00Z",
+        ),
+        ({"deep": [float("inf"), None, True]}, {"deep": ["Infinity", None, True]}),
+    ],
+)
+def test_value_becomes_plain(value: object, plain: object) -> None:
+    assert to_plain(value) == plain
+
+
+def test_null_and_empty_text_differ_in_csv(cli, address) -> None:
+    told = cli("query", address, "-o", "csv", "--columns", "carrier,flight").stdout
+
+    assert told.endswith(',-1\n"",7\n')
+
+
+def test_data_cannot_break_a_table(cli, address) -> None:
+    lines = cli("query", address, "--where", "carrier is not null and flight is null").stdout
+
+    assert len(lines.splitlines()) == 3
+    assert 'a "quoted", name\\nof two lines' in lines
+
+
+def test_table_shows_null_and_aligns_numbers(cli, address) -> None:
+    lines = cli("query", address, "--columns", "flight,carrier").stdout.splitlines()
+
+    assert lines[0].split() == ["flight", "carrier"]
+    assert lines[4].startswith("    -1   null")

@@ -1,0 +1,163 @@
+"""import: files through a real Spark."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakebed import DatasetDescriptor
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+CSV = 'time_hour,carrier,flight\n2013-03-01T10:00:00Z,"A ""B"", C",1\n2013-03-02 10:00,NA,\n'
+
+
+def test_csv_makes_a_partitioned_dataset_and_fills_it(cli, lake, write) -> None:
+    result = cli(
+        *("import", f"{lake.uri}/flights", write("flights.csv", CSV), "--null-text", "NA"),
+        *("--partition-by", "date(time_hour) as dt", "--run", "march", "-o", "json"),
+    )
+
+    commit = json.loads(result.stdout)
+    assert (commit["version"], commit["row_count"], commit["run"]) == (1, 2, "march")
+    dataset = lake.open("flights")
+    assert [f"{field.name}: {field.type}" for field in dataset.schema] == [
+        "time_hour: timestamp",
+        "carrier: string",
+        "flight: int",
+    ]
+    rows = sorted(dataset.reader(), key=lambda row: row["time_hour"])
+    assert [row["carrier"] for row in rows] == ['A "B", C', None]
+    assert [row["time_hour"].hour for row in rows] == [10, 10]
+    assert [one.values["dt"].isoformat() for one in dataset.partitions()] == [
+        "2013-03-01",
+        "2013-03-02",
+    ]
+    assert "1 CSV file" in result.stderr
+    assert "Wrote 2 rows" in result.stderr
+
+
+def test_csv_is_read_by_the_types_of_a_dataset_that_is_there(cli, flights, address, write) -> None:
+    # Inferred, carrier were an int, and the missing columns would be shifted.
+    rows = write("rows.csv", "flight,carrier,time_hour\n7,007,2013-03-01T10:00:00+01:00\n")
+
+    cli("import", address, rows)
+
+    (row,) = flights.where("dt = '2013-03-01'").arrow().to_pylist()
+    assert (row["flight"], row["carrier"], row["time_hour"].hour) == (7, "007", 9)
+    assert row["delay"] is None
+
+
+def test_what_query_writes_import_reads(cli, lake, flights, address, write) -> None:
+    copy = lake.create("copy", flights.descriptor)
+    # Spark's CSV has no line breaks in values; JSON lines have no such trouble.
+    where = "carrier is null or carrier in ('UA', '')"
+    table = write("rows.csv", cli("query", address, "-o", "csv", "--where", where).stdout)
+    lines = write("rows.jsonl", cli("query", address, "-o", "jsonl").stdout)
+
+    cli("import", f"{lake.uri}/copy", table)
+    cli("import", f"{lake.uri}/copy", lines)
+
+    by_version = [copy.at(version=1), copy.where(f"batch_id = {copy.history()[2].batch_id}")]
+    for part, expected in zip(by_version, [flights.where(where), flights], strict=True):
+        assert sorted(map(repr, part.reader())) == sorted(map(repr, expected.reader()))
+
+
+def test_directory_of_parquet_is_one_commit(cli, lake, tmp_path) -> None:
+    (tmp_path / "in [1]").mkdir()
+    for n in range(3):
+        table = pa.table({"n": [n, None], "tags": [["a"], []]})
+        pq.write_table(table, tmp_path / "in [1]" / f"{n}.parquet")
+
+    commit = cli.json("import", f"{lake.uri}/numbers", tmp_path / "in [1]")
+
+    assert (commit["version"], commit["row_count"]) == (1, 6)
+    assert sum(row["n"] or 0 for row in lake.open("numbers").reader()) == 3
+
+
+def test_overwrite_replaces_what_rows_touch(cli, flights, address, write) -> None:
+    rows = write("rows.jsonl", '{"time_hour": "2013-01-01T00:00:00Z", "flight": 100}\n')
+
+    cli("import", address, rows, "--overwrite")
+
+    assert flights.where("dt = '2013-01-01'").arrow()["flight"].to_pylist() == [100]
+    assert flights.count() == 3
+
+
+BAD = {
+    "unknown.csv": ("time_hour,carier\n2013-03-01,AA\n", "Did you mean 'carrier'?"),
+    "missing.csv": ("carrier\nAA\n", "time_hour"),
+    "type.csv": ("time_hour,flight\n2013-03-01,1\n2013-03-01,one\n", "one"),
+    "ragged.csv": ("time_hour,flight\n2013-03-01,1,2\n", "Malformed"),
+    "null.csv": ("time_hour,flight\n,1\n", "time_hour"),
+    "unknown.jsonl": ('{"time_hour": "2013-03-01", "carier": "AA"}\n', "Did you mean 'carrier'?"),
+    "type.jsonl": ('{"time_hour": "2013-03-01", "flight": "one"}\n', "flight"),
+    "cut.jsonl": ('{"time_hour": "2013-0\n', "cut.jsonl"),
+    "text.parquet": ("no parquet", "text.parquet"),
+    "_hidden.csv": ("time_hour\n2013-03-01\n", "_hidden.csv"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_file_that_does_not_fit_is_an_error_of_input(
+    cli, flights, address, write, name: str
+) -> None:
+    text, told = BAD[name]
+
+    error = cli.error("import", address, write(name, text))
+
+    assert error["exit_code"] == 2, error
+    assert told in error["message"] + error["hint"]
+    assert len(error["message"]) < 500
+    assert (flights.version, flights.count()) == (1, 4)
+
+
+def test_files_of_different_headers_are_not_mixed(cli, lake, write) -> None:
+    files = [write("a.csv", "a,b\n1,2\n"), write("b.csv", "b,a\n1,2\n")]
+
+    error = cli.error("import", f"{lake.uri}/mixed", *files)
+
+    assert "order differs" in error["message"]
+    assert lake.list() == []
+
+
+def test_illegal_column_name_comes_with_a_legal_one(cli, lake, write) -> None:
+    error = cli.error("import", f"{lake.uri}/x", write("a.csv", "dep delay,b\n1,2\n"))
+
+    assert error["code"] == "invalid-name"
+    assert "'dep_delay'" in error["hint"]
+    assert lake.list() == []
+
+
+def test_strategy_of_a_dataset_that_is_there_is_not_changed(cli, flights, address, write) -> None:
+    rows = write("rows.csv", "time_hour\n2013-03-01\n")
+
+    cli("import", address, rows, "--partition-by", "date(time_hour) as dt")
+    error = cli.error("import", address, rows, "--partition-by", "carrier")
+
+    assert "partition strategy" in error["message"]
+    assert flights.version == 2
+
+
+def test_all_types_are_read_from_json_lines(cli, lake, write) -> None:
+    schema = pa.schema(
+        [
+            ("raw", pa.binary()),
+            ("path", pa.list_(pa.struct([("at", pa.timestamp("us", tz="UTC"))]))),
+            ("prices", pa.map_(pa.string(), pa.decimal128(20, 4))),
+            ("wall", pa.timestamp("us")),
+        ]
+    )
+    dataset = lake.create("typed", DatasetDescriptor(schema=schema))
+    line = {
+        "raw": "AP8=",
+        "path": [{"at": "2013-01-01T00:00:00Z"}],
+        "prices": {"a": "1.5000"},
+        "wall": "2013-01-01T00:00:00",
+    }
+
+    cli("import", f"{lake.uri}/typed", write("typed.jsonl", json.dumps(line)))
+
+    assert cli.json("query", f"{lake.uri}/typed") == [line]
+    assert dataset.arrow().to_pylist()[0]["raw"] == b"\x00\xff"
