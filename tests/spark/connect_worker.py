@@ -1,0 +1,47 @@
+"""Write and read over Spark Connect, in a process of its own; prints what it found as JSON."""
+
+import json
+import os
+import sys
+
+from lakebed.spark.java import ensure_java
+
+os.environ["JAVA_HOME"] = str(ensure_java().path)
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+import lakebed
+
+
+def main(directory: str) -> None:
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    frame = spark.range(1000).select(
+        "id",
+        F.timestamp_micros(F.col("id") * 3_600_000_000).alias("at"),
+        F.concat(F.lit("é"), (F.col("id") % 3).cast("string")).alias("k"),
+    )
+    repository = lakebed.open_repository(directory)
+    plain = repository.create("plain", lakebed.DatasetDescriptor(schema=frame))
+    plain.append(frame)
+    strategy = "k, date(at) as dt"
+    parts = repository.create(
+        "parts", lakebed.DatasetDescriptor(schema=frame, partition_by=strategy)
+    )
+    parts.append(frame)
+    view = parts.where("k = 'é1' AND at < '1970-01-10T05:00:00'")
+    found = {
+        "session": type(spark).__module__,
+        "plain": plain.spark(spark).count(),
+        "active": parts.spark().agg(F.sum("id")).collect()[0][0],
+        "local": view.count(),
+        "native": view.spark(spark, way="native").count(),
+        "arrow": view.spark(spark, way="arrow").count(),
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,29 @@
+"""Spark Connect: the same calls, with no JVM in this process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.spark
+def test_batches_are_written_and_read_over_spark_connect(tmp_path):
+    worker = Path(__file__).with_name("connect_worker.py")
+
+    # A process of its own: a session of the classic kind may run in this one.
+    done = subprocess.run(
+        [sys.executable, str(worker), str(tmp_path / "lake")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert found["session"].startswith("pyspark.sql.connect")
+    assert found["plain"] == 1000
+    assert found["active"] == 499_500
+    assert found["local"] == found["native"] == found["arrow"] == 74
