@@ -78,16 +78,21 @@ class Repository:
         if found is not None:
             return self._existing(found, descriptor, if_exists)
         # The schema file is for other tools; ours is in the head, so that it changes with it.
+        self._put_schema(name, descriptor)
+        try:
+            transaction.create(self._store, _first_state(name, descriptor, format_))
+        except ObjectExistsError:
+            # Somebody else was faster: as if the dataset had been there before, schema file too.
+            winner = self.open(name)
+            self._put_schema(name, winner.descriptor)
+            return self._existing(winner, descriptor, if_exists)
+        return self.open(name)
+
+    def _put_schema(self, name: str, descriptor: DatasetDescriptor) -> None:
         self._store.put(
             kartothek.schema_key(name, TABLE),
             kartothek.encode_schema(descriptor.schema, descriptor.partition_types),
         )
-        try:
-            transaction.create(self._store, _first_state(name, descriptor, format_))
-        except ObjectExistsError:
-            # Somebody else was faster: as if the dataset had been there before.
-            return self._existing(self.open(name), descriptor, if_exists)
-        return self.open(name)
 
     def _existing(self, found: Dataset, descriptor: DatasetDescriptor, if_exists: str) -> Dataset:
         if if_exists == "error":
@@ -145,7 +150,8 @@ class Repository:
     def drop(self, name: str) -> None:
         """Delete a dataset with everything that it ever held.
 
-        The head goes first, so that a crash leaves garbage and never a broken dataset.
+        The head goes first, so that a crash leaves garbage and never a broken dataset. What was
+        not there before that, such as a new dataset of the same name, is not touched.
 
         Raises:
             DatasetNotFoundError: There is none of this name.
@@ -155,9 +161,17 @@ class Repository:
             A LIST of the dataset, and one bulk delete for each thousand objects.
         """
         check_dataset_name(name)
-        read_head(self._store, name)
-        self._store.delete([format_.key(name) for format_ in HeadFormat])
-        self._store.delete([info.key for info in self._store.list(f"{name}/")])
+        head = read_head(self._store, name)
+        held = [info.key for info in self._store.list(f"{name}/")]
+        # A stale second head goes before the true one, or a crash between would revive it.
+        others = [format_.key(name) for format_ in HeadFormat if format_.key(name) != head.key]
+        self._store.delete(others)
+        self._store.delete([head.key])
+        # The one key that a new dataset of this name would use again.
+        schema_key = kartothek.schema_key(name, head.state.table)
+        self._store.delete([key for key in held if key != schema_key])
+        if self._find(name) is None:
+            self._store.delete([schema_key])
 
 
 def _head_format(text: str) -> HeadFormat:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from lakebed.arrow import scan
-from lakebed.errors import InvalidInputError, MissingDependencyError, PredicateError
+from lakebed.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PredicateError,
+    VersionNotFoundError,
+)
+from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import (
     TRUE,
@@ -34,7 +39,7 @@ from lakebed.model.values import Scalar
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import history
 from lakebed.state.reader import read_head
-from lakebed.state.state import State
+from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -92,13 +97,18 @@ class Source:
         """
         snapshot = self.load()
         state = snapshot.state
+        if version > state.version:
+            raise VersionNotFoundError(
+                f"Dataset {self.name!r} has no version {version}.",
+                hint=f"The last one is {state.version}.",
+            )
         if version == state.version and not state.is_changed_by_others:
             return Source(self.store, self.name, snapshot)
         past = history.replay(history.read(self.store, state.history), version)
         older = dataclasses.replace(
             state,
             labels=past.labels,
-            descriptor=type(state.descriptor).from_document(past.descriptor),
+            descriptor=descriptor_from(past.descriptor, f"{self.name}/history"),
             version=version,
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,
@@ -126,6 +136,11 @@ class View:
     def constraint(self) -> Predicate:
         """What narrows the view; prints as SQL."""
         return self._constraint
+
+    def is_of(self, other: View) -> bool:
+        """Whether both are views of one dataset, at whatever version."""
+        mine, others = self._source, other._source
+        return mine.name == others.name and mine.store.uri == others.store.uri
 
     def where(self, predicate: str | Dnf | Predicate) -> View:
         """Narrow the view.
@@ -293,21 +308,24 @@ class View:
             return EntityReader(self.batches(), None)
         if not dataclasses.is_dataclass(type):
             raise InvalidInputError(f"{type!r} is no dataclass.", hint="Decorate it.")
-        return EntityReader(self.batches([f.name for f in dataclasses.fields(type)]), type)
+        names = [field.name for field in dataclasses.fields(type) if field.init]
+        return EntityReader(self.batches(names), builder(type))
 
 
 class EntityReader:
     """An iterator over entities; also a context manager that closes the files."""
 
-    def __init__(self, batches: pa.RecordBatchReader, type: type | None) -> None:  # noqa: A002 - see View.reader
+    def __init__(
+        self, batches: pa.RecordBatchReader, build: Callable[[dict[str, Any]], Any] | None
+    ) -> None:
         """Use `View.reader` instead."""
         self._batches = batches
-        self._entities = self._read(type)
+        self._entities = self._read(build)
 
-    def _read(self, cls: type | None) -> Iterator[Any]:
+    def _read(self, build: Callable[[dict[str, Any]], Any] | None) -> Iterator[Any]:
         for batch in self._batches:
             for row in batch.to_pylist(maps_as_pydicts="strict"):
-                yield row if cls is None else _build(cls, row)
+                yield row if build is None else build(row)
 
     def __iter__(self) -> Iterator[Any]:
         return self._entities
@@ -325,17 +343,3 @@ class EntityReader:
         """Close the files; further reads end at once."""
         self._entities = iter(())
         self._batches.close()
-
-
-def _build(cls: type, row: dict[str, Any]) -> Any:
-    """Build an instance; a field that is a dataclass is built likewise."""
-    hints = typing.get_type_hints(cls)
-    values = {}
-    for name, value in row.items():
-        inner = [one for one in (hints[name], *typing.get_args(hints[name])) if _is_record(one)]
-        values[name] = _build(inner[0], value) if inner and isinstance(value, dict) else value
-    return cls(**values)
-
-
-def _is_record(hint: object) -> bool:
-    return isinstance(hint, type) and dataclasses.is_dataclass(hint)

@@ -8,6 +8,7 @@ the footer that it has just written.
 from __future__ import annotations
 
 import hashlib
+import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.arrow.conform import Conformer
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, PartitionSpecError, StorageError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, OWN_FILE_PREFIX, TABLE, encode_level, encode_path
+from lakebed.model.values import Scalar
 from lakebed.state.facts import ColumnFacts, FileFacts, facts_table
 from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
 
 MIB = 2**20
 
@@ -46,6 +50,11 @@ class WriteOptions:
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
                 )
+
+    @property
+    def flush_bytes(self) -> int:
+        """Uncompressed size at which a row group is written."""
+        return min(self.row_group_bytes, self.target_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,50 +99,76 @@ class KernelWriter:
         self._conformer: tuple[pa.Schema, Conformer] | None = None
         self._open: dict[str, _OpenFile] = {}
         self._done: list[FileFacts] = []
+        # Also of files whose writing failed: the store may hold them all the same.
+        self._labels: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
 
         Raises:
             SchemaMismatchError: The batch does not fit the schema; none of it was written.
-            PartitionSpecError: A partition source is missing, or a value makes too long a path.
+            PartitionSpecError: A partition source is missing, or a value makes too long a path;
+                none of the batch was written.
         """
-        if self._conformer is None or self._conformer[0] != batch.schema:
-            self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))
-        conformed = self._conformer[1].conform(batch)
-        for partition, rows in self._split(conformed):
-            file = self._open.get(partition)
-            if file is None:
-                file = self._open[partition] = _OpenFile(self._target, partition)
-            file.add(rows.select(self._stored_names))
-            if file.size_bytes >= self._target.options.target_bytes:
-                self._close(partition)
+        conformed = self._conform(batch)
+        for partition, positions in self._split(conformed):
+            rows = conformed if positions is None else conformed.take(positions)
+            self._add(partition, rows.select(self._stored_names))
         self._stay_in_memory()
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the rows of each partition, in their order."""
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise what `write` would raise, and write nothing."""
+        self._split(self._conform(batch))
+
+    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._conformer is None or self._conformer[0] != batch.schema:
+            self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))
+        return self._conformer[1].conform(batch)
+
+    def _split(self, batch: pa.RecordBatch) -> list[tuple[str, pa.Array | None]]:
+        """Return the partitions of a batch, each with the positions of its rows in their order.
+
+        None stands for all rows.
+        """
         strategy, schema = self._descriptor.partition_by, self._descriptor.schema
         if not batch.num_rows:
-            return
+            return []
         if not len(strategy):
-            yield "", batch
-            return
+            return [("", None)]
         columns = strategy.arrays(batch, schema)
         names = [function.name for function in strategy]
         groups, firsts = _group(columns)
-        for group, first in enumerate(firsts):
-            values = {
-                name: column[int(first)].as_py()
-                for name, column in zip(names, columns, strict=True)
-            }
-            partition = encode_path(values)
-            if len(firsts) == 1:
-                yield partition, batch
-            else:
-                yield partition, batch.take(pa.array(np.flatnonzero(groups == group)))
+        partitions = [
+            encode_path(
+                {
+                    name: _value_at(column, first, name)
+                    for name, column in zip(names, columns, strict=True)
+                }
+            )
+            for first in firsts.tolist()
+        ]
+        if len(partitions) == 1:
+            return [(partitions[0], None)]
+        by_group = np.argsort(groups, kind="stable")
+        starts = np.cumsum(np.bincount(groups))[:-1]
+        return [
+            (partition, pa.array(positions))
+            for partition, positions in zip(partitions, np.split(by_group, starts), strict=True)
+        ]
+
+    def _add(self, partition: str, rows: pa.RecordBatch) -> None:
+        for piece in _pieces(rows, self._target.options.flush_bytes):
+            file = self._open.get(partition)
+            if file is None:
+                file = self._open[partition] = _OpenFile(self._target, partition)
+            file.add(piece)
+            if file.size_bytes >= self._target.options.target_bytes:
+                self._close(partition)
 
     def _close(self, partition: str) -> None:
-        facts = self._open.pop(partition).close(self._store)
+        file = self._open.pop(partition)
+        self._labels.append(file.label)
+        facts = file.close(self._store)
         if facts is not None:
             self._done.append(facts)
 
@@ -149,9 +184,18 @@ class KernelWriter:
         return facts_table(self._done, self._descriptor.stored_schema)
 
     def abort(self) -> None:
-        """Delete the files that were written."""
+        """Delete the files that were written; what cannot be deleted stays invisible garbage."""
         self._open.clear()
-        self._store.delete([self._target.key(facts.label) for facts in self._done])
+        try:
+            self._store.delete([self._target.key(label) for label in self._labels])
+        except StorageError as exc:
+            _log.warning(
+                "data files stay behind dataset=%s batch_id=%d error=%s",
+                self._target.dataset,
+                self._target.batch_id,
+                exc,
+            )
+        self._labels.clear()
         self._done.clear()
 
 
@@ -170,12 +214,31 @@ def _group(columns: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
     return codes, firsts
 
 
+def _value_at(column: pa.Array, position: int, name: str) -> Scalar:
+    try:
+        value: Scalar = column[position].as_py()
+    except (OverflowError, ValueError) as exc:
+        raise PartitionSpecError(
+            f"Partition field {name!r} has a value outside the years 1 to 9999: {column[position]}.",
+            hint="Correct it, or give null.",
+        ) from exc
+    return value
+
+
+def _pieces(rows: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut rows so that a piece has about `limit_bytes` at most."""
+    count = max(1, min(rows.num_rows, -(-rows.nbytes // limit_bytes)))
+    length = -(-rows.num_rows // count)
+    for start in range(0, rows.num_rows, length):
+        yield rows.slice(start, length)
+
+
 class _OpenFile:
     """A data file in the making, in memory until it is closed."""
 
     def __init__(self, target: BatchTarget, partition: str) -> None:
         self._target = target
-        self._label = target.new_label(partition)
+        self.label = target.new_label(partition)
         self._rows: list[pa.RecordBatch] = []
         self._row_bytes = 0
         self._sink = pa.BufferOutputStream()
@@ -195,8 +258,7 @@ class _OpenFile:
     def add(self, batch: pa.RecordBatch) -> None:
         self._rows.append(batch)
         self._row_bytes += batch.nbytes
-        options = self._target.options
-        if self._row_bytes >= min(options.row_group_bytes, options.target_bytes):
+        if self._row_bytes >= self._target.options.flush_bytes:
             self._flush()
 
     def _flush(self) -> None:
@@ -222,10 +284,10 @@ class _OpenFile:
             return None
         self._writer.close()
         data = self._sink.getvalue()
-        store.put(self._target.key(self._label), data)
+        store.put(self._target.key(self.label), data)
         footer = self._footers[0]
         return FileFacts(
-            label=self._label,
+            label=self.label,
             row_count=footer.num_rows,
             size_bytes=data.size,
             checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
@@ -259,8 +321,8 @@ def _merge_stats(stats: list[pq.Statistics | None], value_counts: list[int]) -> 
     ]
     if not with_values or not all(one.has_min_max for one in with_values):
         return ColumnFacts(null_count=null_count)
-    return ColumnFacts(
-        min=min(one.min for one in with_values),
-        max=max(one.max for one in with_values),
-        null_count=null_count,
-    )
+    try:
+        low, high = min(one.min for one in with_values), max(one.max for one in with_values)
+    except (OverflowError, ValueError):  # a time outside the years that Python knows
+        return ColumnFacts(null_count=null_count)
+    return ColumnFacts(min=low, max=high, null_count=null_count)

@@ -13,6 +13,7 @@ from lakebed.state.segments import Segment
 from lakebed.store.base import Store
 
 SUFFIX = ".parquet"
+_COUNTS = {"label": pa.string(), "row_count": pa.int64(), "size_bytes": pa.int64()}
 
 
 def folder(dataset: str) -> str:
@@ -23,7 +24,7 @@ def folder(dataset: str) -> str:
 def encode(facts: pa.Table) -> bytes:
     """Return the bytes of a segment."""
     sink = pa.BufferOutputStream()
-    pq.write_table(facts, sink, compression="zstd")
+    pq.write_table(facts, sink, compression="zstd", write_page_checksum=True)
     encoded: bytes = sink.getvalue().to_pybytes()
     return encoded
 
@@ -32,34 +33,44 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
     """Read a segment, or some of its columns.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: It is truncated, damaged or of a wrong form.
     """
     try:
-        return pq.read_table(pa.BufferReader(data), columns=columns)
-    except (pa.ArrowException, OSError) as exc:
-        raise CorruptMetadataError(
-            f"File table segment {key!r} cannot be read: {exc}.",
-            hint="Data files are not affected; only what is known of them is.",
-        ) from exc
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        found = file.read(columns)
+        found.validate(full=True)
+        missing = [
+            f"{name} ({kind})"
+            for name, kind in _COUNTS.items()
+            if (columns is None or name in columns)
+            and (name not in found.column_names or found.schema.field(name).type != kind)
+        ]
+    except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
+        raise _unreadable(key, exc) from exc
+    if missing:
+        raise _unreadable(key, f"it has no column {', '.join(missing)}")
+    return found
+
+
+def _unreadable(key: str, cause: object) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"File table segment {key!r} cannot be read: {cause}.",
+        hint="Data files are not affected; only what is known of them is.",
+    )
 
 
 def merge(parts: Sequence[bytes]) -> bytes:
     """Return several segments as one; columns that one of them lacks are null there."""
     tables = [decode(part, "file table segment") for part in parts]
-    return encode(pa.concat_tables(tables, promote_options="permissive"))
+    try:
+        return encode(pa.concat_tables(tables, promote_options="permissive"))
+    except (pa.ArrowException, ValueError) as exc:
+        raise _unreadable("file table segments", exc) from exc
 
 
-def write(store: Store, dataset: str, facts: pa.Table) -> Segment | None:
-    """Write the facts of one commit as a segment; None if there are none.
-
-    Cost:
-        One PUT.
-    """
-    if not facts.num_rows:
-        return None
-    segment = Segment.new(folder(dataset), facts.num_rows, SUFFIX)
-    store.put(segment.key, encode(facts))
-    return segment
+def new_segment(dataset: str, facts: pa.Table) -> Segment | None:
+    """Return the segment that the facts of one commit go to; None if there are none."""
+    return Segment.new(folder(dataset), facts.num_rows, SUFFIX) if facts.num_rows else None
 
 
 def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
@@ -71,8 +82,8 @@ def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[in
     found: dict[str, tuple[int, int]] = {}
     for segment in segments:
         data = store.get(segment.key).data
-        table = decode(data, segment.key, ["label", "row_count", "size_bytes"])
-        columns = (table.column(name).to_pylist() for name in table.column_names)
+        table = decode(data, segment.key, list(_COUNTS))
+        columns = (table.column(name).to_pylist() for name in _COUNTS)
         found.update({label: (rows, size) for label, rows, size in zip(*columns, strict=True)})
     return found
 

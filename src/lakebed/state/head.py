@@ -53,10 +53,11 @@ class _VersionOnly(msgspec.Struct):
 
 
 def encode_head(document: HeadDocument, head_format: HeadFormat) -> bytes:
-    """Return the bytes of a head."""
+    """Return the bytes of a head; as msgpack with a checksum, which zstd verifies."""
     if head_format is HeadFormat.JSON:
         return msgspec.json.encode(document)
-    return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(document))
+    payload = msgspec.msgpack.encode(document)
+    return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(payload)
 
 
 def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int
     commit_id: str
     operation: str
-    committed_at: dt.datetime
+    committed_at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
     batch_id: int | None = None
     run: str | None = None
     row_count: int = 0
@@ -77,7 +77,7 @@ def decode_entries(data: bytes, key: str) -> tuple[Entry, ...]:
     """
     try:
         return msgspec.json.decode(data, type=_Document).entries
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
             f"History {key!r} cannot be read: {exc}.",
             hint="The current version is not affected; older versions and conflicts are.",
@@ -107,7 +107,7 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     return tuple(entry for entries in reversed(found) for entry in entries)
 
 
-def replay(entries: Iterable[Entry], version: int) -> PastState:
+def replay(entries: Sequence[Entry], version: int) -> PastState:
     """Return the state after the commit that made `version`.
 
     Raises:
@@ -115,7 +115,7 @@ def replay(entries: Iterable[Entry], version: int) -> PastState:
     """
     labels: dict[str, None] = {}
     descriptor: dict[str, Any] = {}
-    known = -1
+    last: Entry | None = None
     for entry in entries:
         if entry.version > version:
             break
@@ -123,9 +123,10 @@ def replay(entries: Iterable[Entry], version: int) -> PastState:
             labels.pop(label, None)
         labels.update(dict.fromkeys(entry.added))
         descriptor = entry.descriptor or descriptor
-        known, last = entry.version, entry
-    if known != version:
+        last = entry
+    if last is None or last.version != version:
         raise VersionNotFoundError(
-            f"There is no version {version}.", hint=f"Versions are 0 to {max(known, 0)}."
+            f"There is no version {version}.",
+            hint=f"Versions are 0 to {max((entry.version for entry in entries), default=0)}.",
         )
     return PastState(labels=tuple(labels), descriptor=descriptor, entry=last)

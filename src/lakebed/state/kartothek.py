@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 import json
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -110,7 +111,8 @@ def _without_null_types(schema: pa.Schema) -> pa.Schema:
 def _infer_keys(labels: Iterable[str]) -> list[str]:
     for label in labels:
         directory = split_label(label)[0]
-        return [level.partition("=")[0] for level in directory.split("/") if level]
+        names = [level.partition("=")[0] for level in directory.split("/") if level]
+        return [urllib.parse.unquote(name) for name in names]
     return []
 
 
@@ -167,7 +169,6 @@ _PANDAS_TYPES = (
     (pat.is_boolean, ("bool", "bool")),
     (pat.is_date, ("date", "object")),
     (pat.is_decimal, ("decimal", "object")),
-    (pat.is_list, ("list[object]", "object")),
 )
 
 
@@ -178,12 +179,15 @@ def _pandas_column(field: pa.Field) -> dict[str, Any]:
     for matches, names in _PANDAS_TYPES:
         if matches(kind):
             pandas_type, numpy_type = names
-    if pat.is_timestamp(kind):
+    if pat.is_list(kind):
+        element = _pandas_column(pa.field("element", kind.value_type))
+        pandas_type, numpy_type = f"list[{element['pandas_type']}]", "object"
+    elif pat.is_timestamp(kind):
         pandas_type, numpy_type = ("datetimetz" if kind.tz else "datetime"), "datetime64[ns]"
         metadata = {"timezone": kind.tz} if kind.tz else None
     elif pat.is_float64(kind):
         pandas_type = numpy_type = "float64"
-    elif pat.is_nested(kind) and not pat.is_list(kind):
+    elif pat.is_nested(kind):
         pandas_type, numpy_type = "object", "object"
     elif pat.is_decimal(kind):
         metadata = {"precision": kind.precision, "scale": kind.scale}

@@ -63,9 +63,13 @@ def read_head(store: Store, name: str) -> Head:
     if json is not None and msgpack is not None:
         return _newer(store, json, msgpack)
     found = json or msgpack
-    if found is None:
+    if found is not None:
+        return _head(store, found, requests=2)
+    # Between the two requests a commit may have taken the place of both heads with a JSON one.
+    json = _find(store, name, HeadFormat.JSON)
+    if json is None:
         raise not_found(store, name)
-    return _head(store, found, requests=2)
+    return _head(store, json, requests=3)
 
 
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
@@ -119,7 +123,8 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     """Tell which of two heads is the truth.
 
     Between two versions of ours the higher wins, unless another tool has changed the lower one:
-    then both hold something that the other lacks. At the same version the changed one wins.
+    then both hold something that the other lacks. At the same version the changed one wins, or
+    else JSON, which can only be there because plateau wrote its own metadata into it.
     Without versions, the dataset that was created later has replaced the other, and an update by
     plateau, which keeps the creation time, is in the JSON head.
     """
@@ -127,7 +132,7 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     if not all(head.state.is_ours for head in pair):
         msgpack_is_later = creation_time_of(msgpack.document) > creation_time_of(json.document)
         return pair[1] if msgpack_is_later else pair[0]
-    low, high = sorted(pair, key=lambda head: (head.state.version, head.state.is_changed_by_others))
+    low, high = sorted(pair, key=_age)
     same = low.state.version == high.state.version
     if low.state.is_changed_by_others and (not same or high.state.is_changed_by_others):
         raise CorruptMetadataError(
@@ -136,3 +141,8 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
             hint="Delete the one that you do not want; its data files stay on storage.",
         )
     return Head(key=high.key, etag=high.etag, state=high.state, stale_key=low.key, requests=2)
+
+
+def _age(head: Head) -> tuple[int, bool, bool]:
+    state = head.state
+    return state.version, state.is_changed_by_others, state.head_format is HeadFormat.JSON

@@ -5,13 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import os
 import socket
+import time
 
 import msgspec
 
-from lakebed.errors import ObjectExistsError
+from lakebed.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StorageError,
+)
 from lakebed.store.base import Store
 
 LEASE = dt.timedelta(hours=24)
+# Conditional puts are sent once; one lost answer is not worth the work of a whole batch.
+_COMPLETE_WAITS_S = (0.0, 0.1, 0.5, 2.0)
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -63,8 +71,17 @@ class Reservation:
         """The id."""
         return self._record.batch_id
 
+    @property
+    def key(self) -> str:
+        """Where it is; delete it to give the id back."""
+        return self._key
+
     def complete(self, files: tuple[ManifestFile, ...]) -> None:
         """Write the manifest: every file that the batch holds.
+
+        Raises:
+            PreconditionFailedError: Somebody took the writer for dead and its id away.
+            StorageError: The store failed for seconds.
 
         Cost:
             One PUT.
@@ -72,11 +89,28 @@ class Reservation:
         done = msgspec.structs.replace(
             self._record, completed_at=dt.datetime.now(dt.UTC), files=files
         )
-        self._etag = self._store.replace(self._key, _encode(done), if_match=self._etag)
+        data = _encode(done)
+        for wait_s in (*_COMPLETE_WAITS_S, None):
+            try:
+                self._etag = self._store.replace(self._key, data, if_match=self._etag)
+            except PreconditionFailedError as exc:
+                # Perhaps it is ours, from a put whose answer was lost.
+                self._etag = self._etag_of(data, exc)
+            except StorageError as exc:
+                if not exc.retryable or wait_s is None:
+                    raise
+                time.sleep(wait_s)
+                continue
+            return
 
-    def release(self) -> None:
-        """Give the id back: nothing of the batch became visible."""
-        self._store.delete([self._key])
+    def _etag_of(self, data: bytes, refusal: PreconditionFailedError) -> str:
+        try:
+            found = self._store.get(self._key)
+        except ObjectNotFoundError:
+            raise refusal from None
+        if found.data != data:
+            raise refusal
+        return found.etag
 
 
 def reserve(

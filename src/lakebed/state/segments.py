@@ -7,6 +7,7 @@ So every entry is rewritten a logarithmic number of times, and the list stays sh
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from typing import Self
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import check_under
-from lakebed.store.base import Store
+from lakebed.store.base import Store, is_listed
 
+_WEIGHT = re.compile(r"[0-9]{1,18}")
 FANOUT = 8  # segments of a level before they merge into one of the next
 
 
@@ -45,9 +47,9 @@ class Segment:
         """
         check_under(key, f"{dataset}/")
         weight, separator, _ = key.rpartition("/")[2].partition("-")
-        if not separator or not weight.isdecimal():
+        if not separator or not _WEIGHT.fullmatch(weight) or not is_listed(key):
             raise CorruptMetadataError(
-                f"Segment key {key!r} does not begin with its weight.",
+                f"Segment key {key!r} is not legal, or its name does not begin with its weight.",
                 hint="The head was damaged or written by something else.",
             )
         return cls(key, int(weight))
@@ -90,19 +92,29 @@ def compact(
     merge: Callable[[Sequence[bytes]], bytes],
     folder: str,
     suffix: str,
-) -> tuple[tuple[Segment, ...], Segment | None]:
+    written: list[str],
+) -> tuple[Segment, ...]:
     """Merge the end of the list if a level is full.
 
+    Args:
+        store: Where the segments are.
+        segments: The list.
+        merge: Makes one content of several.
+        folder: Where the merged segment goes.
+        suffix: Of its key.
+        written: Takes the key of the merged segment before it is written.
+
     Returns:
-        The list to name in the head, and the segment that was written for it, if any.
+        The list to name in the head.
 
     Cost:
         Nothing, or one GET a merged segment and one PUT.
     """
     count = count_to_merge(segments)
     if not count:
-        return tuple(segments), None
+        return tuple(segments)
     kept, tail = segments[:-count], segments[-count:]
     merged = Segment.new(folder, sum(segment.weight for segment in tail), suffix)
+    written.append(merged.key)
     store.put(merged.key, merge([store.get(segment.key).data for segment in tail]))
-    return (*kept, merged), merged
+    return (*kept, merged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 from lakebed.errors import (
     CorruptMetadataError,
     FormatError,
-    InvalidInputError,
+    LakebedError,
     UnsupportedVersionError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
@@ -30,6 +31,7 @@ FORMAT_VERSION = 1  # of what Lakebed itself puts on storage
 
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
+_NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,12 +276,20 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         )
     name = document.dataset_uuid
     labels = labels_of(document, TABLE, key)
+    descriptor = _read_descriptor(ours.text("descriptor"), key)
+    keys = tuple(document.partition_keys or ())
+    if keys != tuple(descriptor.partition_types):
+        raise CorruptMetadataError(
+            f"Head {key!r} has partition_keys {list(keys)}, but its descriptor has "
+            f"{list(descriptor.partition_types)}.",
+            hint="Restore the object from a copy; no data file was touched.",
+        )
     return State(
         name=name,
         table=TABLE,
         head_format=head_format,
-        descriptor=_read_descriptor(ours.text("descriptor"), key),
-        partition_keys=tuple(document.partition_keys or ()),
+        descriptor=descriptor,
+        partition_keys=keys,
         labels=labels,
         created_at=str(document.metadata.get(_CREATED, "")),
         version=ours.number("version"),
@@ -328,7 +338,7 @@ def labels_of(document: HeadDocument, table: str, key: str) -> tuple[str, ...]:
                 f"Head {key!r} has several tables: {', '.join(sorted(entry.files))}.",
                 hint="Lakebed reads datasets of one table; split it with kartothek.",
             )
-        if entry.files.get(table) != f"{prefix}{label}.parquet" or ".." in label:
+        if entry.files.get(table) != f"{prefix}{label}.parquet" or _leaves(label):
             raise CorruptMetadataError(
                 f"Head {key!r}, label {label!r} refers to {next(iter(entry.files.items()), None)}.",
                 hint=f"It must refer to {prefix}{label}.parquet, in table {table!r}.",
@@ -336,15 +346,51 @@ def labels_of(document: HeadDocument, table: str, key: str) -> tuple[str, ...]:
     return tuple(partitions)
 
 
+def _leaves(label: str) -> bool:
+    """Whether a label is no relative path; two dots within a partition value are fine."""
+    padded = f"/{label}/"
+    return "/../" in padded or "/./" in padded or "//" in padded
+
+
 @functools.lru_cache(maxsize=256)
 def _read_descriptor(text: str, key: str) -> DatasetDescriptor:
     try:
-        return DatasetDescriptor.from_document(msgspec.json.decode(text, type=dict[str, Any]))
-    except (msgspec.MsgspecError, InvalidInputError, TypeError, AttributeError) as exc:
-        raise CorruptMetadataError(
-            f"Head {key!r} holds a descriptor that cannot be read: {exc}.",
-            hint="Restore the object from a copy, or upgrade Lakebed.",
-        ) from exc
+        document = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise _unreadable_descriptor(key, exc) from exc
+    return descriptor_from(document, key)
+
+
+def descriptor_from(document: Mapping[str, Any], key: str) -> DatasetDescriptor:
+    """Read a descriptor from the head or the history.
+
+    Args:
+        document: What `DatasetDescriptor.to_document` gave.
+        key: Where it was, for the error.
+
+    Raises:
+        CorruptMetadataError: It does not describe a dataset.
+    """
+    try:
+        return DatasetDescriptor.from_document(document)
+    # Whatever can be wrong with JSON of any form: it is not taken apart by a schema before.
+    except (
+        LakebedError,
+        AttributeError,
+        LookupError,
+        OverflowError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as exc:
+        raise _unreadable_descriptor(key, exc) from exc
+
+
+def _unreadable_descriptor(key: str, cause: Exception) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"{key!r} holds a descriptor ('{_PREFIX}descriptor') that cannot be read: {cause}.",
+        hint="Restore the object from a copy, or upgrade Lakebed.",
+    )
 
 
 class _Entries:
@@ -356,21 +402,24 @@ class _Entries:
 
     def text(self, name: str) -> str:
         value = self._metadata.get(_PREFIX + name)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value:
             raise self._corrupt(name, value)
         return value
 
     def number(self, name: str) -> int:
         text = self.text(name)
-        if not text.isdecimal():
+        if not _NUMBER.fullmatch(text):
             raise self._corrupt(name, text)
         return int(text)
 
     def time(self, name: str) -> dt.datetime:
         text = self.text(name)
         try:
-            return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
-        except ValueError as exc:
+            moment = dt.datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                raise self._corrupt(name, text)
+            return moment.astimezone(dt.UTC)
+        except (ValueError, OverflowError) as exc:
             raise self._corrupt(name, text) from exc
 
     def texts(self, name: str) -> list[str]:

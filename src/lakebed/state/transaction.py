@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakebed.errors import (
-    AccessDeniedError,
     CommitConflictError,
     CommitUnknownError,
-    ConflictError,
+    DatasetNotFoundError,
     LakebedError,
-    NotFoundError,
     ObjectExistsError,
+    ObjectNotFoundError,
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
 )
+from lakebed.model.keys import partition_of, split_label
 from lakebed.state import file_table, history
-from lakebed.state.head import encode_head
+from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import Head, read_head
 from lakebed.state.reservation import ManifestFile, Reservation, reserve
@@ -73,6 +73,7 @@ class Transaction:
         self._run = run
         self._options = options
         self._commit_id = uuid.uuid4().hex
+        self._owns_batch = True
         self._reservation: Reservation = reserve(
             store,
             head.state.name,
@@ -135,56 +136,87 @@ class Transaction:
             The entry in the history.
 
         Raises:
-            CommitConflictError: A commit since the base touched a partition in the scope, or
+            CommitConflictError: A commit since the base changed a partition in the scope, or
                 the race was lost until the deadline. The staged files have been deleted.
             CommitUnknownError: The store stopped answering. Nothing has been deleted.
+            StorageError: The store failed before the batch could become visible. The staged
+                files have been deleted, as far as the store let them.
 
         Cost:
             Three PUTs (manifest, facts, history entry), one conditional PUT, and a read of the
             head for each attempt.
         """
         labels, rows = file_table.labels_and_rows(facts)
-        segment: Segment | None = None
+        segment = file_table.new_segment(self._base.name, facts)
+        change = Change(
+            operation=self._operation,
+            commit_id=self._commit_id,
+            base_version=self._base.version,
+            batch_id=self.batch_id,
+            run=self._run,
+            added=labels,
+            row_count=rows,
+            facts=segment,
+            scope=scope,
+        )
+        attempts = _Attempts(self._store, self._base, change, self._options)
         try:
-            self._reservation.complete(_manifest(facts))
-            segment = file_table.write(self._store, self._base.name, facts)
-            change = Change(
-                operation=self._operation,
-                commit_id=self._commit_id,
-                base_version=self._base.version,
-                batch_id=self.batch_id,
-                run=self._run,
-                added=labels,
-                row_count=rows,
-                facts=segment,
-                scope=scope,
-            )
-            return _Attempts(self._store, self._base, change, self._options).run()
+            self._complete(facts)
+            if segment is not None:
+                self._store.put(segment.key, file_table.encode(facts))
+            return attempts.run()
         except CommitUnknownError:
             raise
         except LakebedError:
-            # Every other error proves that no head refers to the files.
-            self.abort([self._base.key(label) for label in labels], segment)
+            # Every other error proves that no head refers to what was written.
+            staged = [self._base.key(label) for label in labels]
+            own_segments = [segment.key] if segment is not None else []
+            self.abort([*staged, *own_segments, *attempts.unused_segments])
             raise
 
-    def abort(self, staged: Sequence[str], segment: Segment | None = None) -> None:
-        """Delete what was staged; an object that cannot be deleted stays invisible garbage."""
+    def _complete(self, facts: pa.Table) -> None:
         try:
-            self._store.delete([*staged, *([segment.key] if segment else [])])
-            self._reservation.release()
-        except StorageError as exc:
-            _log.warning(
-                "staged files stay behind dataset=%s batch_id=%d error=%s",
-                self._base.name,
-                self.batch_id,
-                exc,
-            )
+            self._reservation.complete(_manifest(facts))
+        except PreconditionFailedError as exc:
+            self._owns_batch = False
+            state = read_head(self._store, self._base.name).state
+            _check_same_dataset(self._base, state)
+            raise CommitConflictError(
+                f"Batch {self.batch_id} of {self._base.name!r} was taken away from its writer.",
+                hint="Write the data again; the lease of a batch is a day.",
+                expected=self._base.version,
+                actual=state.version,
+            ) from exc
+
+    def abort(self, staged: Sequence[str]) -> None:
+        """Delete what was staged; an object that cannot be deleted stays invisible garbage."""
+        if _delete_or_leave(self._store, staged) and self._owns_batch:
+            _delete_or_leave(self._store, [self._reservation.key])
 
 
 def _manifest(facts: pa.Table) -> tuple[ManifestFile, ...]:
     names = ("label", "row_count", "size_bytes", "checksum")
     columns = [facts.column(name).to_pylist() for name in names]
     return tuple(ManifestFile(*row) for row in zip(*columns, strict=True))
+
+
+def _delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
+    """Delete objects that no head refers to, and say whether that worked.
+
+    It never raises: what the caller has to say matters more than garbage.
+    """
+    try:
+        store.delete(keys)
+    except LakebedError as exc:
+        _log.warning(
+            "objects stay behind store=%s count=%d first=%s error=%s",
+            store.uri,
+            len(keys),
+            keys[0],
+            exc,
+        )
+        return False
+    return True
 
 
 class _Attempts:
@@ -196,42 +228,24 @@ class _Attempts:
         self._change = change
         self._options = options
         self._seen_version = base.version
-        # A put whose answer was lost may land as long as the head still has this etag.
-        self._unknown: StorageError | None = None
-        self._unknown_etag = ""
-        # Segments of attempts that were refused, to be deleted once that is certain.
-        self._refused: list[str] = []
+        # Etags, by key, of the heads under which a put of ours may still land, or has landed.
+        self._pending: dict[str, str] = {}
+        # What kept the last attempt from being decided, if it was the store.
+        self._trouble: StorageError | None = None
+        # Segments that only heads name which did not win.
+        self.unused_segments: list[str] = []
 
     def run(self) -> Entry:
         deadline = time.monotonic() + self._options.deadline_s
         attempt = 0
         while True:
             attempt += 1
-            try:
-                entry = self._once()
-            except StorageError as exc:
-                if isinstance(exc, AccessDeniedError) and self._unknown is None:
-                    raise
-                self._unknown = exc
-                entry = None
-            except LakebedError as exc:
-                if self._unknown is None or isinstance(exc, ConflictError | NotFoundError):
-                    raise
-                raise self._gave_up(attempt) from exc
+            is_late = attempt > 1 and time.monotonic() >= deadline
+            entry = self._once_or_trouble(attempt, is_late=is_late)
             if entry is not None:
-                _log.info(
-                    "committed dataset=%s version=%d operation=%s batch_id=%s rows=%d attempt=%d",
-                    self._base.name,
-                    entry.version,
-                    entry.operation,
-                    entry.batch_id,
-                    entry.row_count,
-                    attempt,
-                )
+                self._log_commit(entry, attempt)
                 return entry
-            wait_s = self._wait_s(attempt)
-            if time.monotonic() + wait_s > deadline:
-                raise self._gave_up(attempt)
+            wait_s = min(self._wait_s(attempt), max(0.0, deadline - time.monotonic()))
             _log.warning(
                 "commit retries dataset=%s attempt=%d wait_ms=%.0f",
                 self._base.name,
@@ -240,6 +254,37 @@ class _Attempts:
             )
             time.sleep(wait_s)
 
+    def _once_or_trouble(self, attempt: int, *, is_late: bool) -> Entry | None:
+        """Try once, and decide what an error means while a put of ours may still land."""
+        try:
+            entry = self._once(attempt, is_late=is_late)
+        except DatasetNotFoundError:
+            raise  # a put under a condition does not land where nothing is
+        except StorageError as exc:
+            if not self._pending and (is_late or not exc.retryable):
+                raise
+            if is_late or not exc.retryable:
+                raise self._unknown(exc) from exc
+            self._trouble = exc
+            return None
+        except LakebedError as exc:
+            if not self._pending:
+                raise
+            raise self._unknown(exc) from exc
+        self._trouble = None
+        return entry
+
+    def _log_commit(self, entry: Entry, attempt: int) -> None:
+        _log.info(
+            "committed dataset=%s version=%d operation=%s batch_id=%s rows=%d attempt=%d",
+            self._base.name,
+            entry.version,
+            entry.operation,
+            entry.batch_id,
+            entry.row_count,
+            attempt,
+        )
+
     def _wait_s(self, attempt: int) -> float:
         limit_ms = min(
             self._options.first_wait_ms * 2.0 ** min(attempt - 1, 30),
@@ -247,14 +292,17 @@ class _Attempts:
         )
         return random.uniform(0, limit_ms) / 1000
 
-    def _gave_up(self, attempts: int) -> ConflictError:
-        if self._unknown is not None:
-            return CommitUnknownError(
-                f"The store did not answer for commit {self._change.commit_id} to "
-                f"{self._base.name!r}: {self._unknown.message}",
-                hint="Look for this commit id in the dataset's history before writing again.",
-                commit_id=self._change.commit_id,
-            )
+    def _unknown(self, cause: LakebedError) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"The store did not say what became of commit {self._change.commit_id} to "
+            f"{self._base.name!r}: {cause.message}",
+            hint="Look for this commit id in the dataset's history before writing again.",
+            commit_id=self._change.commit_id,
+        )
+
+    def _lost(self, attempts: int) -> LakebedError:
+        if self._trouble is not None:
+            return self._trouble
         return CommitConflictError(
             f"Commit to {self._base.name!r} lost {attempts} races for the head in "
             f"{self._options.deadline_s:g} s.",
@@ -263,39 +311,34 @@ class _Attempts:
             actual=self._seen_version,
         )
 
-    def _once(self) -> Entry | None:
+    def _once(self, attempt: int, *, is_late: bool) -> Entry | None:
         """Try once; None if the race was lost.
 
-        The order matters: first look for our own commit, then for conflicts.
+        The order matters: first look for our own commit, then for conflicts. So the last look
+        comes after the last put, and what it does not find has not landed.
         """
         head = read_head(self._store, self._base.name)
         self._seen_version = head.state.version
-        self._check_same_dataset(head.state)
+        try:
+            _check_same_dataset(self._base, head.state)
+        except CommitConflictError:
+            self._pending.clear()  # the head that it was meant for is gone
+            raise
         since = self._entries_since_base(head.state)
         for entry in since:
             if entry.commit_id == self._change.commit_id:
                 return entry
         self._settle(head)
-        foreign = self._foreign_entry(head.state)
-        self._check_conflicts([*since, *([foreign] if foreign else [])], head.state)
-        return self._swap(head, foreign)
+        if is_late:
+            raise self._lost(attempt - 1)
+        self._check_conflicts(since, head.state)
+        return self._swap(head, self._foreign_entry(head.state))
 
     def _settle(self, head: Head) -> None:
         """Note what the absence of our commit proves of the attempts before."""
-        if head.etag != self._unknown_etag:
-            self._unknown = None  # its condition can never hold again
-        if self._refused:
-            self._store.delete(self._refused)
-            self._refused = []
-
-    def _check_same_dataset(self, state: State) -> None:
-        if not state.is_ours or state.created_at != self._base.created_at:
-            raise CommitConflictError(
-                f"Dataset {self._base.name!r} was dropped and created again meanwhile.",
-                hint="Write to the new dataset if that is what you want.",
-                expected=self._base.version,
-                actual=state.version,
-            )
+        if self._pending.get(head.key, head.etag) != head.etag:
+            del self._pending[head.key]  # its condition can never hold again
+        self._delete_unused_segments()
 
     def _entries_since_base(self, state: State) -> tuple[Entry, ...]:
         if state.version == self._base.version:
@@ -309,20 +352,24 @@ class _Attempts:
         return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
     def _check_conflicts(self, since: Sequence[Entry], state: State) -> None:
-        covers = self._change.scope.covers
-        for entry in since:
-            both = tuple(partition for partition in entry.partitions if covers(partition))
-            if both:
-                named = ", ".join(partition or "the whole dataset" for partition in both[:5])
-                raise CommitConflictError(
-                    f"{self._change.operation} of {self._base.name!r}, based on version "
-                    f"{self._base.version}, conflicts with the {entry.operation} that made "
-                    f"version {entry.version} (commit {entry.commit_id}): both touch {named}.",
-                    hint="Read the new version, and write again if it still is right.",
-                    expected=self._base.version,
-                    actual=state.version,
-                    partitions=both,
-                )
+        """Compare the files in the scope with those of the base.
+
+        Files are immutable, so that equal files mean equal content. What other tools changed has
+        no entry in the history yet, or one that is younger than a base which showed it already;
+        the files tell both cases.
+        """
+        both = _changed_partitions(self._base, state, self._change.scope)
+        if not both:
+            return
+        named = ", ".join(partition or "the whole dataset" for partition in both[:5])
+        raise CommitConflictError(
+            f"{self._change.operation} of {self._base.name!r}, based on version "
+            f"{self._base.version}, conflicts with {_culprit(since, both)}: both touch {named}.",
+            hint="Read the new version, and write again if it still is right.",
+            expected=self._base.version,
+            actual=state.version,
+            partitions=both,
+        )
 
     def _swap(self, head: Head, foreign: Entry | None) -> Entry | None:
         now = dt.datetime.now(dt.UTC)
@@ -332,39 +379,95 @@ class _Attempts:
         new, entry = apply(state, self._change, now)
         entries = [foreign, entry] if foreign else [entry]
         written: list[str] = []
-        new = self._with_segments(new, entries, written)
-        data = encode_head(to_document(new), new.head_format)
+        has_won = False
+        try:
+            new = self._with_segments(new, entries, written)
+            has_won = self._replace(head, encode_head(to_document(new), new.head_format))
+        finally:
+            if not has_won:
+                self.unused_segments += written
+        if not has_won:
+            return None
+        self._tidy(head)
+        return entry
+
+    def _tidy(self, head: Head) -> None:
+        """Delete what the head that has just won makes useless."""
+        if head.stale_key is not None and _delete_or_leave(self._store, [head.stale_key]):
+            self._pending.pop(head.stale_key, None)
+        self._pending.pop(head.key, None)
+        self._delete_unused_segments()
+
+    def _delete_unused_segments(self) -> None:
+        if self.unused_segments and not self._pending:
+            _delete_or_leave(self._store, self.unused_segments)
+            self.unused_segments.clear()
+
+    def _replace(self, head: Head, data: bytes) -> bool:
+        """Put the head under its condition; False if the race was lost."""
+        before = dict(self._pending)
+        self._pending[head.key] = head.etag
         try:
             self._store.replace(head.key, data, if_match=head.etag)
         except PreconditionFailedError:
-            # Refused, or landed by a repeated put of the client: the history will tell.
-            self._refused += written
-            return None
-        except StorageError:
-            self._unknown_etag = head.etag
+            # Refused, or landed by a put that the client repeated: the next look will tell.
+            return False
+        except StorageError as exc:
+            if not exc.retryable:
+                self._pending = before  # the store says that this one did not land
             raise
-        if head.stale_key is not None:
-            self._store.delete([head.stale_key])
-        return entry
+        return True
 
     def _with_segments(self, new: State, entries: Sequence[Entry], written: list[str]) -> State:
         """Write the history entry, and merge what has become too long."""
         name = new.name
         first = Segment.new(history.folder(name), len(entries), history.SUFFIX)
-        self._store.put(first.key, history.encode_entries(entries))
         written.append(first.key)
-        lists = []
-        for segments, module in (
-            ((*new.history, first), history),
-            (new.files, file_table),
-        ):
-            kept, merged = compact(
-                self._store, segments, module.merge, module.folder(name), module.SUFFIX
+        self._store.put(first.key, history.encode_entries(entries))
+        lists = [
+            compact(
+                self._store, segments, module.merge, module.folder(name), module.SUFFIX, written
             )
-            if merged is not None:
-                written.append(merged.key)
-            lists.append(kept)
+            for segments, module in (
+                ((*new.history, first), history),
+                (new.files, file_table),
+            )
+        ]
         return replace(new, history=lists[0], files=lists[1])
+
+
+def _check_same_dataset(base: State, now: State) -> None:
+    if not now.is_ours or now.created_at != base.created_at:
+        raise CommitConflictError(
+            f"Dataset {base.name!r} was dropped and created again meanwhile.",
+            hint="Write to the new dataset if that is what you want.",
+            expected=base.version,
+            actual=now.version,
+        )
+
+
+def _changed_partitions(base: State, now: State, scope: Scope) -> tuple[str, ...]:
+    """Return the partitions of a scope whose files are not those of the base."""
+    if base.labels == now.labels:
+        return ()
+    before, after = frozenset(base.labels), frozenset(now.labels)
+    changed = [label for label in base.labels if label not in after]
+    changed += [label for label in now.labels if label not in before]
+    partitions = dict.fromkeys(partition_of(split_label(label)[0]) for label in changed)
+    return tuple(partition for partition in partitions if scope.covers(partition))
+
+
+def _culprit(since: Sequence[Entry], partitions: Sequence[str]) -> str:
+    for entry in reversed(since):
+        if not frozenset(partitions).isdisjoint(entry.partitions):
+            return (
+                f"the {entry.operation} that made version {entry.version} "
+                f"(commit {entry.commit_id})"
+            )
+    return "a change by another tool"
+
+
+_CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
 
 
 def create(store: Store, state: State) -> State:
@@ -379,9 +482,10 @@ def create(store: Store, state: State) -> State:
 
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
+        CommitUnknownError: The store stopped answering; the dataset may exist or not.
 
     Cost:
-        One PUT and one conditional PUT.
+        One PUT, one conditional PUT, one HEAD.
     """
     entry = Entry(
         version=0,
@@ -393,13 +497,70 @@ def create(store: Store, state: State) -> State:
     segment = Segment.new(history.folder(state.name), 1, history.SUFFIX)
     store.put(segment.key, history.encode_entries([entry]))
     first = replace(state, history=(segment,))
-    key = first.head_format.key(first.name)
     try:
-        store.create(key, encode_head(to_document(first), first.head_format))
-    except ObjectExistsError:
-        store.delete([segment.key])
+        _create_head(store, first)
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        _delete_or_leave(store, [segment.key])
         raise
     return first
+
+
+def _create_head(store: Store, state: State) -> None:
+    key = state.head_format.key(state.name)
+    data = encode_head(to_document(state), state.head_format)
+    trouble: StorageError | None = None
+    for wait_s in _CREATE_WAITS_S:
+        time.sleep(wait_s)
+        try:
+            store.create(key, data)
+        except ObjectExistsError:
+            # Perhaps it is ours, from a put whose answer was lost.
+            if not _is_created_by(store, state):
+                raise
+        except StorageError as exc:
+            if not exc.retryable and trouble is None:
+                raise
+            trouble = exc
+            continue
+        _withdraw_if_twin(store, state)
+        return
+    raise _unknown_creation(state, trouble) from trouble
+
+
+def _is_created_by(store: Store, state: State) -> bool:
+    try:
+        found = read_head(store, state.name).state
+        return any(
+            entry.commit_id == state.commit_id for entry in history.read(store, found.history)
+        )
+    except StorageError as exc:
+        raise _unknown_creation(state, exc) from exc
+    except LakebedError:
+        return False  # gone or damaged, so not what was just written here
+
+
+def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknownError:
+    return CommitUnknownError(
+        f"The store did not say whether dataset {state.name!r} was created: "
+        f"{cause.message if cause else 'no answer'}",
+        hint="Open it, or create it again with if_exists='open'.",
+        commit_id=state.commit_id,
+    )
+
+
+def _withdraw_if_twin(store: Store, state: State) -> None:
+    """Give way if somebody created the dataset at the same time in the other head format."""
+    key = state.head_format.key(state.name)
+    (other,) = (form.key(state.name) for form in HeadFormat if form is not state.head_format)
+    try:
+        store.size(other)
+    except (ObjectNotFoundError, StorageError):
+        return
+    if not _delete_or_leave(store, [key]):
+        raise _unknown_creation(state, None)
+    raise ObjectExistsError(f"Dataset {state.name!r} was just created with head {other!r}.")
 
 
 __all__ = ["CommitOptions", "Nothing", "Transaction", "create"]

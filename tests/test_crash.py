@@ -1,0 +1,211 @@
+"""Processes that are killed with signal 9 in the middle of a commit."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import by
+from lakebed.state.segments import FANOUT
+from lakebed.store.posix import PosixStore
+
+WORKER = Path(__file__).parent / "state" / "commit_worker.py"
+SOURCE = Path(lakebed.__file__).parents[1]
+DESCRIPTOR = lakebed.DatasetDescriptor(
+    schema=pa.schema([("p", pa.string()), ("tag", pa.string()), ("n", pa.int64())]),
+    partition_by=[by.identity("p")],
+)
+ROWS_PER_COMMIT = 4
+
+pytestmark = pytest.mark.crash
+
+
+class Worker:
+    """A process that forks children which die while they commit."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(WORKER), "die"],
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self._process.communicate()
+        assert self._process.returncode == 0
+
+    def order(self, **order: object) -> tuple[list[str], dict[str, Any]]:
+        """Let a child work; return the call at which it died, if that is known, and its end."""
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        call: list[str] = []
+        while isinstance(answer := json.loads(self._process.stdout.readline()), list):
+            call = answer
+        return call, answer
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.close()
+
+
+class Victim:
+    """A dataset to which children commit."""
+
+    def __init__(self, root: Path, worker: Worker, head_format: str = "json") -> None:
+        self._root = root
+        self._worker = worker
+        self._repository = lakebed.Repository(PosixStore(root, durable=False))
+        self._dataset = self._repository.create("d", DESCRIPTOR, "open", head_format=head_format)
+
+    def commit(self) -> None:
+        """Replace everything, so that the dataset stays small."""
+        tag = f"own-{self._dataset.version}"
+        self._dataset.overwrite([{"p": "ab"[n % 2], "tag": tag, "n": n} for n in range(4)])
+        assert self._content() == {tag: 4}
+
+    def _content(self) -> collections.Counter[str]:
+        opened = self._repository.open("d")
+        return collections.Counter(opened.arrow(["tag"]).column("tag").to_pylist())
+
+    def die(self, operation: str, **when: object) -> Death:
+        """Let a child commit and die, and check what it left."""
+        version, old = self._dataset.version, self._content()
+        tag = f"child-{version}"
+        new = collections.Counter({tag: ROWS_PER_COMMIT})
+        if operation == "append":
+            new += old
+
+        call, answer = self._worker.order(
+            root=str(self._root), operation=operation, tag=tag, **when
+        )
+
+        assert not answer["failed"]
+        now = (self._repository.open("d").version, self._content())
+        assert now in [(version, old), (version + 1, new)]
+        if answer["finished"]:
+            assert now == (version + 1, new)
+        assert [commit.version for commit in self._dataset.history()] == list(range(now[0] + 1))
+        self.commit()
+        assert self._dataset.version == now[0] + 1
+        return Death(
+            call=call[0] if call else "",
+            folder=_folder_of(call[1]) if call else "",
+            is_new=now[0] > version,
+            finished=answer["finished"],
+            seconds=answer["seconds"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    call: str
+    folder: str
+    is_new: bool
+    finished: bool
+    seconds: float
+
+
+def _folder_of(key: str) -> str:
+    return key.split("/")[1] if "/" in key else "head"
+
+
+def die_at_each_step(
+    template: Path, worker: Worker, operation: str, *, after: bool
+) -> list[tuple[str, bool]]:
+    """Die at the first call to the store, the second, …, each time from the same state."""
+    found = []
+    for call in itertools.count(1):
+        root = template.with_name(f"{template.name}-{operation}-{call}-{after}")
+        shutil.copytree(template, root)
+        death = Victim(root, worker).die(operation, call=call, after=after)
+        if death.finished:
+            return found
+        found.append((f"{death.call} {death.folder}", death.is_new))
+    raise AssertionError
+
+
+STEPS = [
+    "create batches",
+    "put data",
+    "replace batches",
+    "put files",
+    "get head",
+    "put history",
+    "replace head",
+]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("operation", ["append", "overwrite"])
+@pytest.mark.parametrize("head_format", ["json", "msgpack.zstd"])
+def test_killed_at_each_step_a_commit_happened_only_if_the_head_was_swapped(
+    tmp_path: Path, worker: Worker, head_format: str, operation: str, after: bool
+) -> None:
+    template = tmp_path / "template"
+    Victim(template, worker, head_format).commit()
+
+    steps = die_at_each_step(template, worker, operation, after=after)
+
+    names = [name for name, _ in steps if name != "get head"]
+    assert list(dict.fromkeys(names)) == [name for name in STEPS if name != "get head"]
+    assert [name for name, is_new in steps if is_new] == (["replace head"] if after else [])
+
+
+@pytest.mark.parametrize(("commits", "merged"), [(6, "history"), (7, "files")])
+def test_killed_while_segments_merge_a_commit_happened_or_not(
+    tmp_path: Path, worker: Worker, commits: int, merged: str
+) -> None:
+    template = tmp_path / "template"
+    victim = Victim(template, worker)
+    for _ in range(commits):
+        victim.commit()
+
+    steps = die_at_each_step(template, worker, "append", after=True)
+
+    assert [name for name, _ in steps].count(f"get {merged}") >= FANOUT - 1
+    assert [name for name, is_new in steps if is_new] == ["replace head"]
+
+
+@pytest.mark.parametrize("head_format", ["json", "msgpack.zstd"])
+def test_killed_a_hundred_times_at_random_a_commit_happened_or_not(
+    tmp_path: Path, worker: Worker, head_format: str
+) -> None:
+    victim = Victim(tmp_path, worker, head_format)
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
+    dice = random.Random(seed)
+    longest_s = max(
+        victim.die("append", event=10**6).seconds,
+        victim.die("overwrite", event=10**6).seconds,
+    )
+    outcomes = collections.Counter[str]()
+
+    for _ in range(50):
+        operation = dice.choice(["append", "overwrite"])
+        when = dice.choice(
+            [{"event": dice.randrange(1, 150)}, {"delay_s": dice.uniform(0, longest_s)}]
+        )
+        death = victim.die(operation, **when)
+        outcomes["finished" if death.finished else "new" if death.is_new else "old"] += 1
+
+    assert outcomes.total() == 50
+    assert outcomes["old"]
