@@ -18,8 +18,9 @@ from lakebed.cli.inputs import CsvOptions, Inputs, check_flat, read_header, read
 from lakebed.errors import InvalidInputError, LakebedError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
-from lakebed.model.schema import Decimal, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
+from lakebed.model.schema import ListOf, MapOf, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.types import struct_type
 
 # Paths are meant as they are. Without the second, Spark reads files in a directory such as
 # `a [1]` as often as there are files.
@@ -29,20 +30,6 @@ _STRICT = {"mode": "FAILFAST", "timeZone": "UTC", **_PLAIN_PATHS}
 # Spark reads a quoted empty text as null where the text for null is empty, so it gets one that
 # no file holds. An empty cell is null in any case.
 _NO_NULL_TEXT = "\ue000null"
-
-_DDL = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.INT: "INT",
-    Kind.LONG: "BIGINT",
-    Kind.UNSIGNED_LONG: "DECIMAL(20,0)",
-    Kind.FLOAT: "FLOAT",
-    Kind.DOUBLE: "DOUBLE",
-    Kind.STRING: "STRING",
-    Kind.BYTES: "BINARY",
-    Kind.DATE: "DATE",
-    Kind.TIMESTAMP: "TIMESTAMP",
-    Kind.TIMESTAMP_NTZ: "TIMESTAMP_NTZ",
-}
 
 
 def read_frame(session: Any, inputs: Inputs, descriptor: DatasetDescriptor | None) -> Any:
@@ -94,7 +81,7 @@ def _read_csv(
     with reading(inputs.paths[0]):
         check_columns(names, descriptor)
     # Spark goes by position here: the names were compared above, for each file.
-    return reader.schema(to_ddl(descriptor.schema.select(names))).csv(uris)
+    return reader.schema(struct_type(descriptor.schema.select(names))).csv(uris)
 
 
 def _common_header(paths: Sequence[Path], options: CsvOptions) -> tuple[str, ...]:
@@ -130,7 +117,7 @@ def _read_json(
         check_columns(found.names, descriptor)
         for field in found:
             _check_nested(field.type, descriptor.schema.get(field.name).type, field.name)
-    return reader.schema(to_ddl(descriptor.schema.select(found.names))).json(uris)
+    return reader.schema(struct_type(descriptor.schema.select(found.names))).json(uris)
 
 
 def _check_nested(given: Type, declared: Type, place: str) -> None:
@@ -171,26 +158,6 @@ _READERS: dict[str, Callable[[Any, Inputs, list[str], DatasetDescriptor | None],
     "json": _read_json,
     "parquet": _read_parquet,
 }
-
-
-def to_ddl(schema: Schema) -> str:
-    """Return a schema as the text that Spark's readers take."""
-    return ", ".join(f"`{field.name}` {_type_to_ddl(field.type)}" for field in schema)
-
-
-def _type_to_ddl(kind: Type) -> str:
-    match kind:
-        case Primitive():
-            return _DDL[kind.kind]
-        case Decimal():
-            return f"DECIMAL({kind.precision},{kind.scale})"
-        case ListOf():
-            return f"ARRAY<{_type_to_ddl(kind.element)}>"
-        case MapOf():
-            return f"MAP<STRING, {_type_to_ddl(kind.value)}>"
-        case Struct():
-            fields = (f"`{field.name}`: {_type_to_ddl(field.type)}" for field in kind.fields)
-            return f"STRUCT<{', '.join(fields)}>"
 
 
 @contextmanager

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from lakebed.arrow.kernel import BatchTarget, WriteOptions, column_facts
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
-from lakebed.model.spark_types import schema_to_spark
 from lakebed.spark.session import settings_for
+from lakebed.spark.types import struct_type
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.store.base import Store
 
@@ -104,10 +104,8 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
 
 def _column(declared: Field, given: Field | None) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
-    from pyspark.sql.types import StructType
 
-    document = schema_to_spark(Schema(fields=(declared,)))
-    wanted = StructType.fromJson(document).fields[0].dataType
+    wanted = struct_type(Schema(fields=(declared,))).fields[0].dataType
     if given is None:
         return F.lit(None).cast(wanted).alias(declared.name)
     column = F.col(f"`{declared.name}`")

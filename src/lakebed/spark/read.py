@@ -14,10 +14,10 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
 from lakebed.model.predicate import columns_of
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
-from lakebed.model.spark_types import schema_to_spark
 from lakebed.plan.plan import ScanPlan
 from lakebed.spark.column import to_spark_column
 from lakebed.spark.session import listing_by_driver, settings_for
+from lakebed.spark.types import struct_type
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -154,13 +154,8 @@ def _mended(name: str) -> Column:
 
 
 def _struct_type(plan: ScanPlan, names: Iterable[str]) -> StructType:
-    from pyspark.sql.types import StructType
-
     types: Mapping[str, Type] = column_types(plan.state)
-    fields = tuple(Field(name=name, type=types[name]) for name in names)
-    return StructType.fromJson(
-        schema_to_spark(Schema(fields=fields)) if fields else {"type": "struct", "fields": []}
-    )
+    return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
 
 
 def _read_through_arrow(
