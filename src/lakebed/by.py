@@ -1,4 +1,9 @@
-"""Partition functions, to be given as `DatasetDescriptor(partition_by=[by.date("ts"), …])`."""
+"""Partition functions, to be given as `DatasetDescriptor(partition_by=[by.date("ts"), …])`.
+
+>>> from lakebed import by
+>>> by.hash("user_id", 64).name
+'user_id_hash'
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,7 @@ def day(source: str, *, name: str | None = None) -> PartitionFunction:
 
 
 def hour(source: str, *, name: str | None = None) -> PartitionFunction:
-    """Partition by the hour, 0 to 23, in UTC; prunes ranges only below its day."""
+    """Partition by the hour, 0 to 23, in UTC; prunes ranges only below its day or date."""
     return build_function("hour", source, name=name)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
-from lakebed.arrow.entities import as_mapping, check_entity, entities_to_batch, to_batches
+from lakebed.arrow.entities import as_mapping, entities_to_batch, to_batches
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.arrow.write import write_batches
 from lakebed.errors import InvalidInputError, PredicateError, ReadOnlyError, VersionNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, partition_of, split_label
 from lakebed.model.predicate import TRUE, bind
 from lakebed.model.schema import Schema
@@ -25,7 +26,7 @@ from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.view import Source, View
 
-ENTITIES_PER_BATCH = 10_000
+ENTITIES_PER_BATCH = 1_000  # of a writer, which holds each as a record batch of one row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,14 @@ class Commit:
         files_added: Keys of the data files that it added.
         files_removed: Keys of the data files that it took out; they stay on storage.
         partitions: Paths of the partitions that it touched; empty text if unpartitioned.
+
+    >>> from lakebed.repository import open_repository
+    >>> repository = open_repository("memory://doctest-commit")
+    >>> schema = pa.schema([("carrier", pa.string()), ("n", pa.int64())])
+    >>> descriptor = DatasetDescriptor(schema=schema, partition_by="carrier")
+    >>> commit = repository.create("flights", descriptor).append([{"carrier": "UA", "n": 1}])
+    >>> commit.version, commit.operation, commit.row_count, commit.partitions
+    (1, 'append', 1, ('carrier=UA',))
     """
 
     version: int
@@ -55,6 +64,22 @@ class Commit:
     files_added: tuple[str, ...]
     files_removed: tuple[str, ...]
     partitions: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Commit {self.version}",
+            {
+                "operation": self.operation,
+                "committed at": self.committed_at,
+                "batch_id": "none" if self.batch_id is None else self.batch_id,
+                "run": self.run or "none",
+                "rows": f"{self.row_count:,}",
+                "files added": f"{len(self.files_added):,}",
+                "files removed": f"{len(self.files_removed):,}",
+                "partitions": shortened(self.partitions),
+                "commit_id": self.commit_id,
+            },
+        )
 
     @classmethod
     def of(cls, entry: Entry, state: State) -> Self:
@@ -112,7 +137,19 @@ class File:
 
 
 class Dataset(View):
-    """A named collection of entities of one schema; the widest view of itself."""
+    """A named collection of entities of one schema; the widest view of itself.
+
+    >>> from lakebed.repository import open_repository
+    >>> repository = open_repository("memory://doctest-dataset")
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    >>> numbers = repository.create("numbers", descriptor)
+    >>> numbers.append([{"n": 1}, {"n": 2}]).version
+    1
+    >>> numbers.overwrite([{"n": 3}]).version
+    2
+    >>> list(numbers.reader()), list(numbers.at(version=1).reader())
+    ([{'n': 3}], [{'n': 1}, {'n': 2}])
+    """
 
     def __init__(self, source: Source) -> None:
         """Use `Repository.open` instead."""
@@ -122,6 +159,23 @@ class Dataset(View):
         pinned = self._source.pinned
         at = f" at version {pinned.state.version}" if pinned else ""
         return f"<Dataset {self.name!r} in {self._source.store.uri}{at}>"
+
+    def _repr_html_(self) -> str:
+        """Show what the last read of the head said; nothing is read for it."""
+        state = self._source.seen()
+        descriptor = state.descriptor
+        return facts_to_html(
+            f"Dataset {self.name}",
+            {
+                "where": self.uri,
+                "version": state.version,
+                "last commit": state.committed_at or "of another tool",
+                "data files": f"{len(state.labels):,}",
+                "columns": shortened(f"{f.name}: {f.type}" for f in descriptor.schema),
+                "partitioned by": shortened(map(str, descriptor.partition_by)) or "nothing",
+                "format": f"{descriptor.format}, {descriptor.compression}",
+            },
+        )
 
     @property
     def name(self) -> str:
@@ -315,8 +369,8 @@ class Dataset(View):
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
                 became visible.
-            InvalidInputError: The data has no rows and no view is given, or data lies outside
-                the view.
+            InvalidInputError: The data has no rows and no view is given, data lies outside the
+                view, or the view is of another dataset.
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
@@ -326,6 +380,11 @@ class Dataset(View):
         return self._write("overwrite", data, run, scope, options, commit_options)
 
     def _scope_of(self, view: View) -> Scope:
+        if not isinstance(view, View) or not view.is_of(self):
+            raise InvalidInputError(
+                f"{view!r} is no view of {self.name!r}.",
+                hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
+            )
         state = self._source.load().state
         types = {**{f.name: f.type for f in state.descriptor.schema}, **state.partition_types}
         exact = state.descriptor.partition_by.exact(
@@ -442,7 +501,7 @@ class EntityWriter:
                 options=options,
             ),
         )
-        self._waiting: list[Mapping[str, Any]] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._is_open = True
         self.commit: Commit | None = None
 
@@ -450,20 +509,22 @@ class EntityWriter:
         """Add an entity: a dict or a dataclass instance.
 
         Raises:
-            SchemaMismatchError: It does not fit; nothing of it was written.
+            SchemaMismatchError: It does not fit; the writer can be used on.
+            PartitionSpecError: It lacks a partition source, or its partition has too long a path.
             InvalidInputError: The writer is closed.
         """
         if not self._is_open:
             raise InvalidInputError("The writer is closed.", hint="Open another one.")
-        mapping = as_mapping(entity)
-        check_entity(mapping, self._descriptor)
-        self._waiting.append(mapping)
+        # A batch of one is a copy, so that the caller may use the entity for the next one.
+        row = entities_to_batch([as_mapping(entity)], self._descriptor)
+        self._kernel.check(row)
+        self._waiting.append(row)
         if len(self._waiting) >= ENTITIES_PER_BATCH:
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
-            self._kernel.write(entities_to_batch(self._waiting, self._descriptor))
+            self._kernel.write(pa.concat_batches(self._waiting))
             self._waiting = []
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ from lakebed.errors import (
     ObjectExistsError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.html import facts_to_html
 from lakebed.model.keys import TABLE
 from lakebed.model.names import check_dataset_name
 from lakebed.state import kartothek, transaction
@@ -27,7 +28,15 @@ from lakebed.view import Snapshot, Source
 
 
 class Repository:
-    """A storage location that holds datasets: a directory, or a bucket and prefix."""
+    """A storage location that holds datasets: a directory, or a bucket and prefix.
+
+    >>> repository = open_repository("memory://doctest-repository")
+    >>> fields = [{"name": "n", "type": "long"}]
+    >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "flight", "fields": fields})
+    >>> flights = repository.create("flights", descriptor)
+    >>> repository.list(), repository.exists("flight")
+    (['flights'], False)
+    """
 
     def __init__(self, store: Store) -> None:
         """Use `open_repository` instead, unless you have made a store of your own."""
@@ -35,6 +44,9 @@ class Repository:
 
     def __repr__(self) -> str:
         return f"<Repository {self.uri}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html("Repository", {"where": self.uri})
 
     @property
     def uri(self) -> str:

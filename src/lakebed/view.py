@@ -122,6 +122,16 @@ class View:
 
     Every call that reads starts from the current head, so that a view shows commits as they
     come, and each result is of one version.
+
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    >>> numbers = open_repository("memory://doctest-view").create("numbers", descriptor)
+    >>> commit = numbers.append([{"n": n} for n in range(10)])
+    >>> view = numbers.where("n > 3").to("n", 6)
+    >>> view
+    <View of 'numbers': n > 3 AND n <= 6>
+    >>> view.count()
+    3
     """
 
     def __init__(self, source: Source, constraint: Predicate = TRUE) -> None:

@@ -335,6 +335,19 @@ def test_a_null_in_a_required_field_is_refused_by_tasks_too(spark, repository, t
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_a_null_in_a_required_list_is_refused(spark, repository, tmp_path):
+    schema = pa.schema([pa.field("tags", pa.list_(pa.string()), nullable=False), ("n", pa.int64())])
+    dataset = repository.create("lists", lakebed.DatasetDescriptor(schema=schema))
+    frame = spark.range(9).select(
+        F.when(F.col("id") != 5, F.array(F.lit("a"))).alias("tags"), F.col("id").alias("n")
+    )
+
+    with pytest.raises(SchemaMismatchError, match="'tags' is not nullable"):
+        dataset.append(frame)
+
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

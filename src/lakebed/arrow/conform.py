@@ -102,14 +102,15 @@ def _check_struct(given: Struct, declared: Struct, place: str) -> None:
     for field in given.fields:
         if field.name not in known:
             raise SchemaMismatchError(
-                f"Unknown field {place}.{field.name!r} in the data.",
+                f"Unknown field '{place}.{field.name}' in the data.",
                 hint=nearest(field.name, known) or f"Fields are: {', '.join(known)}.",
             )
         _check_type(field.type, known[field.name].type, f"{place}.{field.name}")
-    for name in known.keys() - {field.name for field in given.fields}:
-        if not known[name].nullable:
+    present = {field.name for field in given.fields}
+    for name in known:
+        if name not in present and not known[name].nullable:
             raise SchemaMismatchError(
-                f"The data lacks field {place}.{name!r}, which is not nullable.",
+                f"The data lacks field '{place}.{name}', which is not nullable.",
                 hint="Add the field, or make it nullable.",
             )
 
@@ -127,6 +128,11 @@ class Conformer:
             SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
             PartitionSpecError: The source of a partition function is missing.
         """
+        for name in given.names:
+            if len(given.get_all_field_indices(name)) > 1:
+                raise SchemaMismatchError(
+                    f"Column {name!r} stands twice in the data.", hint="Drop or rename one of them."
+                )
         check_columns(tuple(given.names), descriptor)
         self._fields: tuple[Field, ...] = descriptor.schema.fields
         self._target = schema_to_arrow(descriptor.schema)
@@ -149,25 +155,61 @@ class Conformer:
         target = self._target.field(field.name).type
         position = batch.schema.get_field_index(field.name)
         if position < 0:
-            return pa.array([_default(field)] * batch.num_rows, target)
+            return pa.array([default_of(field)] * batch.num_rows, target)
         column = batch.column(position)
-        if not field.nullable and column.null_count:
-            raise SchemaMismatchError(
-                f"Column {field.name!r} is not nullable, but {column.null_count} of "
-                f"{len(column)} values in a batch are null.",
-                hint="Fill or drop them, or make the field nullable.",
-            )
-        if column.type == target:
-            return column
-        try:
-            return column.cast(target)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
-            raise SchemaMismatchError(
-                f"Column {field.name!r} of type {column.type} does not fit {field.type}: {exc}",
-                hint="Cast or round it before writing; nothing is converted where a value "
-                "could change.",
-            ) from exc
+        if column.type != target:
+            column = _cast(column, target, field)
+        check_nulls(column, field.type, field.name, nullable=field.nullable)
+        return column
 
 
-def _default(field: Field) -> object:
+def _cast(column: pa.Array, target: pa.DataType, field: Field) -> pa.Array:
+    try:
+        return column.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
+        raise SchemaMismatchError(
+            f"Column {field.name!r} of type {column.type} does not fit {field.type}: {exc}",
+            hint="Cast or round it before writing; nothing is converted where a value could change.",
+        ) from exc
+
+
+def default_of(field: Field) -> object:
+    """Return what data that lacks the field has in it."""
     return None if field.default is MISSING else field.default
+
+
+def check_nulls(array: pa.Array, kind: Type, place: str, *, nullable: bool) -> None:
+    """Check that nothing is null that may not be, at any depth.
+
+    Raises:
+        SchemaMismatchError: Something is; the message names the place.
+    """
+    if array.null_count and not nullable:
+        raise SchemaMismatchError(
+            f"Column {place!r} is not nullable, but {array.null_count} of {len(array)} values "
+            "in a batch are null.",
+            hint="Fill or drop them, or make the field nullable.",
+        )
+    if not _has_required_parts(kind):
+        return
+    present = array.drop_null()
+    match kind:
+        case ListOf(element, element_nullable):
+            check_nulls(present.flatten(), element, f"{place}[]", nullable=element_nullable)
+        case MapOf(value, value_nullable):
+            start, end = (present.offsets[i].as_py() for i in (0, len(present)))
+            items = present.items.slice(start, end - start)
+            check_nulls(items, value, f"{place}{{}}", nullable=value_nullable)
+        case Struct(fields):
+            for position, field in enumerate(fields):
+                here = f"{place}.{field.name}"
+                check_nulls(present.field(position), field.type, here, nullable=field.nullable)
+
+
+def _has_required_parts(kind: Type) -> bool:
+    match kind:
+        case ListOf(element, nullable) | MapOf(element, nullable):
+            return not nullable or _has_required_parts(element)
+        case Struct(fields):
+            return any(not f.nullable or _has_required_parts(f.type) for f in fields)
+    return False

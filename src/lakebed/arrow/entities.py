@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.conform import check_columns
+from lakebed.arrow.conform import check_columns, check_nulls, default_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import Decimal, Field, Primitive
-from lakebed.model.values import Scalar, check_value
+from lakebed.model.names import nearest
+from lakebed.model.schema import Decimal, Field, ListOf, MapOf, Primitive, Struct, Type
+from lakebed.model.values import check_value
 
 ENTITIES_PER_BATCH = 10_000
 
@@ -25,19 +27,15 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
 
     Args:
         data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, or an
-            iterable of dicts, dataclass instances or record batches.
+            iterable of dicts or dataclass instances, or of record batches and tables.
         descriptor: Of the dataset that they go to.
 
     Raises:
         InvalidInputError: `data` is none of these.
         SchemaMismatchError: An entity does not fit; the message names the field.
     """
-    if isinstance(data, pa.RecordBatch):
-        yield data
-    elif isinstance(data, pa.Table):
-        yield from data.to_batches()
-        if not data.num_rows:
-            yield pa.RecordBatch.from_pylist([], schema=data.schema)  # its shape is checked too
+    if isinstance(data, pa.RecordBatch | pa.Table):
+        yield from _tabular(data)
     elif isinstance(data, pa.RecordBatchReader):
         yield from data
     elif type(data).__module__.startswith("pandas."):
@@ -50,6 +48,15 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
             hint="Give a Spark or pandas DataFrame, a pyarrow Table, RecordBatch or "
             "RecordBatchReader, or an iterable of dicts or dataclass instances.",
         )
+
+
+def _tabular(data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
+    if isinstance(data, pa.RecordBatch):
+        yield data
+        return
+    yield from data.to_batches()
+    if not data.num_rows:
+        yield pa.RecordBatch.from_pylist([], schema=data.schema)  # its shape is checked too
 
 
 def _from_pandas(frame: Any) -> pa.Table:
@@ -66,10 +73,11 @@ def _from_iterable(
     items: Iterable[object], descriptor: DatasetDescriptor
 ) -> Iterator[pa.RecordBatch]:
     remaining = iter(items)
-    while chunk := list(itertools.islice(remaining, ENTITIES_PER_BATCH)):
-        if isinstance(chunk[0], pa.RecordBatch):
-            yield from chunk  # one kind a stream; the kernel checks each
+    for first in remaining:
+        if isinstance(first, pa.RecordBatch | pa.Table):
+            yield from _tabular(first)
         else:
+            chunk = [first, *itertools.islice(remaining, ENTITIES_PER_BATCH - 1)]
             yield entities_to_batch([as_mapping(item) for item in chunk], descriptor)
 
 
@@ -89,18 +97,8 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
     )
 
 
-def check_entity(entity: Mapping[str, Any], descriptor: DatasetDescriptor) -> None:
-    """Check one entity by itself.
-
-    Raises:
-        SchemaMismatchError: It has an unknown field, lacks one, or a value does not fit.
-        PartitionSpecError: It lacks the source of a partition function.
-    """
-    entities_to_batch([entity], descriptor)
-
-
 def entities_to_batch(
-    entities: list[Mapping[str, Any]], descriptor: DatasetDescriptor
+    entities: Sequence[Mapping[str, Any]], descriptor: DatasetDescriptor
 ) -> pa.RecordBatch:
     """Return entities as one record batch of the dataset's schema.
 
@@ -113,35 +111,72 @@ def entities_to_batch(
     for shape in shapes:
         check_columns(shape, descriptor)
     columns = [_column(entities, field) for field in descriptor.schema]
-    for column, field in zip(columns, descriptor.schema, strict=True):
-        if column.null_count and not field.nullable:
-            raise SchemaMismatchError(
-                f"Field {field.name!r} is null, but it is not nullable.",
-                hint="Give it a value, or make the field nullable.",
-            )
     return pa.RecordBatch.from_arrays(columns, schema=schema_to_arrow(descriptor.schema))
 
 
-def _column(entities: list[Mapping[str, Any]], field: Field) -> pa.Array:
-    values: list[Any] = [entity.get(field.name) for entity in entities]
-    target = type_to_arrow(field.type)
+def _column(entities: Sequence[Mapping[str, Any]], field: Field) -> pa.Array:
+    default = default_of(field)
     try:
-        if isinstance(field.type, Primitive | Decimal):
-            # Arrow takes 1.5 for a long and True for a double without a word.
-            values = [_checked(value, field) for value in values]
-        return pa.array(values, target)
+        # Arrow takes 1.5 for a long, and drops unknown fields of a struct, without a word.
+        values = [
+            _checked(entity.get(field.name, default), field.type, field.name) for entity in entities
+        ]
+        column = pa.array(values, type_to_arrow(field.type))
+    except SchemaMismatchError:
+        raise
     except InvalidInputError as exc:
         raise SchemaMismatchError(exc.message, hint=exc.hint) from exc
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as exc:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
         raise SchemaMismatchError(
             f"Field {field.name!r} of type {field.type} does not take a value: {exc}",
             hint="Correct the entity, or evolve the schema.",
         ) from exc
+    check_nulls(column, field.type, field.name, nullable=field.nullable)
+    return column
 
 
-def _checked(value: Any, field: Field) -> Scalar:
+def _checked(value: Any, kind: Type, place: str) -> Any:
+    """Return a value as Arrow shall take it; nulls are checked afterwards."""
     if value is None:
         return None
-    return check_value(
-        value.item() if isinstance(value, np.generic) else value, field.type, field.name
+    if isinstance(kind, Primitive | Decimal):
+        return check_value(value.item() if isinstance(value, np.generic) else value, kind, place)
+    match kind:
+        case ListOf(element):
+            if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+                raise _no_fit(value, kind, place)
+            return [_checked(one, element, f"{place}[]") for one in value]
+        case MapOf(item):
+            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+                raise _no_fit(value, kind, place)
+            return [(key, _checked(one, item, f"{place}{{}}")) for key, one in value.items()]
+        case Struct(fields):
+            if not isinstance(value, Mapping):
+                raise _no_fit(value, kind, place)
+            return _checked_struct(value, fields, place)
+
+
+def _checked_struct(
+    value: Mapping[str, Any], fields: tuple[Field, ...], place: str
+) -> dict[str, Any]:
+    names = [field.name for field in fields]
+    for name in value:
+        if name not in names:
+            raise SchemaMismatchError(
+                f"Unknown field '{place}.{name}' in the data.",
+                hint=nearest(str(name), names) or f"Fields are: {', '.join(names)}.",
+            )
+    return {
+        field.name: _checked(
+            value.get(field.name, default_of(field)), field.type, f"{place}.{field.name}"
+        )
+        for field in fields
+    }
+
+
+def _no_fit(value: object, kind: Type, place: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"Value {reprlib.repr(value)} ({type(value).__name__}) does not fit column {place!r} "
+        f"of type {kind}.",
+        hint=f"Give a value of type {kind}.",
     )

@@ -38,6 +38,9 @@ class WriteOptions:
         target_bytes: Begin another file when one has reached this size.
         row_group_bytes: Uncompressed size of a row group; bounds what a reader must hold.
         memory_bytes: What one writer may hold before it closes its largest file early.
+
+    >>> WriteOptions(target_bytes=32 * MIB).row_group_bytes == 64 * MIB
+    True
     """
 
     target_bytes: int = 128 * MIB
@@ -219,7 +222,7 @@ def _value_at(column: pa.Array, position: int, name: str) -> Scalar:
         value: Scalar = column[position].as_py()
     except (OverflowError, ValueError) as exc:
         raise PartitionSpecError(
-            f"Partition field {name!r} has a value outside the years 1 to 9999: {column[position]}.",
+            f"Partition field {name!r} has a value outside the years 1 to 9999.",
             hint="Correct it, or give null.",
         ) from exc
     return value
@@ -256,9 +259,12 @@ class _OpenFile:
         return self.size_bytes + self._row_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
+        limit = self._target.options.flush_bytes
+        if self._row_bytes + batch.nbytes > limit:
+            self._flush()
         self._rows.append(batch)
         self._row_bytes += batch.nbytes
-        if self._row_bytes >= self._target.options.flush_bytes:
+        if self._row_bytes >= limit:
             self._flush()
 
     def _flush(self) -> None:

@@ -65,16 +65,24 @@ def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema
         SchemaMismatchError: A type is not supported, or a column has the null type.
         InvalidNameError: A field name is not legal and `strict_names` is set.
     """
-    fields = tuple(_field(schema.field(i), strict_names) for i in range(len(schema)))
-    return Schema(fields=fields)
+    return Schema(fields=_fields(schema, "", strict_names))
 
 
-def _field(field: pa.Field, strict_names: bool) -> Field:  # noqa: FBT001 - passed down unchanged
+def _fields(
+    parent: pa.Schema | pa.StructType,
+    place: str,
+    strict_names: bool,  # noqa: FBT001 - passed down unchanged
+) -> tuple[Field, ...]:
+    return tuple(_field(field, place, strict_names) for field in parent)
+
+
+def _field(field: pa.Field, place: str, strict_names: bool) -> Field:  # noqa: FBT001 - passed down unchanged
     if strict_names:
         check_field_name(field.name)
+    here = f"{place}.{field.name}" if place else field.name
     return Field(
         name=field.name,
-        type=type_from_arrow(field.type, place=field.name, strict_names=strict_names),
+        type=type_from_arrow(field.type, place=here, strict_names=strict_names),
         nullable=field.nullable,
     )
 
@@ -96,7 +104,7 @@ def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = 
         value = type_from_arrow(kind.item_type, place=f"{place}{{}}", strict_names=strict_names)
         return MapOf(value, kind.item_field.nullable)
     if pat.is_struct(kind):
-        return Struct(tuple(_field(kind.field(i), strict_names) for i in range(kind.num_fields)))
+        return Struct(_fields(kind, place, strict_names))
     for matches, primitive in _FROM_ARROW:
         if matches(kind):
             return Primitive(primitive)

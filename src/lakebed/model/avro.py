@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import datetime as dt
+import decimal
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from lakebed.errors import SchemaMismatchError
+from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.names import check_field_name
 from lakebed.model.schema import (
     MISSING,
@@ -19,7 +21,13 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    avro_name,
 )
+from lakebed.model.values import EPOCH, check_value, to_micros
+
+MAX_DEPTH = 50  # of types in types; deeper ones are taken for an attack
+
+_EPOCH_DAY = dt.date(1970, 1, 1)
 
 _PLAIN = {
     "boolean": Kind.BOOLEAN,
@@ -65,107 +73,198 @@ def schema_from_avro(document: object, *, strict_names: bool = True) -> Schema:
     """
     if not isinstance(document, Mapping) or document.get("type") != "record":
         raise SchemaMismatchError(
-            f"Not an Avro record schema: {str(document)[:80]!r}.",
+            f"Not an Avro record schema: {_shown(document)}.",
             hint='A schema is an object with "type": "record" and "fields".',
         )
     reader = _Reader(strict_names=strict_names)
-    struct = reader.record(document, place="")
-    return Schema(fields=struct.fields, name=str(document.get("name", "entity")))
+    struct = reader.record(document, place="", namespace="")
+    name = document.get("name")
+    return Schema(fields=struct.fields, name=name if isinstance(name, str) else "entity")
 
 
 class _Reader:
     def __init__(self, *, strict_names: bool) -> None:
         self._strict_names = strict_names
+        self._depth = 0
         self._named: dict[str, Type | None] = {}  # None: being read, so a use is a recursion
 
-    def record(self, document: Mapping[str, Any], *, place: str) -> Struct:
+    def record(self, document: Mapping[str, Any], *, place: str, namespace: str) -> Struct:
         fields = document.get("fields")
         if not isinstance(fields, list) or not fields:
             raise SchemaMismatchError(
                 f'Record{_at(place)} has no "fields".', hint="Give at least one field."
             )
-        name = document.get("name")
-        if isinstance(name, str):
-            self._named[name] = None
-        struct = Struct(tuple(self._field(one, place) for one in fields))
-        if isinstance(name, str):
-            self._named[name] = struct
+        name, namespace = _full_name(document, namespace)
+        self._named[name] = None
+        struct = Struct(tuple(self._field(one, place, namespace) for one in fields))
+        self._named[name] = struct
         return struct
 
-    def _field(self, document: object, place: str) -> Field:
+    def _field(self, document: object, place: str, namespace: str) -> Field:
         if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
             raise SchemaMismatchError(
-                f"A field{_at(place)} is no object with a name: {str(document)[:80]!r}.",
+                f"A field{_at(place)} is no object with a name: {_shown(document)}.",
                 hint='Write it as {"name": "…", "type": "…"}.',
             )
         name: str = document["name"]
         if self._strict_names:
             check_field_name(name)
         here = f"{place}.{name}" if place else name
-        kind, nullable = self._nullable(document.get("type"), here)
+        kind, nullable = self._nullable(document.get("type"), here, namespace)
+        doc = document.get("doc")
+        default = document.get("default", MISSING)
         return Field(
             name=name,
             type=kind,
             nullable=nullable,
-            default=document.get("default", MISSING),
-            doc=str(document.get("doc", "")),
+            default=default
+            if default is MISSING or (default is None and nullable)
+            else _default_from_avro(default, kind, document.get("type"), here),
+            doc=doc if isinstance(doc, str) else "",
         )
 
-    def _nullable(self, document: object, place: str) -> tuple[Type, bool]:
+    def _nullable(self, document: object, place: str, namespace: str) -> tuple[Type, bool]:
         if not isinstance(document, list):
-            return self._type(document, place), False
+            return self._type(document, place, namespace), False
         others = [one for one in document if one != "null"]
         if len(others) != 1:
             raise SchemaMismatchError(
-                f"Union{_at(place)} of {len(others)} types is not supported: {document!r}.",
+                f"Union{_at(place)} of {len(others)} types is not supported: {_shown(document)}.",
                 hint="Use one type, or null and one type.",
             )
-        return self._type(others[0], place), len(others) < len(document)
+        return self._type(others[0], place, namespace), len(others) < len(document)
 
-    def _type(self, document: object, place: str) -> Type:
+    def _type(self, document: object, place: str, namespace: str) -> Type:
         if isinstance(document, str):
-            return self._by_name(document, place)
+            return self._by_name(document, place, namespace)
         if not isinstance(document, Mapping):
             raise _unsupported(document, place)
+        if self._depth >= MAX_DEPTH:
+            raise _too_deep(place)
+        self._depth += 1
+        try:
+            return self._complex(document, place, namespace)
+        finally:
+            self._depth -= 1
+
+    def _complex(self, document: Mapping[str, Any], place: str, namespace: str) -> Type:
         name = document.get("type")
         logical = document.get("logicalType")
         if name == "record":
-            return self.record(document, place=place)
+            return self.record(document, place=place, namespace=namespace)
         if name == "array":
-            return ListOf(*self._nullable(document.get("items"), f"{place}[]"))
+            return ListOf(*self._nullable(document.get("items"), f"{place}[]", namespace))
         if name == "map":
-            return MapOf(*self._nullable(document.get("values"), f"{place}{{}}"))
-        if logical == "decimal" and name in ("bytes", "fixed"):
-            return self._decimal(document, place)
-        if name in ("enum", "fixed"):
-            kind = Primitive(Kind.STRING if name == "enum" else Kind.BYTES)
-            self._named[str(document.get("name"))] = kind
-            return kind
+            return MapOf(*self._nullable(document.get("values"), f"{place}{{}}", namespace))
+        if name in ("enum", "fixed") or (logical == "decimal" and name == "bytes"):
+            return self._leaf(document, place, namespace)
         if isinstance(name, str) and isinstance(logical, str):
             if (name, logical) in _LOGICAL:
                 return Primitive(_LOGICAL[name, logical])
             if logical.startswith("time-"):
                 raise _unsupported(document, place)
-        return self._type(name, place)
+        return self._type(name, place, namespace)
 
-    def _by_name(self, name: str, place: str) -> Type:
+    def _leaf(self, document: Mapping[str, Any], place: str, namespace: str) -> Type:
+        kind: Type = Primitive(Kind.STRING if document["type"] == "enum" else Kind.BYTES)
+        if document.get("logicalType") == "decimal" and document["type"] != "enum":
+            kind = _decimal(document, place)
+        if document["type"] != "bytes":
+            self._named[_full_name(document, namespace)[0]] = kind
+        return kind
+
+    def _by_name(self, name: str, place: str, namespace: str) -> Type:
         if name in _PLAIN:
             return Primitive(_PLAIN[name])
-        known = self._named.get(name)
+        full = f"{namespace}.{name}" if namespace and "." not in name else name
+        known = self._named.get(full)
         if known is not None:
             return known
-        if name in self._named:
+        if full in self._named:
             raise SchemaMismatchError(
                 f"Type {name!r}{_at(place)} contains itself.",
                 hint="Recursive records have no columns; flatten it or store it as a string.",
             )
         raise _unsupported(name, place)
 
-    def _decimal(self, document: Mapping[str, Any], place: str) -> Decimal:
-        precision, scale = document.get("precision"), document.get("scale", 0)
-        if not isinstance(precision, int) or not isinstance(scale, int):
-            raise _unsupported(document, place)
+
+def _full_name(document: Mapping[str, Any], enclosing: str) -> tuple[str, str]:
+    """Return the full name of a named type, and the namespace that holds inside it."""
+    name, namespace = document.get("name"), document.get("namespace")
+    if not isinstance(name, str):
+        name = ""
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    space = namespace if isinstance(namespace, str) else enclosing
+    return (f"{space}.{name}" if space else name), space
+
+
+def _decimal(document: Mapping[str, Any], place: str) -> Decimal:
+    precision, scale = document.get("precision"), document.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int:
+        raise _unsupported(document, place)
+    try:
         return Decimal(precision, scale)
+    except InvalidInputError as exc:
+        raise SchemaMismatchError(f"{exc.message.rstrip('.')}{_at(place)}.", hint=exc.hint) from exc
+
+
+def _default_from_avro(default: object, kind: Type, document: object, place: str) -> object:
+    """Read a default that is not null; Avro writes bytes as text and times as numbers."""
+    try:
+        match kind:
+            case ListOf() if default == []:
+                return []
+            case MapOf() if default == {}:
+                return {}
+            case Decimal(scale=scale) if isinstance(default, str):
+                unscaled = int.from_bytes(default.encode("latin-1"), "big", signed=True)
+                return check_value(decimal.Decimal(unscaled).scaleb(-scale), kind, place)
+            case Primitive(kind=Kind.BYTES) if isinstance(default, str):
+                return default.encode("latin-1")
+            case Primitive(kind=Kind.DATE) if type(default) is int:
+                return _EPOCH_DAY + dt.timedelta(days=default)
+            case Primitive(kind=Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ as time) if (
+                type(default) is int
+            ):
+                unit = "milliseconds" if _is_in_millis(document) else "microseconds"
+                moment = EPOCH + dt.timedelta(**{unit: default})
+                return moment if time is Kind.TIMESTAMP else moment.replace(tzinfo=None)
+            case Primitive(kind=primitive) if primitive not in _TO_LOGICAL or (
+                primitive is Kind.UNSIGNED_LONG
+            ):
+                return check_value(default, kind, place)
+    except (InvalidInputError, UnicodeEncodeError, OverflowError) as exc:
+        raise _wrong_default(default, kind, place) from exc
+    raise _wrong_default(default, kind, place)
+
+
+def _is_in_millis(document: object) -> bool:
+    documents = document if isinstance(document, list) else [document]
+    logical = [one.get("logicalType") for one in documents if isinstance(one, Mapping)]
+    return any(isinstance(one, str) and one.endswith("-millis") for one in logical)
+
+
+def _wrong_default(default: object, kind: Type, place: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"The default {_shown(default)}{_at(place)} is none for type {kind}.",
+        hint="Give one as Avro writes it; of a list or map only the empty one is supported.",
+    )
+
+
+def _default_to_avro(default: object) -> object:
+    match default:
+        case bytes():
+            return default.decode("latin-1")
+        case decimal.Decimal():
+            unscaled = int(default.scaleb(-int(default.as_tuple().exponent)))
+            length = unscaled.bit_length() // 8 + 1
+            return unscaled.to_bytes(length, "big", signed=True).decode("latin-1")
+        case dt.datetime():
+            return to_micros(default)
+        case dt.date():
+            return (default - _EPOCH_DAY).days
+    return default
 
 
 def _at(place: str) -> str:
@@ -174,17 +273,29 @@ def _at(place: str) -> str:
 
 def _unsupported(document: object, place: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"Unsupported Avro type{_at(place)}: {str(document)[:120]}.",
+        f"Unsupported Avro type{_at(place)}: {_shown(document)}.",
         hint="Use a primitive, record, array, map, enum or fixed, or the logical types "
         "date, timestamp, decimal and uuid.",
     )
+
+
+def _too_deep(place: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"Types are nested more than {MAX_DEPTH} deep{_at(place)}.",
+        hint="Flatten the schema, or store that part as a string.",
+    )
+
+
+def _shown(document: object) -> str:
+    """Return the beginning of a document, however large and deep it is."""
+    return reprlib.repr(document)
 
 
 def schema_to_avro(schema: Schema) -> dict[str, Any]:
     """Return `schema` as Avro JSON; `schema_from_avro` gives it back unchanged."""
     return {
         "type": "record",
-        "name": _avro_name(schema.name),
+        "name": schema.name,
         "fields": [_field_to_avro(f, schema.name) for f in schema.fields],
     }
 
@@ -195,7 +306,9 @@ def _field_to_avro(field: Field, path: str) -> dict[str, Any]:
         "type": _maybe_null(field.type, field.nullable, f"{path}_{field.name}"),
     }
     if field.default is not MISSING:
-        document["default"] = field.default
+        document["default"] = _default_to_avro(field.default)
+        if field.nullable and field.default is not None:
+            document["type"].reverse()  # Avro: a default is of the union's first type
     if field.doc:
         document["doc"] = field.doc
     return document
@@ -224,12 +337,6 @@ def _type_to_avro(kind: Type, path: str) -> Any:
         case Struct(fields=fields):
             return {
                 "type": "record",
-                "name": _avro_name(path),
+                "name": avro_name(path),
                 "fields": [_field_to_avro(f, path) for f in fields],
             }
-
-
-def _avro_name(text: str) -> str:
-    """Avro names start with a letter or `_`; ours may start with a digit."""
-    name = re.sub(r"[^A-Za-z0-9_]", "_", text)
-    return name if not name[:1].isdigit() else f"_{name}"

@@ -1,4 +1,4 @@
-"""Schemas from dataclasses, and entities from dataclass instances."""
+"""Schemas from dataclasses, and instances of them from rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import datetime
 import decimal
 import types
 import typing
+from collections.abc import Callable
+from typing import Any
 
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.names import check_field_name
@@ -31,38 +33,58 @@ def schema_from_dataclass(cls: type) -> Schema:
     Raises:
         SchemaMismatchError: An annotation has no type here; the message names the field.
     """
-    return Schema(fields=_fields(cls, ""), name=cls.__name__)
+    return Schema(fields=_fields(cls, "", ()), name=cls.__name__)
 
 
-def _fields(cls: type, place: str) -> tuple[Field, ...]:
-    hints = typing.get_type_hints(cls)
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls)
+    except NameError as exc:
+        raise SchemaMismatchError(
+            f"An annotation of {cls.__name__} cannot be resolved: {exc}.",
+            hint="Define the dataclass at the top of a module, where its names are known.",
+        ) from exc
+
+
+def _fields(cls: type, place: str, outer: tuple[type, ...]) -> tuple[Field, ...]:
+    if cls in outer:
+        raise SchemaMismatchError(
+            f"Dataclass {cls.__name__} at {place!r} contains itself.",
+            hint="Recursive records have no columns; flatten it or store it as a string.",
+        )
+    hints = _hints(cls)
     found = []
     for one in dataclasses.fields(cls):
         name = check_field_name(one.name)
         here = f"{place}.{name}" if place else name
-        kind, nullable = _nullable(hints[one.name], here)
+        kind, nullable = _nullable(hints[one.name], here, (*outer, cls))
         found.append(Field(name=name, type=kind, nullable=nullable))
     return tuple(found)
 
 
-def _nullable(hint: object, place: str) -> tuple[Type, bool]:
+def _without_none(hint: object) -> object:
+    """Return `X` of `X | None`, and every other annotation as it is."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         others = [arg for arg in typing.get_args(hint) if arg is not types.NoneType]
         if len(others) == 1:
-            return _type(others[0], place), True
-    return _type(hint, place), False
+            return others[0]
+    return hint
 
 
-def _type(hint: object, place: str) -> Type:
+def _nullable(hint: object, place: str, outer: tuple[type, ...]) -> tuple[Type, bool]:
+    inner = _without_none(hint)
+    return _type(inner, place, outer), inner is not hint
+
+
+def _type(hint: object, place: str, outer: tuple[type, ...]) -> Type:
     if hint in _FROM_PYTHON:
         return Primitive(_FROM_PYTHON[hint])
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return Struct(_fields(hint, place))
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is list or (origin is tuple and arguments[1:] == (Ellipsis,)):
-        return ListOf(*_nullable(arguments[0], f"{place}[]"))
-    if origin is dict and arguments[0] is str:
-        return MapOf(*_nullable(arguments[1], f"{place}{{}}"))
+        return Struct(_fields(hint, place, outer))
+    if element := _element_of(hint):
+        return ListOf(*_nullable(element[0], f"{place}[]", outer))
+    if value := _map_value_of(hint):
+        return MapOf(*_nullable(value[0], f"{place}{{}}", outer))
     if hint is decimal.Decimal:
         raise SchemaMismatchError(
             f"Field {place!r} is a Decimal without precision and scale.",
@@ -73,3 +95,48 @@ def _type(hint: object, place: str) -> Type:
         hint="Use bool, int, float, str, bytes, date, datetime, list[…], dict[str, …], "
         "another dataclass, or one of these with '| None'.",
     )
+
+
+def _element_of(hint: object) -> tuple[object, ...]:
+    """Return the annotation of a list's elements, or nothing."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    is_list = origin is list or (origin is tuple and arguments[1:] == (Ellipsis,))
+    return arguments[:1] if is_list else ()
+
+
+def _map_value_of(hint: object) -> tuple[object, ...]:
+    """Return the annotation of a map's values, or nothing."""
+    arguments = typing.get_args(hint)
+    return arguments[1:] if typing.get_origin(hint) is dict and arguments[0] is str else ()
+
+
+def builder(cls: type) -> Callable[[dict[str, Any]], Any]:
+    """Return a function that makes an instance of a dataclass from a row, nested ones included."""
+    hints = _hints(cls)
+    converters = {
+        one.name: _converter(hints[one.name]) for one in dataclasses.fields(cls) if one.init
+    }
+
+    def build(row: dict[str, Any]) -> Any:
+        return cls(**{name: convert(row[name]) for name, convert in converters.items()})
+
+    return build
+
+
+def _converter(hint: object) -> Callable[[Any], Any]:
+    hint = _without_none(hint)
+    convert = _converter_of_values(hint)
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter_of_values(hint: object) -> Callable[[Any], Any]:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return builder(hint)
+    if element := _element_of(hint):
+        convert = _converter(element[0])
+        collect = tuple if typing.get_origin(hint) is tuple else list
+        return lambda items: collect(convert(item) for item in items)
+    if value := _map_value_of(hint):
+        convert = _converter(value[0])
+        return lambda items: {key: convert(item) for key, item in items.items()}
+    return lambda value: value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +36,13 @@ class DatasetDescriptor:
         format: Of the data files.
         compression: Of the data files.
         properties: The user's own, text to text.
+
+    >>> descriptor = DatasetDescriptor(
+    ...     schema=pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("n", pa.int64())]),
+    ...     partition_by="date(ts) as dt",
+    ... )
+    >>> list(descriptor.partition_types)
+    ['dt', 'batch_id']
     """
 
     schema: Schema
@@ -123,16 +131,21 @@ class DatasetDescriptor:
         Raises:
             InvalidInputError: The document does not describe a dataset.
         """
+        properties = document.get("properties", {})
+        if not isinstance(properties, Mapping):
+            raise InvalidInputError(
+                f"Properties are {reprlib.repr(properties)}.", hint="They are text to text."
+            )
         return cls(
             schema=schema_from_avro(document.get("schema")),
             partition_by=PartitionStrategy.from_document(document.get("partition_by", [])),
             format=document.get("format", "parquet"),
             compression=document.get("compression", "zstd"),
-            properties=document.get("properties"),
+            properties=properties,
         )
 
 
-def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
+def _check_choice(what: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidInputError(
             f"Unknown {what} {value!r}.",
@@ -181,7 +194,7 @@ def _parse_avro(source: str | os.PathLike[str]) -> object:
         text = path.read_text(encoding="utf-8")
     try:
         return json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise SchemaMismatchError(
             f"A schema that is no JSON: {text[:80]!r}.", hint=str(exc)
         ) from exc

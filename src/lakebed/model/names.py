@@ -69,5 +69,5 @@ def check_partition_name(name: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, as a sentence; empty if none is near."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
+    matches = difflib.get_close_matches(str(name), list(known), n=1)
     return f"Did you mean {matches[0]!r}?" if matches else ""

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,9 +27,12 @@ import pyarrow.compute as pc
 from lakebed.errors import PartitionSpecError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.hashing import HASHABLE, java_hash, java_hash_array
+from lakebed.model.html import facts_to_html
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import check_partition_name, nearest
 from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
     Comparison,
     Leaf,
     Membership,
@@ -38,11 +44,10 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Kind, Primitive, Schema, Type
-from lakebed.model.values import TIMESTAMPS, Scalar
+from lakebed.model.values import TIMES, Scalar
 
 _INT = Primitive(Kind.INT)
 _DATE = Primitive(Kind.DATE)
-_TIMES = TIMESTAMPS | {Kind.DATE}
 _IDENTIFIABLE = frozenset(Kind) - {Kind.BYTES}
 
 
@@ -80,6 +85,14 @@ class PartitionFunction(ABC):
         """Return Kite's JSON form."""
         return {"type": self.type_name, "source": self.source, "name": self.name}
 
+    def __str__(self) -> str:
+        arguments = [
+            str(value)
+            for name, value in self.to_document().items()
+            if name not in ("type", "source", "name")
+        ]
+        return f"{self.type_name}({', '.join([self.source, *arguments])}) as {self.name}"
+
     @property
     def stores_source(self) -> bool:
         """Whether the source stays in the data file; only a plain identity takes it out."""
@@ -94,6 +107,8 @@ class PartitionFunction(ABC):
         match leaf:
             case NullCheck(_, negated):
                 return NullCheck(self.name, negated)
+            case Membership(_, (), negated):
+                return TRUE if negated else FALSE
             case Comparison(_, Op.EQ, value) if not strict:
                 return Comparison(self.name, Op.EQ, self.value(value, source))
             case Comparison(_, Op.NE, value) if strict:
@@ -132,13 +147,7 @@ class Identity(PartitionFunction):
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:  # noqa: ARG002 - exact both ways
         """Return the same condition: it holds for a partition as for its entities."""
-        match leaf:
-            case NullCheck(_, negated):
-                return NullCheck(self.name, negated)
-            case Comparison(_, op, value):
-                return Comparison(self.name, op, value)
-            case Membership(_, values, negated):
-                return Membership(self.name, values, negated)
+        return replace(leaf, column=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +204,7 @@ class Date(PartitionFunction):
     """The calendar day in UTC; of a timestamp without zone, the day it shows."""
 
     type_name = "date"
-    kinds = _TIMES
+    kinds = TIMES
 
     def result_type(self, source: Type) -> Type:  # noqa: ARG002 - see PartitionFunction
         """Return date."""
@@ -210,6 +219,12 @@ class Date(PartitionFunction):
         if _kind(source) is Kind.DATE:
             return array
         return pc.floor_temporal(array, unit="day").cast(pa.date32())
+
+    def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:
+        """Project as every function, but of a date as the identity that it is."""
+        if _kind(source) is Kind.DATE:
+            return replace(leaf, column=self.name)
+        return super(Date, self).project(leaf, source, strict=strict)
 
 
 _UNITS: dict[str, Callable[[pa.Array], pa.Array]] = {
@@ -228,7 +243,7 @@ class CalendarPart(PartitionFunction):
 
     unit: str
 
-    kinds = _TIMES
+    kinds = TIMES
 
     def __post_init__(self) -> None:
         super(CalendarPart, self).__post_init__()
@@ -301,6 +316,15 @@ class PartitionStrategy:
 
     def __len__(self) -> int:
         return len(self.functions)
+
+    def __str__(self) -> str:
+        """Return the short form; `parse` gives the strategy back."""
+        return ", ".join(str(function) for function in self.functions)
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            "PartitionStrategy", {function.name: function for function in self.functions}
+        )
 
     def check(self, schema: Schema) -> None:
         """Check the strategy against the schema.
@@ -442,7 +466,7 @@ class PartitionStrategy:
         """
         try:
             document = json.loads(text)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise PartitionSpecError(
                 f"A partition strategy that is no JSON: {text[:80]!r}.", hint=str(exc)
             ) from exc
@@ -457,7 +481,7 @@ class PartitionStrategy:
         """
         if not isinstance(document, list):
             raise PartitionSpecError(
-                f"A partition strategy must be a JSON array, not {str(document)[:80]!r}.",
+                f"A partition strategy must be a JSON array, not {reprlib.repr(document)}.",
                 hint='For example [{"type": "date", "source": "ts", "name": "dt"}].',
             )
         return cls(tuple(_function_from_document(one) for one in document))
@@ -477,19 +501,18 @@ class PartitionStrategy:
 def _chains(functions: Sequence[PartitionFunction]) -> Iterator[tuple[PartitionFunction, ...]]:
     """Yield the functions of one source whose values, as tuples, grow with time.
 
-    A month without its year does not: it is in no chain.
+    A month without its year does not: it is in no chain. Below a date come hour and minute.
     """
+    parts = {f.unit: f for f in functions if isinstance(f, CalendarPart)}
+
+    def finer(units: Sequence[str]) -> tuple[PartitionFunction, ...]:
+        return tuple(parts[unit] for unit in takewhile(parts.__contains__, units))
+
     for function in functions:
         if isinstance(function, Date):
-            yield (function,)
-    parts = {f.unit: f for f in functions if isinstance(f, CalendarPart)}
-    chain: list[PartitionFunction] = []
-    for unit in CALENDAR_UNITS:
-        if unit not in parts:
-            break
-        chain.append(parts[unit])
-    if chain:
-        yield tuple(chain)
+            yield (function, *finer(("hour", "minute")))
+    if "year" in parts:
+        yield finer(CALENDAR_UNITS)
 
 
 def _project_order(
@@ -541,18 +564,19 @@ def _compare_tuple(levels: Sequence[tuple[str, Scalar]], op: Op) -> Predicate:
 def _function_from_document(document: object) -> PartitionFunction:
     if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
         raise PartitionSpecError(
-            f"A partition function must be an object with a type, not {str(document)[:80]!r}.",
+            f"A partition function must be an object with a type, not {reprlib.repr(document)}.",
             hint='For example {"type": "date", "source": "ts", "name": "dt"}.',
         )
     name = document.get("name")
     if name is not None and not isinstance(name, str):
         raise PartitionSpecError(f"Partition field name {name!r} is no text.")
-    if "source" not in document:
+    source = document.get("source")
+    if not isinstance(source, str | int):  # Kite takes a number for the text that it looks like
         raise PartitionSpecError(
             f"Partition function {document['type']!r} has no source.", hint='Add "source".'
         )
     arguments = [document["buckets"]] if "buckets" in document else []
-    return build_function(document["type"], str(document["source"]), arguments, name)
+    return build_function(document["type"], str(source), arguments, name)
 
 
 def build_function(
@@ -586,6 +610,9 @@ def build_function(
     )
 
 
+_NUMBER = re.compile(r"-?[0-9]+")
+
+
 def _split(text: str) -> list[str]:
     """Split at the commas outside parentheses."""
     parts, depth, start = [], 0, 0
@@ -605,10 +632,10 @@ def _function_from_text(text: str) -> PartitionFunction:
     if not bracket:
         type_name, rest = "identity", f"{call})"
     source, *arguments = [part.strip() for part in rest.removesuffix(")").split(",")]
-    if not rest.endswith(")") or not source or "(" in rest:
+    if not rest.endswith(")") or rest.count(")") > 1 or not source or "(" in rest:
         raise PartitionSpecError(
             f"Cannot read the partition function {text!r}.",
             hint="Write it as 'date(time_hour) as dt' or 'hash(user_id, 64)'.",
         )
-    numbers = [int(one) if one.lstrip("-").isdigit() else one for one in arguments]
+    numbers = [int(one) if _NUMBER.fullmatch(one) else one for one in arguments]
     return build_function(type_name.strip(), source, numbers, name.strip() or None)

@@ -8,6 +8,9 @@ There is no negation node: `negate` pushes it down to the leaves, where each lea
 
 from __future__ import annotations
 
+import decimal
+import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +18,7 @@ from enum import StrEnum
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.names import nearest
 from lakebed.model.schema import Type
-from lakebed.model.values import Scalar, check_value, is_nan
+from lakebed.model.values import Scalar, check_value
 
 
 class Op(StrEnum):
@@ -48,12 +51,15 @@ class Comparison:
     value: Scalar
 
     def __str__(self) -> str:
-        return f"{self.column} {self.op} {sql_literal(self.value)}"
+        return f"{sql_name(self.column)} {self.op} {sql_literal(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`column [NOT] IN (values)`; no value is None. An empty IN selects nothing."""
+    """`column [NOT] IN (values)`; no value is None.
+
+    Nothing is in an empty list, not even null, so that an empty NOT IN selects everything.
+    """
 
     column: str
     values: tuple[Scalar, ...]
@@ -61,7 +67,7 @@ class Membership:
 
     def __str__(self) -> str:
         values = ", ".join(sql_literal(value) for value in self.values)
-        return f"{self.column} {'NOT IN' if self.negated else 'IN'} ({values})"
+        return f"{sql_name(self.column)} {'NOT IN' if self.negated else 'IN'} ({values})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class NullCheck:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{self.column} IS {'NOT ' if self.negated else ''}NULL"
+        return f"{sql_name(self.column)} IS {'NOT ' if self.negated else ''}NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +112,39 @@ def _join(parts: tuple[Predicate, ...], word: str) -> str:
     return word.join(f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts)
 
 
+# Words that may mean something else where a column stands, in the Spark dialect of sqlglot 25 to 30.
+_RESERVED = frozenset(
+    """
+    all alter always analyze and any array as between call case connect_by_root create cross
+    cube current_date current_time current_timestamp current_user describe distinct drop else
+    except execute exists explain false fetch for from glob grant having if ilike in inner
+    insert intersect interval into is join lateral like limit list lock map minus not notnull
+    null nullable object on optimize or outer over partitioned_by prepare qualify range regexp
+    rename returning revoke rlike rollback select serdeproperties session_user show some struct
+    tablesample then true uncache union using vacuum values when where with xor
+    """.split()
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def sql_name(column: str) -> str:
+    """Return a column's name as SQL text, quoted where it must be."""
+    if _PLAIN_NAME.fullmatch(column) and column.lower() not in _RESERVED:
+        return column
+    escaped = column.replace("`", "``")
+    return f"`{escaped}`"
+
+
 def sql_literal(value: Scalar) -> str:
     """Return `value` as a literal of SQL text in Spark's dialect, where a backslash escapes."""
     if isinstance(value, bool) or value is None:
         return str(value).upper() if value is not None else "NULL"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
-    if isinstance(value, int | float) and not is_nan(value):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        return f"{value:f}"
     text = str(value).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
@@ -125,7 +156,8 @@ def all_of(parts: Sequence[Predicate]) -> Predicate:
         if part == FALSE:
             return FALSE
         flat.extend(part.parts if isinstance(part, And) else (part,))
-    return flat[0] if len(flat) == 1 else And(tuple(dict.fromkeys(flat)))
+    distinct = tuple(dict.fromkeys(flat))
+    return distinct[0] if len(distinct) == 1 else And(distinct)
 
 
 def any_of(parts: Sequence[Predicate]) -> Predicate:
@@ -135,7 +167,8 @@ def any_of(parts: Sequence[Predicate]) -> Predicate:
         if part == TRUE:
             return TRUE
         flat.extend(part.parts if isinstance(part, Or) else (part,))
-    return flat[0] if len(flat) == 1 else Or(tuple(dict.fromkeys(flat)))
+    distinct = tuple(dict.fromkeys(flat))
+    return distinct[0] if len(distinct) == 1 else Or(distinct)
 
 
 def negate(predicate: Predicate) -> Predicate:
@@ -195,6 +228,8 @@ def check_columns(predicate: Predicate, known: Collection[str]) -> None:
 def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
     """Return the predicate with every value checked against its column's type.
 
+    An empty list becomes TRUE or FALSE, which is what SQL text can say.
+
     Raises:
         PredicateError: A column is unknown or nested, or a value is not of its type.
     """
@@ -207,6 +242,8 @@ def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
                 return leaf
             case Comparison(column, op, value):
                 return Comparison(column, op, _bind_value(value, kind, column))
+            case Membership(_, (), negated):
+                return TRUE if negated else FALSE
             case Membership(column, values, negated):
                 bound = tuple(_bind_value(value, kind, column) for value in values)
                 return Membership(column, tuple(dict.fromkeys(bound)), negated)
@@ -242,12 +279,21 @@ def from_dnf(conjunctions: Dnf) -> Predicate:
         PredicateError: The list or a conjunction is empty, a term is malformed, or an
             operator is unknown.
     """
-    if isinstance(conjunctions, str) or not conjunctions or not all(conjunctions):
+    if not _is_list(conjunctions) or not all(_is_list(terms) for terms in conjunctions):
+        raise PredicateError(
+            f"Malformed predicate {conjunctions!r}.",
+            hint='Write it as SQL text, or as lists: [[("column", "==", value)]].',
+        )
+    if not conjunctions or not all(conjunctions):
         raise PredicateError(
             f"An empty predicate list: {conjunctions!r}.",
             hint="Leave the predicate out to select everything.",
         )
     return any_of([all_of([_term(term) for term in terms]) for terms in conjunctions])
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _term(term: object) -> Predicate:
@@ -256,6 +302,8 @@ def _term(term: object) -> Predicate:
             f"Malformed predicate term {term!r}.", hint='Write it as ("column", "==", value).'
         )
     column, op, value = term
+    if not isinstance(op, str):
+        op = repr(op)
     if op in ("in", "not in"):
         return _membership(column, value, negated=op == "not in")
     if op not in _DNF_OPS:

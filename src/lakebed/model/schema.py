@@ -6,6 +6,7 @@ All types are those that every one of these worlds can hold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -87,6 +88,11 @@ class Struct:
 
     fields: tuple[Field, ...]
 
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise SchemaMismatchError("A record without fields.", hint="Give at least one field.")
+        _check_distinct(self.fields)
+
     def __str__(self) -> str:
         return "struct<" + ", ".join(f"{f.name}: {f.type}" for f in self.fields) + ">"
 
@@ -111,7 +117,8 @@ class Field:
         name: Its name, unique in its record.
         type: Its type.
         nullable: Whether it may be null.
-        default: Value for files that lack the field; plain JSON, or `MISSING`.
+        default: Value for data that lacks the field, of the field's type; or `MISSING`. Of a
+            list or map only the empty one.
         doc: What it means.
     """
 
@@ -122,7 +129,7 @@ class Field:
     doc: str = ""
 
     def __hash__(self) -> int:
-        # Defaults may be lists and dicts, which do not hash; equality still compares them.
+        # Defaults may be lists and maps, which do not hash; equality still compares them.
         return hash((self.name, self.type, self.nullable))
 
 
@@ -132,7 +139,11 @@ class Schema:
 
     Attributes:
         fields: At least one, with distinct names.
-        name: Record name, for Avro.
+        name: Record name, for Avro; what Avro does not take in a name becomes `_`.
+
+    >>> schema = Schema(fields=(Field(name="n", type=Primitive(Kind.LONG)),), name="my.entity")
+    >>> schema.names, schema.name
+    (('n',), 'my_entity')
     """
 
     fields: tuple[Field, ...]
@@ -142,14 +153,9 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.fields:
             raise SchemaMismatchError("A schema without fields.", hint="Give at least one field.")
-        by_name = {f.name: f for f in self.fields}
-        if len(by_name) < len(self.fields):
-            names = [f.name for f in self.fields]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise SchemaMismatchError(
-                f"Field {twice!r} stands twice in the schema.", hint="Rename one of them."
-            )
-        object.__setattr__(self, "_by_name", by_name)
+        _check_distinct(self.fields)
+        object.__setattr__(self, "name", avro_name(self.name))
+        object.__setattr__(self, "_by_name", {f.name: f for f in self.fields})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -187,3 +193,18 @@ class Schema:
             SchemaMismatchError: One is unknown.
         """
         return Schema(fields=tuple(self.get(name) for name in names), name=self.name)
+
+
+def _check_distinct(fields: tuple[Field, ...]) -> None:
+    names = [field.name for field in fields]
+    for name in names if len(set(names)) < len(names) else ():
+        if names.count(name) > 1:
+            raise SchemaMismatchError(
+                f"Field {name!r} stands twice in one record.", hint="Rename one of them."
+            )
+
+
+def avro_name(text: str) -> str:
+    """Return `text` as a name of Avro, which begins with a letter or `_`."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", text) or "entity"
+    return f"_{name}" if name[0].isdecimal() else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import reprlib
 from typing import Any
 
 from lakebed.errors import SchemaMismatchError
@@ -43,22 +43,29 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHAR = re.compile(r"(?:var)?char\(\d+\)|string collate \w+")
 
 
-def schema_from_spark(document: Mapping[str, Any]) -> Schema:
+def schema_from_spark(document: object) -> Schema:
     """Read a schema from what `StructType.jsonValue()` gives.
 
     Raises:
         SchemaMismatchError: A type is not supported; the message names the column.
         InvalidNameError: A field name is not legal.
     """
-    return Schema(fields=tuple(_field(one, "") for one in document["fields"]))
+    match document:
+        case {"type": "struct", "fields": [*fields]}:
+            return Schema(fields=tuple(_field(one, "") for one in fields))
+    raise SchemaMismatchError(
+        f"Not a Spark struct type: {reprlib.repr(document)}.", hint="Give a StructType."
+    )
 
 
-def _field(document: Mapping[str, Any], place: str) -> Field:
-    name = check_field_name(document["name"])
-    return Field(
-        name=name,
-        type=_type(document["type"], f"{place}.{name}" if place else name),
-        nullable=document["nullable"],
+def _field(document: object, place: str) -> Field:
+    match document:
+        case {"name": str(name), "type": kind, "nullable": bool(nullable)}:
+            here = f"{place}.{check_field_name(name)}" if place else check_field_name(name)
+            return Field(name=name, type=_type(kind, here), nullable=nullable)
+    raise SchemaMismatchError(
+        f"A field of {place or 'the schema'} is none: {reprlib.repr(document)}.",
+        hint="Spark writes a field with its name, type and nullable.",
     )
 
 
@@ -79,10 +86,10 @@ def _type(document: object, place: str) -> Type:
             "valueContainsNull": bool(nullable),
         }:
             return MapOf(_type(value, f"{place}{{}}"), nullable)
-        case {"type": "struct", "fields": fields}:
+        case {"type": "struct", "fields": [*fields]}:
             return Struct(tuple(_field(one, place) for one in fields))
     raise SchemaMismatchError(
-        f"Unsupported Spark type {str(document)[:80]} of column {place!r}.",
+        f"Unsupported Spark type {reprlib.repr(document)} of column {place!r}.",
         hint="Cast it to a supported type, for example a string.",
     )
 

@@ -21,7 +21,7 @@ from lakebed.model.predicate import (
     negate,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.values import FLOATS, INTEGERS, Scalar, check_value, parse_value
+from lakebed.model.values import FLOATS, INTEGERS, TIMES, Scalar, check_value, parse_value
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -31,7 +31,7 @@ def parse_sql(text: str, types: Mapping[str, Type]) -> Predicate:
     """Read a predicate from SQL text, its literals typed by the columns they meet.
 
     Understood are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, and literals: numbers,
-    text, TRUE, FALSE, DATE '…', TIMESTAMP '…'. Text that meets a date or timestamp column is
+    text, TRUE, FALSE, DATE '…', TIMESTAMP '…', X'…'. Text that meets a date or timestamp column is
     read as one; a timestamp without zone is UTC.
 
     Args:
@@ -51,7 +51,7 @@ def parse_sql(text: str, types: Mapping[str, Type]) -> Predicate:
         predicate = _Reader(text, types).read(tree)
     except (SqlglotError, RecursionError) as exc:
         raise PredicateError(
-            f"Cannot read the predicate {text!r}: {str(exc).splitlines()[0]}",
+            f"Cannot read the predicate {text[:200]!r}: {str(exc).splitlines()[0]}",
             hint="Write what would stand behind WHERE, for example \"carrier = 'UA'\".",
         ) from exc
     return predicate
@@ -140,53 +140,81 @@ class _Reader:
         return name
 
     def _literal(self, node: exp.Expr, column: str) -> Scalar:
-        exp = self._exp
-        kind = self._types[column]
-        negative = isinstance(node, exp.Neg)
-        inner = node.this if negative else node
-        # DATE '2013-06-01' is parsed as a cast; the column's own type decides the reading.
-        if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal):
-            inner = inner.this
         try:
-            if isinstance(inner, exp.Null):
-                raise PredicateError(
-                    f"Column {column!r} is compared with NULL, which is never true.",
-                    hint=f"Write {column} IS NULL.",
-                )
-            if isinstance(inner, exp.Boolean):
-                return check_value(bool(inner.this), kind, column)
-            if isinstance(inner, exp.Literal):
-                if inner.is_string:
-                    return self._text_value(inner.name, kind, column)
-                return self._number(("-" if negative else "") + inner.name, kind, column)
+            return self._value(node, column)
         except PredicateError:
             raise
         except InvalidInputError as exc:
             raise PredicateError(exc.message, hint=exc.hint) from exc
+
+    def _value(self, node: exp.Expr, column: str) -> Scalar:
+        exp = self._exp
+        kind = self._types[column]
+        match node:
+            case exp.Paren():
+                return self._value(node.this, column)
+            case exp.Null():
+                raise PredicateError(
+                    f"Column {column!r} is compared with NULL, which is never true.",
+                    hint=f"Write {column} IS NULL.",
+                )
+            case exp.Boolean():
+                return check_value(bool(node.this), kind, column)
+            case exp.Neg(this=exp.Literal(is_string=False) as number):
+                return _number("-" + number.name, kind, column)
+            case exp.Literal(is_string=False):
+                return _number(node.name, kind, column)
+            case exp.Literal():
+                return _text_value(node.name, kind, column)
+            case exp.HexString():
+                return check_value(_bytes(node.name, column), kind, column)
+            case exp.Cast(this=exp.Literal(is_string=True) as text) if self._is_time(node):
+                # DATE '2013-06-01' is parsed as a cast; the column's own type decides the reading.
+                if _is_timely(kind):
+                    return parse_value(text.name, kind, column)
         raise self._refused(node)
 
-    def _text_value(self, text: str, kind: Type, column: str) -> Scalar:
-        timely = isinstance(kind, Primitive) and kind.kind in (
-            Kind.DATE,
-            Kind.TIMESTAMP,
-            Kind.TIMESTAMP_NTZ,
-        )
-        not_a_number = isinstance(kind, Primitive) and kind.kind in FLOATS and text.lower() == "nan"
-        if timely or not_a_number:
-            return parse_value(text, kind, column)
-        return check_value(text, kind, column)
-
-    def _number(self, text: str, kind: Type, column: str) -> Scalar:
-        if isinstance(kind, Decimal):
-            return decimal.Decimal(text)
-        if isinstance(kind, Primitive) and kind.kind in FLOATS:
-            return float(text)
-        if isinstance(kind, Primitive) and kind.kind in INTEGERS:
-            return parse_value(text, kind, column)
-        return check_value(float(text) if "." in text else int(text), kind, column)
+    def _is_time(self, cast: exp.Cast) -> bool:
+        return bool(cast.to.is_type(*self._exp.DataType.TEMPORAL_TYPES))
 
     def _refused(self, node: exp.Expr) -> PredicateError:
         return PredicateError(
-            f"Cannot use {node.sql(dialect='spark')!r} in the predicate {self._text!r}.",
+            f"Cannot use {node.sql(dialect='spark')!r} in the predicate {self._text[:200]!r}.",
             hint="Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine.",
         )
+
+
+def _bytes(digits: str, column: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError as exc:
+        raise PredicateError(
+            f"X'{digits}' is no sequence of bytes (column {column!r}).",
+            hint="Write two hexadecimal digits a byte.",
+        ) from exc
+
+
+def _text_value(text: str, kind: Type, column: str) -> Scalar:
+    is_number_by_name = _is_float(kind) and text.lower() in ("nan", "inf", "-inf")
+    if _is_timely(kind) or is_number_by_name:
+        return parse_value(text, kind, column)
+    return check_value(text, kind, column)
+
+
+def _number(text: str, kind: Type, column: str) -> Scalar:
+    if isinstance(kind, Decimal):
+        return check_value(decimal.Decimal(text), kind, column)
+    if _is_float(kind):
+        return check_value(float(text), kind, column)
+    if isinstance(kind, Primitive) and kind.kind in INTEGERS:
+        return parse_value(text, kind, column)
+    # No other type takes a number: this raises, and says what was given.
+    return check_value(int(text) if text.lstrip("-").isdecimal() else float(text), kind, column)
+
+
+def _is_float(kind: Type) -> bool:
+    return isinstance(kind, Primitive) and kind.kind in FLOATS
+
+
+def _is_timely(kind: Type) -> bool:
+    return isinstance(kind, Primitive) and kind.kind in TIMES

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import re
+import struct
 from collections.abc import Callable
 
 from lakebed.errors import InvalidInputError
@@ -21,13 +23,15 @@ _INTEGER_LIMITS = {
 INTEGERS = frozenset(_INTEGER_LIMITS)
 FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 TIMESTAMPS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
+TIMES = TIMESTAMPS | {Kind.DATE}
 
 
 def check_value(value: object, kind: Type, place: str) -> Scalar:
     """Return `value` as the one Python form of its type.
 
     Strict: a bool is no int, text is no date, a float is no int. An int is taken for a float
-    or decimal, a date for the midnight that begins it. A timestamp without zone is UTC.
+    or decimal, a date for the midnight that begins it. A timestamp without zone is UTC. A number
+    for a 32-bit float is rounded to the nearest one, as the column itself holds it.
 
     Args:
         value: Not None.
@@ -49,9 +53,7 @@ def check_value(value: object, kind: Type, place: str) -> Scalar:
 
 def _normalise(value: object, kind: Type) -> Scalar:
     if isinstance(kind, Decimal):
-        if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
-            return None
-        return decimal.Decimal(value)
+        return _normalise_decimal(value, kind)
     if not isinstance(kind, Primitive):
         return None
     name = kind.kind
@@ -62,10 +64,9 @@ def _normalise(value: object, kind: Type) -> Scalar:
         whole = isinstance(value, int) and not isinstance(value, bool)
         return value if whole and low <= value <= high else None  # type: ignore[operator,return-value]  # narrowed by `whole`
     if name in FLOATS:
-        real = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if real else None  # type: ignore[arg-type]  # narrowed by `real`
+        return _normalise_float(value, bits=32 if name is Kind.FLOAT else 64)
     if name is Kind.STRING:
-        return value if isinstance(value, str) else None
+        return value if isinstance(value, str) and _is_unicode(value) else None
     if name is Kind.BYTES:
         return value if isinstance(value, bytes) else None
     if name is Kind.DATE:
@@ -74,14 +75,60 @@ def _normalise(value: object, kind: Type) -> Scalar:
     return _normalise_time(value, zoned=name is Kind.TIMESTAMP)
 
 
+def _normalise_decimal(value: object, kind: Decimal) -> decimal.Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
+        return None
+    exact = decimal.Context(prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    try:
+        # Quantizing refuses more digits than the precision, and NaN and infinity become NaN.
+        found = decimal.Decimal(value).quantize(
+            decimal.Decimal((0, (1,), -kind.scale)), None, exact
+        )
+    except (decimal.Inexact, decimal.InvalidOperation):
+        return None
+    return found if found.is_finite() else None
+
+
+def _normalise_float(value: object, *, bits: int) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+        return _round_to_32_bits(number) if bits == 32 else number
+    except OverflowError:
+        return None
+
+
+def _round_to_32_bits(number: float) -> float:
+    # The form with "<" refuses numbers that are too large.
+    rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    return rounded
+
+
+def _is_unicode(text: str) -> bool:
+    """Half a surrogate pair is a Python text, but no UTF-8 can hold it."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _normalise_time(value: object, *, zoned: bool) -> dt.datetime | None:
     if not isinstance(value, dt.date):
         return None
     if not isinstance(value, dt.datetime):
         value = dt.datetime.combine(value, dt.time())
-    if zoned:
+    if getattr(value, "nanosecond", 0):  # pandas has nanoseconds, which no column holds
+        return None
+    if not zoned:
+        return None if value.tzinfo else value
+    try:
         return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
-    return None if value.tzinfo else value
+    except OverflowError:  # at the ends of the calendar
+        return None
 
 
 def _hint(value: object, kind: Type) -> str:
@@ -106,14 +153,15 @@ def parse_value(text: str, kind: Type, place: str) -> Scalar:
     """
     if isinstance(kind, Primitive) and kind.kind in _PARSERS:
         try:
-            return check_value(_PARSERS[kind.kind](text), kind, place)
-        except (ValueError, OverflowError) as exc:
+            value = _PARSERS[kind.kind](text)
+        except ValueError as exc:
             raise InvalidInputError(
                 f"Text {text!r} is no {kind} (column {place!r}).", hint=_text_hint(kind.kind)
             ) from exc
+        return check_value(value, kind, place)
     if isinstance(kind, Decimal):
         try:
-            return decimal.Decimal(text)
+            return check_value(decimal.Decimal(text), kind, place)
         except decimal.InvalidOperation as exc:
             raise InvalidInputError(f"Text {text!r} is no {kind} (column {place!r}).") from exc
     raise InvalidInputError(f"Column {place!r} of type {kind} has no text form.")
@@ -127,32 +175,53 @@ def _parse_bool(text: str) -> bool:
     return lowered == "true"
 
 
-def _parse_zoned(text: str) -> dt.datetime:
-    parsed = dt.datetime.fromisoformat(text)
-    return parsed.astimezone(dt.UTC) if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+def _parse_int(text: str) -> int:
+    # int() also takes blanks, underscores and the digits of other scripts.
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
 
 
+def _parse_float(text: str) -> float:
+    if not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError(text)
+    return float(text)
+
+
+def _parse_time(text: str) -> dt.datetime:
+    # fromisoformat() drops what is finer than a microsecond without a word.
+    digits = _FRACTION.search(text)
+    if digits and digits[1].rstrip("0"):
+        raise ValueError(text)
+    return dt.datetime.fromisoformat(text)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_FRACTION = re.compile(r"[.,][0-9]{6}([0-9]+)")
 _PARSERS: dict[Kind, Callable[[str], Scalar]] = {
     Kind.BOOLEAN: _parse_bool,
-    Kind.INT: int,
-    Kind.LONG: int,
-    Kind.UNSIGNED_LONG: int,
-    Kind.FLOAT: float,
-    Kind.DOUBLE: float,
+    Kind.INT: _parse_int,
+    Kind.LONG: _parse_int,
+    Kind.UNSIGNED_LONG: _parse_int,
+    Kind.FLOAT: _parse_float,
+    Kind.DOUBLE: _parse_float,
     Kind.STRING: str,
     Kind.DATE: dt.date.fromisoformat,
-    Kind.TIMESTAMP: _parse_zoned,
-    Kind.TIMESTAMP_NTZ: dt.datetime.fromisoformat,
+    Kind.TIMESTAMP: _parse_time,
+    Kind.TIMESTAMP_NTZ: _parse_time,
 }
 
 
 def _text_hint(kind: Kind) -> str:
+    if kind in INTEGERS:
+        return "Write a whole number."
     return {
         Kind.BOOLEAN: "Write true or false.",
         Kind.DATE: "Write it as 2013-06-01.",
-        Kind.TIMESTAMP: "Write it as 2013-06-01T12:30:00; without a zone it is UTC.",
-        Kind.TIMESTAMP_NTZ: "Write it as 2013-06-01T12:30:00.",
-    }.get(kind, "")
+        Kind.TIMESTAMP: "Write it as 2013-06-01T12:30:00; without a zone it is UTC, and it has "
+        "up to six digits of a second.",
+        Kind.TIMESTAMP_NTZ: "Write it as 2013-06-01T12:30:00, with up to six digits of a second.",
+    }.get(kind, "Write a number.")
 
 
 def format_value(value: Scalar) -> str:

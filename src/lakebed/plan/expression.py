@@ -21,6 +21,7 @@ from lakebed.model.predicate import (
     Op,
     Or,
     Predicate,
+    leaves,
     map_leaves,
 )
 from lakebed.model.schema import Primitive, Type
@@ -59,6 +60,17 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
             return _membership(column, values, types[column], negated=negated)
 
 
+def has_truthful_bounds(predicate: Predicate, types: Mapping[str, Type]) -> bool:
+    """Whether the bounds of a row group speak for all its rows that are not null.
+
+    Bounds of floats leave out NaN, so that Arrow would count one as what lies between them.
+    """
+    return not any(
+        _is_float(types[leaf.column]) and not isinstance(leaf, NullCheck)
+        for leaf in leaves(predicate)
+    )
+
+
 def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
     """Return a weaker predicate, by which Arrow may skip row groups.
 
@@ -68,9 +80,10 @@ def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate
     """
 
     def weaken(leaf: Leaf) -> Predicate:
-        if _is_float(types[leaf.column]) and matches(leaf, {leaf.column: math.nan}):
-            return leaf if isinstance(leaf, NullCheck) else NullCheck(leaf.column, negated=True)
-        return leaf
+        if not _is_float(types[leaf.column]) or matches(leaf, {}):
+            return leaf
+        is_met_by_nan = matches(leaf, {leaf.column: math.nan})
+        return NullCheck(leaf.column, negated=True) if is_met_by_nan else leaf
 
     return map_leaves(predicate, weaken)
 
@@ -99,10 +112,11 @@ def _membership(
 ) -> pc.Expression:
     field = pc.field(column)
     plain = [value for value in values if not is_nan(value)]
+    holds_nan = len(plain) < len(values)
     if _is_float(kind) and 0.0 in plain:
         plain += [0.0, -0.0]  # equal, but Arrow's sets tell them apart
     found = field.isin(pa.array(plain, type_to_arrow(kind)))
-    if len(plain) < len(values):
+    if holds_nan:
         found = found | field.is_nan()
     if not negated:
         return found

@@ -66,7 +66,10 @@ def _is_plain(declared: Field, given: Field | None) -> bool:
         return declared.default in (MISSING, None)
     if isinstance(declared.type, Primitive):
         return declared.type.kind is not Kind.UNSIGNED_LONG
-    return isinstance(declared.type, Decimal) or declared.type == given.type
+    if isinstance(declared.type, Decimal):
+        return True
+    # Footers count the nulls of plain columns only.
+    return declared.type == given.type and (declared.nullable or not given.nullable)
 
 
 def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> pa.Table:

@@ -1,0 +1,33 @@
+"""Facts as a small HTML table, for notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+
+MAX_ITEMS = 20
+
+
+def facts_to_html(title: str, facts: Mapping[str, object]) -> str:
+    """Return a table of two columns, everything in it escaped.
+
+    >>> facts_to_html("Commit", {"rows": 5})
+    '<table><caption>Commit</caption><tr><th>rows</th><td>5</td></tr></table>'
+    """
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(fact))}</td></tr>"
+        for name, fact in facts.items()
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"
+
+
+def shortened(items: Iterable[str]) -> str:
+    """Return items as one text, and how many were left out.
+
+    >>> shortened(["a", "b"])
+    'a, b'
+    """
+    known = list(items)
+    left_out = len(known) - MAX_ITEMS
+    text = ", ".join(known[:MAX_ITEMS])
+    return f"{text} … and {left_out} more" if left_out > 0 else text

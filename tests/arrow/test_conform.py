@@ -1,0 +1,228 @@
+"""Data is made to fit a schema only where no value changes, else the error says where it does not."""
+
+import datetime as dt
+import decimal
+
+import pyarrow as pa
+import pytest
+
+from lakebed.arrow.conform import Conformer
+from lakebed.errors import PartitionSpecError, SchemaMismatchError
+from lakebed.model.descriptor import DatasetDescriptor
+
+UTC = pa.timestamp("us", tz="UTC")
+
+
+def conform(column: pa.Array, declared: pa.DataType, *, nullable: bool = True) -> pa.Array:
+    schema = pa.schema([pa.field("a", declared, nullable=nullable)])
+    batch = pa.RecordBatch.from_arrays([column], names=["a"])
+    return Conformer(batch.schema, DatasetDescriptor(schema=schema)).conform(batch).column(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [
+        (pa.array([1, -128], pa.int8()), pa.int32()),
+        (pa.array([1, 65535], pa.uint16()), pa.int32()),
+        (pa.array([2**32 - 1], pa.uint32()), pa.int64()),
+        (pa.array([-(2**31)], pa.int32()), pa.int64()),
+        (pa.array([2**31 - 1], pa.int32()), pa.float64()),
+        (pa.array([5], pa.int64()), pa.uint64()),
+        (pa.array([1.5], pa.float16()), pa.float32()),
+        (pa.array([1.5], pa.float32()), pa.float64()),
+        (pa.array(["x"], pa.large_string()), pa.string()),
+        (pa.array(["x", None]).dictionary_encode(), pa.string()),
+        (pa.array([b"x"], pa.binary(1)), pa.binary()),
+        (pa.array([86_400_000], pa.date64()), pa.date32()),
+        (pa.array([1000], pa.timestamp("ns", tz="UTC")), UTC),
+        (pa.array([1], pa.timestamp("s", tz="Europe/Berlin")), UTC),
+        (pa.array([1], pa.timestamp("ms")), pa.timestamp("us")),
+        (pa.array([decimal.Decimal("1.5")], pa.decimal128(3, 1)), pa.decimal128(5, 2)),
+        (pa.array([decimal.Decimal("1.5")], pa.decimal256(3, 1)), pa.decimal128(5, 2)),
+        (pa.array([[1, None]], pa.list_(pa.int32())), pa.list_(pa.int64())),
+        (pa.array([[1]], pa.large_list(pa.int8())), pa.list_(pa.int32())),
+        (
+            pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+            pa.map_(pa.string(), pa.int64()),
+        ),
+        (pa.nulls(2), pa.struct([("x", pa.int64())])),
+    ],
+)
+def test_type_that_fits_is_widened(given: pa.Array, declared: pa.DataType) -> None:
+    found = conform(given, declared)
+
+    assert found.cast(declared).equals(given.cast(declared))
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [
+        (pa.array([1], pa.int64()), pa.int32()),
+        (pa.array([1], pa.int64()), pa.float64()),
+        (pa.array([1], pa.int32()), pa.float32()),
+        (pa.array([1], pa.uint64()), pa.int64()),
+        (pa.array([1], pa.int64()), pa.decimal128(20, 0)),
+        (pa.array([1.0], pa.float64()), pa.int64()),
+        (pa.array([1.0], pa.float64()), pa.float32()),
+        (pa.array(["1"]), pa.int64()),
+        (pa.array([1]), pa.string()),
+        (pa.array(["2013-01-01"]), pa.date32()),
+        (pa.array(["2013-01-01"]), UTC),
+        (pa.array([1], pa.date32()), UTC),
+        (pa.array([1], UTC), pa.date32()),
+        (pa.array([1], pa.timestamp("us")), UTC),
+        (pa.array([1], UTC), pa.timestamp("us")),
+        (pa.array([True]), pa.int32()),
+        (pa.array([1], pa.int32()), pa.bool_()),
+        (pa.array([b"x"]), pa.string()),
+        (pa.array(["x"]), pa.binary()),
+        (pa.array([1], pa.decimal128(5, 3)), pa.decimal128(5, 2)),
+        (pa.array([1], pa.decimal128(6, 2)), pa.decimal128(5, 2)),
+        (pa.array([[1.5]]), pa.list_(pa.int64())),
+        (pa.array([1]), pa.list_(pa.int64())),
+    ],
+)
+def test_type_in_which_a_value_could_change_is_refused(
+    given: pa.Array, declared: pa.DataType
+) -> None:
+    with pytest.raises(SchemaMismatchError, match=r"Column 'a.*is of type .* but the dataset's is"):
+        conform(given, declared)
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [
+        (pa.array([1001], pa.timestamp("ns", tz="UTC")), UTC),
+        (pa.array([2**62], pa.timestamp("s", tz="UTC")), UTC),
+        (pa.array([86_400_001], pa.date64()), pa.date32()),
+        (pa.array([-1], pa.int64()), pa.uint64()),
+        (pa.array([[1001]], pa.list_(pa.timestamp("ns"))), pa.list_(pa.timestamp("us"))),
+    ],
+)
+def test_value_that_would_change_is_refused(given: pa.Array, declared: pa.DataType) -> None:
+    with pytest.raises(SchemaMismatchError, match=r"does not fit.*nothing is converted"):
+        conform(given, declared)
+
+
+INT_REQUIRED = pa.field("x", pa.int64(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "nullable", "place"),
+    [
+        ([1, None], pa.int64(), False, "'a'"),
+        ([[1], [2, None]], pa.list_(INT_REQUIRED), True, r"'a\[\]'"),
+        ([{"x": 1}, {"x": None}], pa.struct([INT_REQUIRED]), True, "'a'.*field 'x'"),
+        ([[("k", None)]], pa.map_(pa.string(), INT_REQUIRED), True, r"'a\{\}'"),
+        ([[{"x": None}]], pa.list_(pa.struct([INT_REQUIRED])), True, "'a'.*field 'x'"),
+    ],
+)
+def test_null_where_none_may_be_is_refused_at_any_depth(
+    values, declared: pa.DataType, nullable: bool, place: str
+) -> None:
+    given = pa.array(values, optional(declared))
+
+    with pytest.raises(SchemaMismatchError, match=f"{place}.*(has nulls|is not nullable)"):
+        conform(given, declared, nullable=nullable)
+
+
+def optional(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(optional(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, optional(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, optional(f.type)) for f in kind])
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("values", "declared"),
+    [
+        ([[1], None, []], pa.list_(INT_REQUIRED)),
+        ([{"x": 1}, None], pa.struct([INT_REQUIRED])),
+        ([[("k", 1)], None], pa.map_(pa.string(), INT_REQUIRED)),
+    ],
+)
+def test_null_parent_is_no_null_child(values, declared: pa.DataType) -> None:
+    given = pa.array(values, optional(declared))
+
+    assert conform(given, declared).to_pylist() == values
+
+
+def test_rows_outside_a_slice_are_not_looked_at() -> None:
+    given = pa.array([[("k", None)], [("k", 1)], [("k", None)]], pa.map_(pa.string(), pa.int64()))
+
+    found = conform(given[1:2], pa.map_(pa.string(), INT_REQUIRED))
+
+    assert found.to_pylist() == [[("k", 1)]]
+
+
+def test_struct_fields_come_in_the_order_of_the_schema() -> None:
+    given = pa.array([{"y": 1}, {"y": 2}], pa.struct([("y", pa.int64())]))
+
+    found = conform(given, pa.struct([("x", pa.string()), ("y", pa.int64())]))
+
+    assert found.to_pylist() == [{"x": None, "y": 1}, {"x": None, "y": 2}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (pa.array([{"z": 1}]), r"Unknown field 'a\.z' in the data. Fields are: x"),
+        (pa.array([{"xx": 1}]), r"Unknown field 'a\.xx' in the data. Did you mean 'x'|Fields are"),
+        (pa.array([{"x": "1"}]), r"Column 'a\.x' is of type string"),
+        (pa.array([{}], pa.struct([])), r"record without fields|lacks field 'a\.x'"),
+    ],
+)
+def test_struct_that_does_not_fit_names_its_field(given: pa.Array, message: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=message):
+        conform(given, pa.struct([INT_REQUIRED]))
+
+
+DESCRIPTOR = DatasetDescriptor(
+    schema={
+        "type": "record",
+        "name": "r",
+        "fields": [
+            {"name": "k", "type": ["null", "string"]},
+            {"name": "n", "type": "int"},
+            {"name": "d", "type": {"type": "int", "logicalType": "date"}, "default": 1},
+            {"name": "o", "type": ["null", "long"]},
+        ],
+    },
+    partition_by="hash(k, 3)",
+)
+
+
+def conform_table(columns: dict[str, list], types: list | None = None) -> list[dict]:
+    batch = pa.RecordBatch.from_pydict(columns)
+    return Conformer(batch.schema, DESCRIPTOR).conform(batch).to_pylist()
+
+
+def test_columns_come_in_order_and_missing_ones_are_default_or_null() -> None:
+    rows = conform_table({"n": pa.array([5], pa.int32()), "k": ["a"]})
+
+    assert rows == [{"k": "a", "n": 5, "d": dt.date(1970, 1, 2), "o": None}]
+    assert list(rows[0]) == ["k", "n", "d", "o"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        ({"k": ["a"], "n": [1], "kk": [1]}, SchemaMismatchError, "Unknown column 'kk'.*'k'"),
+        ({"k": ["a"], "n": [1], "zzz": [1]}, SchemaMismatchError, "fields are: k, n, d, o"),
+        ({"n": pa.array([1], pa.int32())}, PartitionSpecError, "lacks 'k', the source"),
+        ({"k": ["a"]}, SchemaMismatchError, "lacks column 'n', which is not nullable"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(columns, error, message: str) -> None:
+    with pytest.raises(error, match=message):
+        conform_table(columns)
+
+
+def test_column_that_stands_twice_is_refused() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["k", "k"])
+
+    with pytest.raises(SchemaMismatchError, match="'k' stands twice"):
+        Conformer(batch.schema, DESCRIPTOR)

@@ -1,0 +1,120 @@
+"""Predicates as Arrow expressions select the rows that `matches` says."""
+
+import datetime as dt
+import decimal
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.evaluate import matches
+from lakebed.model.predicate import (
+    And,
+    Comparison,
+    Membership,
+    NullCheck,
+    Op,
+    Or,
+    Predicate,
+    bind,
+    negate,
+)
+from lakebed.model.schema import Decimal, Kind, Primitive
+from lakebed.plan.expression import for_row_groups, to_arrow_expression
+
+TYPES = {str(kind).replace(" ", "_"): Primitive(kind) for kind in Kind} | {"decimal": Decimal(9, 2)}
+VALUES = {
+    "boolean": [True, False],
+    "int": [-(2**31), -1, 0, 5, 2**31 - 1],
+    "long": [-(2**63), -1, 0, 5, 2**63 - 1],
+    "unsigned_long": [0, 5, 2**63, 2**64 - 1],
+    "float": [-math.inf, -0.0, 0.0, 0.10000000149011612, 5.0, math.inf, math.nan],
+    "double": [-math.inf, -0.0, 0.0, 0.1, 5.0, math.inf, math.nan],
+    "string": ["", "a", "b", "é", "z\U0001f600", "z\uffff"],
+    "bytes": [b"", b"a", b"\xff", b"\xff\x00"],
+    "date": [dt.date.min, dt.date(1969, 12, 31), dt.date(2013, 1, 1), dt.date.max],
+    "timestamp": [
+        moment.replace(tzinfo=dt.UTC)
+        for moment in (dt.datetime.min, dt.datetime(2013, 1, 1), dt.datetime.max)
+    ],
+    "timestamp_ntz": [dt.datetime.min, dt.datetime(2013, 1, 1), dt.datetime.max],
+    "decimal": [decimal.Decimal(text) for text in ("-9999999.99", "0.00", "0.10", "9999999.99")],
+}
+
+
+def leaves_of(column: str) -> st.SearchStrategy[Predicate]:
+    value = st.sampled_from(VALUES[column])
+    return (
+        st.builds(Comparison, st.just(column), st.sampled_from(Op), value)
+        | st.builds(
+            Membership, st.just(column), st.lists(value, max_size=3).map(tuple), st.booleans()
+        )
+        | st.builds(NullCheck, st.just(column), st.booleans())
+    )
+
+
+PREDICATES = st.recursive(
+    st.sampled_from(sorted(TYPES)).flatmap(leaves_of),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts)))
+        | st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts)))
+        | inner.map(negate)
+    ),
+    max_leaves=6,
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {name: st.none() | st.sampled_from(values) for name, values in VALUES.items()}
+    ),
+    max_size=8,
+)
+SCHEMA = pa.schema([(name, type_to_arrow(kind)) for name, kind in TYPES.items()])
+
+
+def select(rows: list[dict], predicate: Predicate) -> list[int]:
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    numbered = table.append_column("row", pa.array(range(len(rows)), pa.int64()))
+    return numbered.filter(to_arrow_expression(predicate, TYPES))["row"].to_pylist()
+
+
+@settings(max_examples=2 * settings().max_examples)
+@given(ROWS, PREDICATES)
+def test_arrow_selects_what_matches_says(rows: list[dict], predicate: Predicate) -> None:
+    expected = [number for number, row in enumerate(rows) if matches(predicate, row)]
+
+    assert select(rows, predicate) == expected
+    assert select(rows, bind(predicate, TYPES)) == expected
+
+
+@pytest.mark.parametrize("column", sorted(TYPES))
+def test_arrow_agrees_on_every_pair_of_values(column: str) -> None:
+    rows = [dict.fromkeys(TYPES) | {column: value} for value in (*VALUES[column], None)]
+    for wanted in VALUES[column]:
+        for predicate in (
+            *[Comparison(column, op, wanted) for op in Op],
+            *[
+                Membership(column, (wanted, other), negated)
+                for other in VALUES[column]
+                for negated in (False, True)
+            ],
+        ):
+            expected = [number for number, row in enumerate(rows) if matches(predicate, row)]
+
+            assert select(rows, predicate) == expected, predicate
+
+
+@given(ROWS, PREDICATES)
+def test_predicate_for_row_groups_is_weaker(rows: list[dict], predicate: Predicate) -> None:
+    weaker = for_row_groups(predicate, TYPES)
+
+    assert all(matches(weaker, row) for row in rows if matches(predicate, row))
+
+
+@given(PREDICATES)
+def test_predicate_for_row_groups_says_of_nan_only_that_it_is_there(predicate: Predicate) -> None:
+    weaker = for_row_groups(predicate, TYPES)
+
+    assert for_row_groups(weaker, TYPES) == weaker
