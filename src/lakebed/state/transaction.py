@@ -448,7 +448,7 @@ def _check_same_dataset(base: State, now: State) -> None:
 
 def _changed_partitions(base: State, now: State, scope: Scope) -> tuple[str, ...]:
     """Return the partitions of a scope whose files are not those of the base."""
-    if base.labels == now.labels:
+    if isinstance(scope, Nothing) or base.labels == now.labels:
         return ()
     before, after = frozenset(base.labels), frozenset(now.labels)
     changed = [label for label in base.labels if label not in after]
