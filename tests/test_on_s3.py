@@ -1,0 +1,87 @@
+"""The whole way on an object store: the same calls as in a directory."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.testing import CountingStore
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+def rows(count):
+    return [{"k": "abc"[i % 3], "n": i} for i in range(count)]
+
+
+@pytest.fixture
+def repository(s3_options):
+    url = f"s3://lake/{uuid.uuid4().hex}"
+    return lakebed.open_repository(url, storage_options=s3_options)
+
+
+@pytest.fixture
+def dataset(repository):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="k")
+    return repository.create("letters", descriptor)
+
+
+def test_batches_are_appended_overwritten_and_read_back(repository, dataset):
+    dataset.append(rows(9), run="first")
+    commit = dataset.overwrite([{"k": "b", "n": 100}])
+
+    assert commit.version == 2
+    assert dataset.count() == 7
+    assert dataset.where("k = 'b'").arrow()["n"].to_pylist() == [100]
+    assert dataset.at(version=1).count() == 9
+    assert repository.list() == ["letters"]
+    repository.drop("letters")
+    assert list(repository.store.list()) == []
+
+
+def test_the_loser_of_two_overwrites_leaves_nothing(repository, dataset):
+    dataset.append(rows(3))
+    first = dataset.writer()  # begins on version 1
+    other = repository.open("letters")
+
+    def late():
+        other.overwrite([{"k": "a", "n": 7}])
+        yield {"k": "a", "n": 8}
+
+    with pytest.raises(CommitConflictError, match="both touch k=a"):
+        dataset.overwrite(late())
+    first.abort()
+
+    assert dataset.where("k = 'a'").arrow()["n"].to_pylist() == [7]
+    live = {file.key for file in dataset.files()}
+    stored = {info.key for info in repository.store.list("letters/data") if "part-" in info.key}
+    assert len(stored - live) == 1  # the file of version 1
+
+
+def test_a_plan_takes_one_request(repository, dataset):
+    for number in range(20):
+        dataset.append([{"k": "a", "n": number}])
+    counting = CountingStore(repository.store)
+    view = lakebed.Repository(counting).open("letters").where("k = 'a' AND n > 3")
+    counting.reset()
+
+    plan = view.plan()
+
+    assert len(plan) == 20
+    assert plan.requests == counting.counts.get == 1
+    assert counting.counts.list == counting.counts.head == counting.counts.put == 0
+
+
+@pytest.mark.spark
+def test_spark_tasks_write_to_the_store_and_read_from_it(spark, dataset):
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows(300), schema=SCHEMA))
+
+    commit = dataset.append(frame)
+    found = dataset.where("k != 'c' AND n < 30").spark(spark)
+
+    assert commit.row_count == 300
+    assert sorted(row.n for row in found.collect()) == [n for n in range(30) if n % 3 != 2]
+    with pytest.raises(InvalidInputError, match="no connector"):
+        dataset.spark(spark, way="native")
