@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import click
@@ -61,8 +62,10 @@ def import_(
     with output.progress("Starting Spark"):
         session = get_session()
     if not output.is_verbose:
-        # Spark tells of a bad row in a hundred lines; the error says it in one.
-        session.sparkContext.setLogLevel("OFF")
+        # Spark tells of a bad row in a hundred lines; the error says it in one. A session on
+        # Connect has no context here, and its log is elsewhere.
+        with contextlib.suppress(AttributeError):
+            session.sparkContext.setLogLevel("OFF")
     with output.progress("Reading with Spark"):
         frame = read_frame(session, inputs, None if dataset is None else dataset.descriptor)
     if dataset is None:

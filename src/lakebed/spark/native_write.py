@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +92,9 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
         with settings_for(frame.sparkSession, _SETTINGS):
             writer = frame.select(*columns).write.options(**_OPTIONS)
             writer.parquet(f"file://{staging}", compression=target.descriptor.compression)
-        with ThreadPoolExecutor() as pool:
-            taken += pool.map(lambda path: _take(path, store, target), _files(staging))
+        # Hashing computes while taking over waits for the disk.
+        with ThreadPoolExecutor() as hashing, ThreadPoolExecutor() as taking:
+            taken += taking.map(lambda path: _take(path, store, target, hashing), _files(staging))
         _check_nulls(taken, target.descriptor.schema)
     except BaseException:
         store.delete([target.key(facts.label) for facts in taken])
@@ -122,20 +123,21 @@ def _files(staging: Path) -> Iterator[Path]:
             yield path
 
 
-def _take(path: Path, store: Store, target: BatchTarget) -> FileFacts:
+def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> FileFacts:
     """Move one file to its place, and return its facts."""
     footer = pq.read_metadata(path)
+    label, size_bytes = target.new_label(""), path.stat().st_size
     with path.open("rb") as file:
-        checksum = hashlib.file_digest(file, "sha256").hexdigest()
-    facts = FileFacts(
-        label=target.new_label(""),
+        digest = hashing.submit(hashlib.file_digest, file, "sha256")
+        store.adopt(path, target.key(label))
+        checksum = digest.result().hexdigest()
+    return FileFacts(
+        label=label,
         row_count=footer.num_rows,
-        size_bytes=path.stat().st_size,
+        size_bytes=size_bytes,
         checksum=f"sha256:{checksum}",
         columns=column_facts(footer),
     )
-    store.adopt(path, target.key(facts.label))
-    return facts
 
 
 def _check_nulls(files: list[FileFacts], schema: Schema) -> None:
