@@ -60,6 +60,10 @@ class LakebedError(Exception):
         hint: What to do about it, or an empty string.
         code: Stable identifier, see `ErrorCode`.
         exit_code: What the command line returns.
+
+    >>> error = DatasetNotFoundError("Dataset 'flihgts' not found.", hint="Did you mean 'flights'?")
+    >>> print(error, error.code, error.exit_code)
+    Dataset 'flihgts' not found. Did you mean 'flights'? dataset-not-found 3
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.ERROR

@@ -9,7 +9,8 @@ from typing import Any
 from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
 from lakebed.model.values import Scalar, is_nan
 
-_COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
+# Also for Arrow expressions and Spark columns, which overload the operators.
+OPERATORS: dict[Op, Callable[[Any, Any], Any]] = {
     Op.EQ: operator.eq,
     Op.NE: operator.ne,
     Op.LT: operator.lt,
@@ -53,5 +54,6 @@ def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
 def compare(value: Scalar, op: Op, wanted: Scalar) -> bool:
     """Compare two values of one type; NaN equals itself and is greater than every number."""
     if is_nan(value) or is_nan(wanted):
-        return _COMPARE[op]((is_nan(value), 0), (is_nan(wanted), 0))
-    return _COMPARE[op](value, wanted)
+        return bool(OPERATORS[op]((is_nan(value), 0), (is_nan(wanted), 0)))
+    found: bool = OPERATORS[op](value, wanted)
+    return found

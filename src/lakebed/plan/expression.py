@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.evaluate import matches
+from lakebed.model.evaluate import OPERATORS, matches
 from lakebed.model.predicate import (
     And,
     Comparison,
@@ -26,15 +26,6 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Primitive, Type
 from lakebed.model.values import FLOATS, Scalar, is_nan
-
-_COMPARE: dict[Op, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
-}
 
 
 def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.Expression:
@@ -91,7 +82,7 @@ def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate
 def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> pc.Expression:
     field = pc.field(column)
     if not _is_float(kind):
-        return _COMPARE[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
+        return OPERATORS[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
     # Arrow compares as IEEE does; here NaN equals itself and is greater than every number.
     if is_nan(value):
         match op:
@@ -103,7 +94,7 @@ def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> pc.Expression
                 return field.is_valid()
             case Op.GT:
                 return field.is_valid() & pc.scalar(False)  # noqa: FBT003 - Arrow's signature
-    plain = _COMPARE[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
+    plain = OPERATORS[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
     return plain | field.is_nan() if op in (Op.GT, Op.GE) else plain
 
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lakebed.model.evaluate import OPERATORS
 from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.model.values import FLOATS, Scalar, is_nan, to_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-_COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
-}
 
 
 def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
@@ -59,7 +51,7 @@ def _comparison(name: str, op: Op, value: Scalar, kind: Type) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     column = _column(name)
-    found: Column = _COMPARE[op](column, _literal(value, kind))
+    found: Column = OPERATORS[op](column, _literal(value, kind))
     if _is_float(kind):
         if is_nan(value):
             return found

@@ -50,6 +50,9 @@ class CommitOptions:
         first_wait_ms: Wait up to this many milliseconds after the first lost race, then twice
             as long each time.
         longest_wait_ms: But never longer than this.
+
+    >>> CommitOptions(deadline_s=30).longest_wait_ms
+    1000.0
     """
 
     deadline_s: float = 120.0
