@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
@@ -19,8 +20,11 @@ from lakebed.errors import (
     PartitionSpecError,
     PredicateError,
     SchemaMismatchError,
+    StorageError,
 )
 from lakebed.model.spark_types import schema_to_spark
+from lakebed.store import open_store
+from lakebed.testing import FailingStore
 
 pytestmark = pytest.mark.spark
 
@@ -300,6 +304,19 @@ def test_unpartitioned_frames_are_written_by_sparks_own_writer_with_facts(spark,
                 path.name.endswith((".crc", "_SUCCESS"))]  # fmt: skip
 
 
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "lz4", "uncompressed"])
+def test_sparks_own_writer_uses_the_codec_of_the_descriptor(spark, repository, compression):
+    descriptor = lakebed.DatasetDescriptor(schema=events(spark), compression=compression)
+    dataset = repository.create("coded", descriptor)
+
+    dataset.append(events(spark, 50))
+
+    key = dataset.files()[0].key
+    footer = pq.read_metadata(repository.store.local_path(key))
+    assert footer.row_group(0).column(0).compression.lower() == compression
+    assert dataset.count() == dataset.spark(spark).count() == 50
+
+
 def test_columns_are_widened_ordered_and_filled_with_null(spark, plain):
     frame = events(spark, 5).select(F.col("x").cast("float"), F.col("id").cast("int"))
 
@@ -383,6 +400,20 @@ def test_a_failing_job_leaves_nothing_visible(spark, plain, everything):
 
     assert plain.version == everything.version == 0
     assert plain.count() == everything.count() == 0
+
+
+def test_a_store_that_fails_while_it_takes_files_over_keeps_none(spark, tmp_path):
+    inner = open_store(tmp_path / "lake")
+    store = FailingStore(inner, fail_on="put", nth=2, landed=True, matching="/part-")
+    repository = lakebed.Repository(store)
+    dataset = repository.create("plain", lakebed.DatasetDescriptor(schema=events(spark)))
+
+    with pytest.raises(StorageError):
+        dataset.append(events(spark).repartition(3))
+
+    assert store.has_failed
+    assert dataset.version == 0
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_an_empty_frame_is_a_batch_without_files(spark, plain):

@@ -40,6 +40,9 @@ _OPTIONS = {
     "fs.file.impl.disable.cache": "true",
 }
 
+# Spark's name for what Arrow calls lz4; its own lz4 is an older frame, of Hadoop.
+_CODECS = {"lz4": "lz4_raw"}
+
 
 def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool:
     """Whether Spark's writer gives what the kernel would give.
@@ -87,17 +90,20 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     staging = store.local_path(f"{target.dataset}/staging/{target.batch_id}")
     assert staging is not None  # can_write_natively has asked
     columns = [_column(field, given.find(field.name)) for field in target.descriptor.schema]
-    taken: list[FileFacts] = []
+    compression = target.descriptor.compression
     try:
         with settings_for(frame.sparkSession, _SETTINGS):
             writer = frame.select(*columns).write.options(**_OPTIONS)
-            writer.parquet(f"file://{staging}", compression=target.descriptor.compression)
+            writer.parquet(f"file://{staging}", compression=_CODECS.get(compression, compression))
         # Hashing computes while taking over waits for the disk.
         with ThreadPoolExecutor() as hashing, ThreadPoolExecutor() as taking:
-            taken += taking.map(lambda path: _take(path, store, target, hashing), _files(staging))
+            paths = _files(staging)
+            taken = list(taking.map(lambda path: _take(path, store, target, hashing), paths))
         _check_nulls(taken, target.descriptor.schema)
     except BaseException:
-        store.delete([target.key(facts.label) for facts in taken])
+        # All that lies there is of this batch, also files whose facts never came.
+        directory = target.key(target.new_label("")).rpartition("/")[0]
+        store.delete([info.key for info in store.list(directory)])
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
