@@ -386,9 +386,10 @@ class Dataset(View):
                 hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
             )
         state = self._source.load().state
-        types = {**{f.name: f.type for f in state.descriptor.schema}, **state.partition_types}
         exact = state.descriptor.partition_by.exact(
-            bind(view.constraint, types), state.descriptor.schema, state.partition_level_types
+            bind(view.constraint, state.column_types),
+            state.descriptor.schema,
+            state.partition_level_types,
         )
         if exact is None:
             raise PredicateError(

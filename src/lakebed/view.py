@@ -164,7 +164,7 @@ class View:
             PredicateError: It cannot be read, names an unknown column, or a value is not of
                 its column's type.
         """
-        types = scan.column_types(self._source.seen())
+        types = self._source.seen().column_types
         if isinstance(predicate, str):
             found = parse_sql(predicate, types)
         elif isinstance(predicate, Comparison | Membership | NullCheck | And | Or):
@@ -210,7 +210,7 @@ class View:
 
         The end of an open range need not be in the view itself, if it is an end of the view.
         """
-        types = scan.column_types(self._source.seen())
+        types = self._source.seen().column_types
         bound = bind(Membership(field, values), types)
         constraint = self._constraint
         parts = constraint.parts if isinstance(constraint, And) else (constraint,)
@@ -237,7 +237,7 @@ class View:
             A read of the head, and nothing else.
         """
         snapshot = self._source.load()
-        constraint = bind(self._constraint, scan.column_types(snapshot.state))
+        constraint = bind(self._constraint, snapshot.state.column_types)
         return plan(snapshot.state, constraint, requests=snapshot.requests)
 
     def spark(

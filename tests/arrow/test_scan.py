@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import predicates
 
 from lakebed import DatasetDescriptor, Repository, WriteOptions
 from lakebed.dataset import Dataset
@@ -21,14 +22,7 @@ from lakebed.errors import (
 )
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import (
-    And,
-    Comparison,
-    Membership,
-    NullCheck,
-    Op,
-    Or,
     Predicate,
-    negate,
 )
 from lakebed.store import open_store
 from lakebed.store.base import Store
@@ -96,26 +90,7 @@ STRATEGIES = [
 ]
 
 
-def leaves_of(column: str) -> st.SearchStrategy[Predicate]:
-    value = st.sampled_from(COLUMNS[column])
-    return (
-        st.builds(Comparison, st.just(column), st.sampled_from(Op), value)
-        | st.builds(
-            Membership, st.just(column), st.lists(value, max_size=2).map(tuple), st.booleans()
-        )
-        | st.builds(NullCheck, st.just(column), st.booleans())
-    )
-
-
-PREDICATES = st.recursive(
-    st.sampled_from(sorted(COLUMNS)).flatmap(leaves_of),
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts)))
-        | st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts)))
-        | inner.map(negate)
-    ),
-    max_leaves=5,
-)
+PREDICATES = predicates(COLUMNS, max_leaves=5)
 
 
 @settings(max_examples=2 * settings().max_examples)

@@ -10,19 +10,16 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import predicates
 
 from lakebed.model.evaluate import matches
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
-    And,
     Comparison,
     Membership,
-    NullCheck,
     Op,
-    Or,
     Predicate,
     bind,
-    negate,
 )
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.model.sql import parse_sql
@@ -98,30 +95,6 @@ STRATEGIES = [
 ]
 
 
-def leaves_of(column: str, values: list) -> st.SearchStrategy[Predicate]:
-    value = st.sampled_from(values)
-    return (
-        st.builds(Comparison, st.just(column), st.sampled_from(Op), value)
-        | st.builds(
-            Membership, st.just(column), st.lists(value, max_size=3).map(tuple), st.booleans()
-        )
-        | st.builds(NullCheck, st.just(column), st.booleans())
-    )
-
-
-def predicates(columns: dict[str, list]) -> st.SearchStrategy[Predicate]:
-    leaf = st.sampled_from(sorted(columns)).flatmap(lambda name: leaves_of(name, columns[name]))
-    return st.recursive(
-        leaf,
-        lambda inner: (
-            st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts)))
-            | st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts)))
-            | inner.map(negate)
-        ),
-        max_leaves=5,
-    )
-
-
 ENTITIES = st.fixed_dictionaries(
     {name: st.none() | st.sampled_from(values) for name, values in VALUES.items()}
 )
@@ -157,7 +130,7 @@ def test_strict_implies_predicate_implies_permissive(data) -> None:
         if value is not None:  # conditions on the partition fields themselves, too
             columns.setdefault(name, [value])
     predicate = bind(
-        data.draw(predicates(columns)),
+        data.draw(predicates(columns, max_leaves=5)),
         {**{f.name: f.type for f in SCHEMA}, **strategy.types(SCHEMA)},
     )
 

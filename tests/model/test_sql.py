@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import leaves_of
 
 from lakebed.errors import PredicateError
 from lakebed.model.predicate import (
@@ -214,18 +215,8 @@ def bound_predicates(draw) -> tuple[Predicate, dict]:
             return st.decimals(-999, 999, places=3)
         return VALUES[types[name].kind]
 
-    def leaf(name: str) -> st.SearchStrategy[Predicate]:
-        value = value_of(name)
-        return (
-            st.builds(Comparison, st.just(name), st.sampled_from(Op), value)
-            | st.builds(
-                Membership, st.just(name), st.lists(value, max_size=3).map(tuple), st.booleans()
-            )
-            | st.builds(NullCheck, st.just(name), st.booleans())
-        )
-
     tree = st.recursive(
-        st.sampled_from(sorted(types)).flatmap(leaf),
+        st.sampled_from(sorted(types)).flatmap(lambda name: leaves_of(name, value_of(name))),
         lambda inner: (
             st.lists(inner, max_size=3).map(all_of) | st.lists(inner, max_size=3).map(any_of)
         ),

@@ -8,19 +8,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import predicates
 
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import (
-    And,
     Comparison,
     Membership,
-    NullCheck,
     Op,
-    Or,
     Predicate,
     bind,
-    negate,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive
 from lakebed.plan.expression import for_row_groups, to_arrow_expression
@@ -45,26 +42,7 @@ VALUES = {
 }
 
 
-def leaves_of(column: str) -> st.SearchStrategy[Predicate]:
-    value = st.sampled_from(VALUES[column])
-    return (
-        st.builds(Comparison, st.just(column), st.sampled_from(Op), value)
-        | st.builds(
-            Membership, st.just(column), st.lists(value, max_size=3).map(tuple), st.booleans()
-        )
-        | st.builds(NullCheck, st.just(column), st.booleans())
-    )
-
-
-PREDICATES = st.recursive(
-    st.sampled_from(sorted(TYPES)).flatmap(leaves_of),
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts)))
-        | st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts)))
-        | inner.map(negate)
-    ),
-    max_leaves=6,
-)
+PREDICATES = predicates(VALUES, max_leaves=6)
 ROWS = st.lists(
     st.fixed_dictionaries(
         {name: st.none() | st.sampled_from(values) for name, values in VALUES.items()}

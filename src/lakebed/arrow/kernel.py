@@ -8,7 +8,6 @@ the footer that it has just written.
 from __future__ import annotations
 
 import hashlib
-import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,14 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.arrow.conform import Conformer
-from lakebed.errors import InvalidInputError, PartitionSpecError, StorageError
+from lakebed.errors import InvalidInputError, PartitionSpecError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, OWN_FILE_PREFIX, TABLE, encode_level, encode_path
 from lakebed.model.values import Scalar
 from lakebed.state.facts import ColumnFacts, FileFacts, facts_table
-from lakebed.store.base import Store
-
-_log = logging.getLogger(__name__)
+from lakebed.store.base import Store, delete_or_leave
 
 MIB = 2**20
 
@@ -189,15 +186,7 @@ class KernelWriter:
     def abort(self) -> None:
         """Delete the files that were written; what cannot be deleted stays invisible garbage."""
         self._open.clear()
-        try:
-            self._store.delete([self._target.key(label) for label in self._labels])
-        except StorageError as exc:
-            _log.warning(
-                "data files stay behind dataset=%s batch_id=%d error=%s",
-                self._target.dataset,
-                self._target.batch_id,
-                exc,
-            )
+        delete_or_leave(self._store, [self._target.key(label) for label in self._labels])
         self._labels.clear()
         self._done.clear()
 

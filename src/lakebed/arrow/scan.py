@@ -39,18 +39,12 @@ def output_schema(state: State, columns: Sequence[str] | None) -> pa.Schema:
     Raises:
         SchemaMismatchError: A column is unknown.
     """
-    types = column_types(state)
+    types = state.column_types
     names = state.descriptor.schema.names if columns is None else columns
     for name in names:
         if name not in types:
             state.descriptor.schema.get(name)  # raises, and names the nearest
     return pa.schema([pa.field(name, type_to_arrow(types[name])) for name in names])
-
-
-def column_types(state: State) -> dict[str, Type]:
-    """Return all columns that can be asked for or stand in a predicate, with their types."""
-    fields = {f.name: f.type for f in state.descriptor.schema.fields}
-    return {**fields, **state.partition_types}
 
 
 def scan(
@@ -141,7 +135,7 @@ class _Part:
 
 def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part]:
     """Yield the files without a filter, then those with one."""
-    types = column_types(plan.state)
+    types = plan.state.column_types
     plain = [file for file in plan.files if not file.is_filtered]
     filtered = [file for file in plan.files if file.is_filtered]
     if plain:
@@ -213,4 +207,4 @@ def _translating(dataset: str) -> Iterator[None]:
         ) from exc
 
 
-__all__ = ["DataFile", "column_types", "count", "output_schema", "scan"]
+__all__ = ["DataFile", "count", "output_schema", "scan"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schem
 from lakebed.spark.session import settings_for
 from lakebed.spark.types import struct_type
 from lakebed.state.facts import FileFacts, facts_table
-from lakebed.store.base import Store
+from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -97,13 +96,14 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
             writer.parquet(f"file://{staging}", compression=_CODECS.get(compression, compression))
         # Hashing computes while taking over waits for the disk.
         with ThreadPoolExecutor() as hashing, ThreadPoolExecutor() as taking:
-            paths = _files(staging)
-            taken = list(taking.map(lambda path: _take(path, store, target, hashing), paths))
+            paths = sorted(staging.glob("*.parquet"))
+            found = taking.map(lambda path: _take(path, store, target, hashing), paths)
+            taken = [facts for facts in found if facts is not None]
         _check_nulls(taken, target.descriptor.schema)
     except BaseException:
         # All that lies there is of this batch, also files whose facts never came.
         directory = target.key(target.new_label("")).rpartition("/")[0]
-        store.delete([info.key for info in store.list(directory)])
+        delete_or_leave(store, [info.key for info in store.list(directory)])
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -122,16 +122,14 @@ def _column(declared: Field, given: Field | None) -> Column:
     return column if given.type == declared.type else column.cast(wanted).alias(declared.name)
 
 
-def _files(staging: Path) -> Iterator[Path]:
-    """Yield the files that hold rows; Spark writes an empty one for an empty frame."""
-    for path in sorted(staging.glob("*.parquet")):
-        if pq.read_metadata(path).num_rows:
-            yield path
+def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> FileFacts | None:
+    """Move one file to its place, and return its facts; None if it has no rows.
 
-
-def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> FileFacts:
-    """Move one file to its place, and return its facts."""
+    Spark writes an empty file for an empty frame.
+    """
     footer = pq.read_metadata(path)
+    if not footer.num_rows:
+        return None
     label, size_bytes = target.new_label(""), path.stat().st_size
     with path.open("rb") as file:
         digest = hashing.submit(hashlib.file_digest, file, "sha256")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from lakebed.arrow.scan import column_types, output_schema, scan
+from lakebed.arrow.scan import output_schema, scan
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
 from lakebed.model.predicate import columns_of
@@ -135,7 +135,7 @@ def _read_natively(
         if _is_garbled(plan, name):
             frame = frame.withColumn(name, _mended(name))
     if plan.residual is not None:
-        frame = frame.where(to_spark_column(plan.residual, column_types(state)))
+        frame = frame.where(to_spark_column(plan.residual, state.column_types))
     return frame.select(*[F.col(f"`{name}`") for name in names])
 
 
@@ -154,7 +154,7 @@ def _mended(name: str) -> Column:
 
 
 def _struct_type(plan: ScanPlan, names: Iterable[str]) -> StructType:
-    types: Mapping[str, Type] = column_types(plan.state)
+    types: Mapping[str, Type] = plan.state.column_types
     return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
 
 

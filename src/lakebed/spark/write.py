@@ -17,7 +17,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import settings_for
 from lakebed.state.facts import facts_schema
-from lakebed.store.base import Store
+from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,7 +63,8 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
     facts = pa.concat_tables([empty, *tables])
     for row in answers:
         if row.error is not None:
-            store.delete([target.key(label) for label in facts.column("label").to_pylist()])
+            labels = facts.column("label").to_pylist()
+            delete_or_leave(store, [target.key(label) for label in labels])
             raise _read_error(row.error)
     return facts
 

@@ -89,6 +89,12 @@ class State:
         return self.is_ours and self.digest != digest_of(self.labels)
 
     @property
+    def column_types(self) -> dict[str, Type]:
+        """All columns that can be asked for or stand in a predicate, with their types."""
+        fields = {field.name: field.type for field in self.descriptor.schema}
+        return {**fields, **self.partition_types}
+
+    @property
     def partition_types(self) -> dict[str, Type]:
         """Directory levels in order, with their types."""
         declared = self.descriptor.column_types

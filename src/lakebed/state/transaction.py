@@ -36,7 +36,7 @@ from lakebed.state.reservation import ManifestFile, Reservation, reserve
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.segments import Segment, compact
 from lakebed.state.state import Change, State, adopt, apply, to_document
-from lakebed.store.base import Store
+from lakebed.store.base import Store, delete_or_leave
 
 _log = logging.getLogger(__name__)
 
@@ -193,33 +193,14 @@ class Transaction:
 
     def abort(self, staged: Sequence[str]) -> None:
         """Delete what was staged; an object that cannot be deleted stays invisible garbage."""
-        if _delete_or_leave(self._store, staged) and self._owns_batch:
-            _delete_or_leave(self._store, [self._reservation.key])
+        if delete_or_leave(self._store, staged) and self._owns_batch:
+            delete_or_leave(self._store, [self._reservation.key])
 
 
 def _manifest(facts: pa.Table) -> tuple[ManifestFile, ...]:
     names = ("label", "row_count", "size_bytes", "checksum")
     columns = [facts.column(name).to_pylist() for name in names]
     return tuple(ManifestFile(*row) for row in zip(*columns, strict=True))
-
-
-def _delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
-    """Delete objects that no head refers to, and say whether that worked.
-
-    It never raises: what the caller has to say matters more than garbage.
-    """
-    try:
-        store.delete(keys)
-    except LakebedError as exc:
-        _log.warning(
-            "objects stay behind store=%s count=%d first=%s error=%s",
-            store.uri,
-            len(keys),
-            keys[0],
-            exc,
-        )
-        return False
-    return True
 
 
 class _Attempts:
@@ -396,14 +377,14 @@ class _Attempts:
 
     def _tidy(self, head: Head) -> None:
         """Delete what the head that has just won makes useless."""
-        if head.stale_key is not None and _delete_or_leave(self._store, [head.stale_key]):
+        if head.stale_key is not None and delete_or_leave(self._store, [head.stale_key]):
             self._pending.pop(head.stale_key, None)
         self._pending.pop(head.key, None)
         self._delete_unused_segments()
 
     def _delete_unused_segments(self) -> None:
         if self.unused_segments and not self._pending:
-            _delete_or_leave(self._store, self.unused_segments)
+            delete_or_leave(self._store, self.unused_segments)
             self.unused_segments.clear()
 
     def _replace(self, head: Head, data: bytes) -> bool:
@@ -505,7 +486,7 @@ def create(store: Store, state: State) -> State:
     except CommitUnknownError:
         raise
     except LakebedError:
-        _delete_or_leave(store, [segment.key])
+        delete_or_leave(store, [segment.key])
         raise
     return first
 
@@ -561,7 +542,7 @@ def _withdraw_if_twin(store: Store, state: State) -> None:
         store.size(other)
     except (ObjectNotFoundError, StorageError):
         return
-    if not _delete_or_leave(store, [key]):
+    if not delete_or_leave(store, [key]):
         raise _unknown_creation(state, None)
     raise ObjectExistsError(f"Dataset {state.name!r} was just created with head {other!r}.")
 

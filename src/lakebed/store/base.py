@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.errors import InvalidInputError, InvalidNameError, ReadOnlyError
+from lakebed.errors import InvalidInputError, InvalidNameError, LakebedError, ReadOnlyError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -380,6 +380,27 @@ class Store(ABC):
 
     def _log_call(self, operation: str, key: str) -> None:
         _log.debug("store call operation=%s key=%s store=%s", operation, key, self.uri)
+
+
+def delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
+    """Delete objects that no head refers to, and say whether that worked.
+
+    It never raises a `LakebedError`: what the caller has to say matters more than garbage.
+    """
+    if not keys:
+        return True
+    try:
+        store.delete(keys)
+    except LakebedError as exc:
+        _log.warning(
+            "objects stay behind store=%s count=%d first=%s error=%s",
+            store.uri,
+            len(keys),
+            keys[0],
+            exc,
+        )
+        return False
+    return True
 
 
 class _RangeReader(io.RawIOBase):
