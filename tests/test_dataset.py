@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from lakebed import DatasetDescriptor, Repository, WriteOptions, by
-from lakebed.dataset import Dataset, EntityWriter
+from lakebed.dataset import Dataset
 from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
@@ -23,6 +23,7 @@ from lakebed.errors import (
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import CountingStore
+from lakebed.writer import EntityWriter
 
 UTC = dt.UTC
 SCHEMA = pa.schema(

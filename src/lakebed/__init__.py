@@ -4,7 +4,8 @@ import logging
 
 from lakebed import by, errors
 from lakebed.arrow.kernel import WriteOptions
-from lakebed.dataset import Commit, Dataset
+from lakebed.commit import Commit
+from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy

@@ -3,137 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
 
 import pyarrow as pa
 
-from lakebed.arrow.entities import as_mapping, entities_to_batch, to_batches
-from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
+from lakebed.arrow.entities import to_batches
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.write import write_batches
+from lakebed.commit import Commit, File, Partition
 from lakebed.errors import InvalidInputError, PredicateError, ReadOnlyError, VersionNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, partition_of, split_label
 from lakebed.model.predicate import TRUE, bind
 from lakebed.model.schema import Schema
-from lakebed.model.values import Scalar
 from lakebed.state import file_table, history
 from lakebed.state.history import Entry
-from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
+from lakebed.state.scope import Nothing, Scope, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.view import Source, View
-
-ENTITIES_PER_BATCH = 1_000  # of a writer, which holds each as a record batch of one row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """The change from one version to the next.
-
-    Attributes:
-        version: The version that it made.
-        commit_id: Stable over retries.
-        operation: `create`, `append`, `overwrite`, or `foreign` for changes of other tools.
-        committed_at: When; aware, UTC.
-        batch_id: The batch that it made visible, if any.
-        run: Name of the run, if it had one.
-        row_count: Entities in the files that it added.
-        files_added: Keys of the data files that it added.
-        files_removed: Keys of the data files that it took out; they stay on storage.
-        partitions: Paths of the partitions that it touched; empty text if unpartitioned.
-
-    >>> from lakebed.repository import open_repository
-    >>> repository = open_repository("memory://doctest-commit")
-    >>> schema = pa.schema([("carrier", pa.string()), ("n", pa.int64())])
-    >>> descriptor = DatasetDescriptor(schema=schema, partition_by="carrier")
-    >>> commit = repository.create("flights", descriptor).append([{"carrier": "UA", "n": 1}])
-    >>> commit.version, commit.operation, commit.row_count, commit.partitions
-    (1, 'append', 1, ('carrier=UA',))
-    """
-
-    version: int
-    commit_id: str
-    operation: str
-    committed_at: dt.datetime
-    batch_id: int | None
-    run: str | None
-    row_count: int
-    files_added: tuple[str, ...]
-    files_removed: tuple[str, ...]
-    partitions: tuple[str, ...]
-
-    def _repr_html_(self) -> str:
-        return facts_to_html(
-            f"Commit {self.version}",
-            {
-                "operation": self.operation,
-                "committed at": self.committed_at,
-                "batch_id": "none" if self.batch_id is None else self.batch_id,
-                "run": self.run or "none",
-                "rows": f"{self.row_count:,}",
-                "files added": f"{len(self.files_added):,}",
-                "files removed": f"{len(self.files_removed):,}",
-                "partitions": shortened(self.partitions),
-                "commit_id": self.commit_id,
-            },
-        )
-
-    @classmethod
-    def of(cls, entry: Entry, state: State) -> Self:
-        """Read a commit from its entry in the history."""
-        return cls(
-            version=entry.version,
-            commit_id=entry.commit_id,
-            operation=entry.operation,
-            committed_at=entry.committed_at,
-            batch_id=entry.batch_id,
-            run=entry.run,
-            row_count=entry.row_count,
-            files_added=tuple(state.key(label) for label in entry.added),
-            files_removed=tuple(state.key(label) for label in entry.removed),
-            partitions=entry.partitions,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """The entities that share the strategy's values.
-
-    Attributes:
-        path: Directory relative to the table; empty if unpartitioned.
-        values: Typed value of each partition field.
-        file_count: Live data files.
-        row_count: Entities, or None where another tool wrote a file.
-        size_bytes: Bytes of the files, or None where another tool wrote a file.
-    """
-
-    path: str
-    values: Mapping[str, Scalar]
-    file_count: int
-    row_count: int | None
-    size_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
-    """A live data file.
-
-    Attributes:
-        key: Where it is, relative to the repository.
-        partition: Path of its partition; empty if unpartitioned.
-        batch_id: Of the batch that it belongs to; None in a dataset of another tool.
-        row_count: Entities, or None where another tool wrote it.
-        size_bytes: Length, or None where another tool wrote it.
-    """
-
-    key: str
-    partition: str
-    batch_id: int | None
-    row_count: int | None
-    size_bytes: int | None
+from lakebed.writer import EntityWriter, commit_staged
 
 
 class Dataset(View):
@@ -420,7 +309,7 @@ class Dataset(View):
         except BaseException:
             transaction.abort([])
             raise
-        return _commit(transaction, facts, scope)
+        return commit_staged(transaction, facts, scope)
 
     def _begin(
         self, operation: str, run: str | None, commit_options: CommitOptions | None
@@ -460,101 +349,10 @@ class Dataset(View):
         return EntityWriter(self._source, transaction, options or WriteOptions())
 
 
-def _commit(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Commit:
-    """Check what was staged against the scope, and commit it."""
-    labels = facts.column("label").to_pylist()
-    touched = {partition_of(split_label(label)[0]) for label in labels}
-    base = transaction.base
-    try:
-        if scope is None:
-            if not touched:
-                raise InvalidInputError(
-                    f"Overwrite of {base.name!r} with no rows says not what to replace.",
-                    hint="Give the view that shall be empty: overwrite(data, view).",
-                )
-            scope = ThesePartitions(frozenset(touched))
-        elif isinstance(scope, WholeView):
-            outside = sorted(one for one in touched if not scope.covers(one))
-            if outside:
-                raise InvalidInputError(
-                    f"Data of partition {outside[0]!r} lies outside the view {scope.predicate}.",
-                    hint="Filter the data, or widen the view.",
-                )
-    except InvalidInputError:
-        transaction.abort([base.key(label) for label in labels])
-        raise
-    return Commit.of(transaction.commit(facts, scope), base)
-
-
-class EntityWriter:
-    """Writes entities one by one and commits them as one batch on a clean exit."""
-
-    def __init__(self, source: Source, transaction: Transaction, options: WriteOptions) -> None:
-        """Use `Dataset.writer` instead."""
-        self._transaction = transaction
-        self._descriptor = transaction.base.descriptor
-        self._kernel = KernelWriter(
-            source.store,
-            BatchTarget(
-                dataset=source.name,
-                batch_id=transaction.batch_id,
-                descriptor=self._descriptor,
-                options=options,
-            ),
-        )
-        self._waiting: list[pa.RecordBatch] = []
-        self._is_open = True
-        self.commit: Commit | None = None
-
-    def write(self, entity: object) -> None:
-        """Add an entity: a dict or a dataclass instance.
-
-        Raises:
-            SchemaMismatchError: It does not fit; the writer can be used on.
-            PartitionSpecError: It lacks a partition source, or its partition has too long a path.
-            InvalidInputError: The writer is closed.
-        """
-        if not self._is_open:
-            raise InvalidInputError("The writer is closed.", hint="Open another one.")
-        # A batch of one is a copy, so that the caller may use the entity for the next one.
-        row = entities_to_batch([as_mapping(entity)], self._descriptor)
-        self._kernel.check(row)
-        self._waiting.append(row)
-        if len(self._waiting) >= ENTITIES_PER_BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._kernel.write(pa.concat_batches(self._waiting))
-            self._waiting = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if not self._is_open:
-            return
-        if kind is not None:
-            self.abort()
-            return
-        try:
-            self._flush()
-            facts = self._kernel.finish()
-        except BaseException:
-            self.abort()
-            raise
-        self._is_open = False
-        self.commit = _commit(self._transaction, facts, Nothing())
-
-    def abort(self) -> None:
-        """Delete what was written; nothing becomes visible."""
-        self._is_open = False
-        self._kernel.abort()
-        self._transaction.abort([])
-
-
 def _label(key: str, state: State) -> str:
-    return key.removeprefix(f"{state.name}/{state.table}/").removesuffix(".parquet")
+    return key.removeprefix(f"{state.name}/{state.table}/").removesuffix(
+        state.descriptor.file_suffix
+    )
 
 
 def _sum(numbers: list[int | None]) -> int | None:

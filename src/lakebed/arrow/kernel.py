@@ -81,7 +81,7 @@ class BatchTarget:
 
     def key(self, label: str) -> str:
         """Return the key of a data file."""
-        return f"{self.dataset}/{TABLE}/{label}.parquet"
+        return f"{self.dataset}/{TABLE}/{label}{self.descriptor.file_suffix}"
 
 
 class KernelWriter:

@@ -15,7 +15,8 @@ from lakebed.cli.local_files import read_rows
 from lakebed.cli.options import Verb, takes_dataset, takes_state, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
-from lakebed.dataset import Commit, Dataset
+from lakebed.commit import Commit
+from lakebed.dataset import Dataset
 from lakebed.repository import Repository
 from lakebed.view import View
 

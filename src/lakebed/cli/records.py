@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakebed.cli.output import to_plain
-from lakebed.dataset import Commit, Dataset, File
+from lakebed.commit import Commit, File
+from lakebed.dataset import Dataset
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import MISSING, Field

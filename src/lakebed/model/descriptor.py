@@ -114,6 +114,11 @@ class DatasetDescriptor:
         """The fields that data files hold."""
         return self.schema.select(self.partition_by.stored_names(self.schema))
 
+    @property
+    def file_suffix(self) -> str:
+        """What the names of data files end with."""
+        return f".{self.format}"
+
     def to_document(self) -> dict[str, Any]:
         """Return the form that the head keeps."""
         return {

@@ -1,27 +1,46 @@
-"""Which partitions a commit replaces, and so what it conflicts with."""
+"""What a commit replaces, and so what it conflicts with."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakebed.model.evaluate import matches
-from lakebed.model.keys import decode_path
+from lakebed.model.keys import decode_path, partition_of, split_label
 from lakebed.model.predicate import Predicate
 from lakebed.model.schema import Type
 
 
 class Scope(Protocol):
-    """Says of each partition whether the commit replaces it."""
+    """Says which files a commit takes out, and in which partitions another one may not interfere."""
 
     def covers(self, partition: str) -> bool:
-        """Whether the commit replaces this partition."""
+        """Whether a change of this partition since the base is a conflict."""
+        ...
+
+    def removes(self, label: str) -> bool:
+        """Whether the commit takes out the file."""
         ...
 
 
+class _WholePartitions(ABC):
+    """A scope that takes out all files of the partitions that it covers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def covers(self, partition: str) -> bool:
+        """Whether the commit replaces the partition."""
+
+    def removes(self, label: str) -> bool:
+        """Whether the file is in one of the partitions."""
+        return self.covers(partition_of(split_label(label)[0]))
+
+
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(_WholePartitions):
     """An append replaces nothing and conflicts with nothing."""
 
     def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
@@ -30,7 +49,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class ThesePartitions:
+class ThesePartitions(_WholePartitions):
     """The partitions that new data touches."""
 
     partitions: frozenset[str]
@@ -41,7 +60,7 @@ class ThesePartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeView:
+class WholeView(_WholePartitions):
     """Every partition that a view holds, also those that do not exist yet.
 
     Attributes:

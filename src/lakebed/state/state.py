@@ -113,7 +113,7 @@ class State:
 
     def key(self, label: str) -> str:
         """Return the key of a data file."""
-        return f"{self.name}/{self.table}/{label}.parquet"
+        return f"{self.name}/{self.table}/{label}{self.descriptor.file_suffix}"
 
     def directories(self) -> dict[str, list[str]]:
         """Return the labels by directory, in order of first appearance."""
@@ -168,7 +168,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         change: Already checked for conflicts.
         now: Aware; moved up to the last commit's time if the clock runs behind it.
     """
-    removed = tuple(label for label in state.labels if change.scope.covers(_partition(label)))
+    removed = tuple(label for label in state.labels if change.scope.removes(label))
     gone = frozenset(removed)
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
     labels = (*kept, *change.added)
@@ -281,8 +281,8 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
             hint="Upgrade Lakebed.",
         )
     name = document.dataset_uuid
-    labels = labels_of(document, TABLE, key)
     descriptor = _read_descriptor(ours.text("descriptor"), key)
+    labels = labels_of(document, TABLE, key, descriptor.file_suffix)
     keys = tuple(document.partition_keys or ())
     if keys != tuple(descriptor.partition_types):
         raise CorruptMetadataError(
@@ -329,7 +329,9 @@ def creation_time_of(document: HeadDocument) -> str:
     return str(document.metadata.get(_CREATED, ""))
 
 
-def labels_of(document: HeadDocument, table: str, key: str) -> tuple[str, ...]:
+def labels_of(
+    document: HeadDocument, table: str, key: str, suffix: str = ".parquet"
+) -> tuple[str, ...]:
     """Return the labels of a head, each of which must name the key that belongs to it.
 
     Raises:
@@ -344,10 +346,10 @@ def labels_of(document: HeadDocument, table: str, key: str) -> tuple[str, ...]:
                 f"Head {key!r} has several tables: {', '.join(sorted(entry.files))}.",
                 hint="Lakebed reads datasets of one table; split it with kartothek.",
             )
-        if entry.files.get(table) != f"{prefix}{label}.parquet" or _leaves(label):
+        if entry.files.get(table) != f"{prefix}{label}{suffix}" or _leaves(label):
             raise CorruptMetadataError(
                 f"Head {key!r}, label {label!r} refers to {next(iter(entry.files.items()), None)}.",
-                hint=f"It must refer to {prefix}{label}.parquet, in table {table!r}.",
+                hint=f"It must refer to {prefix}{label}{suffix}, in table {table!r}.",
             )
     return tuple(partitions)
 

@@ -1,0 +1,121 @@
+"""What a commit has done, and what a version holds, as values to look at."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.values import Scalar
+from lakebed.state.history import Entry
+from lakebed.state.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The change from one version to the next.
+
+    Attributes:
+        version: The version that it made.
+        commit_id: Stable over retries.
+        operation: `create`, `append`, `overwrite`, or `foreign` for changes of other tools.
+        committed_at: When; aware, UTC.
+        batch_id: The batch that it made visible, if any.
+        run: Name of the run, if it had one.
+        row_count: Entities in the files that it added.
+        files_added: Keys of the data files that it added.
+        files_removed: Keys of the data files that it took out; they stay on storage.
+        partitions: Paths of the partitions that it touched; empty text if unpartitioned.
+
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> repository = open_repository("memory://doctest-commit")
+    >>> import pyarrow as pa
+    >>> schema = pa.schema([("carrier", pa.string()), ("n", pa.int64())])
+    >>> descriptor = DatasetDescriptor(schema=schema, partition_by="carrier")
+    >>> commit = repository.create("flights", descriptor).append([{"carrier": "UA", "n": 1}])
+    >>> commit.version, commit.operation, commit.row_count, commit.partitions
+    (1, 'append', 1, ('carrier=UA',))
+    """
+
+    version: int
+    commit_id: str
+    operation: str
+    committed_at: dt.datetime
+    batch_id: int | None
+    run: str | None
+    row_count: int
+    files_added: tuple[str, ...]
+    files_removed: tuple[str, ...]
+    partitions: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Commit {self.version}",
+            {
+                "operation": self.operation,
+                "committed at": self.committed_at,
+                "batch_id": "none" if self.batch_id is None else self.batch_id,
+                "run": self.run or "none",
+                "rows": f"{self.row_count:,}",
+                "files added": f"{len(self.files_added):,}",
+                "files removed": f"{len(self.files_removed):,}",
+                "partitions": shortened(self.partitions),
+                "commit_id": self.commit_id,
+            },
+        )
+
+    @classmethod
+    def of(cls, entry: Entry, state: State) -> Self:
+        """Read a commit from its entry in the history."""
+        return cls(
+            version=entry.version,
+            commit_id=entry.commit_id,
+            operation=entry.operation,
+            committed_at=entry.committed_at,
+            batch_id=entry.batch_id,
+            run=entry.run,
+            row_count=entry.row_count,
+            files_added=tuple(state.key(label) for label in entry.added),
+            files_removed=tuple(state.key(label) for label in entry.removed),
+            partitions=entry.partitions,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The entities that share the strategy's values.
+
+    Attributes:
+        path: Directory relative to the table; empty if unpartitioned.
+        values: Typed value of each partition field.
+        file_count: Live data files.
+        row_count: Entities, or None where another tool wrote a file.
+        size_bytes: Bytes of the files, or None where another tool wrote a file.
+    """
+
+    path: str
+    values: Mapping[str, Scalar]
+    file_count: int
+    row_count: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A live data file.
+
+    Attributes:
+        key: Where it is, relative to the repository.
+        partition: Path of its partition; empty if unpartitioned.
+        batch_id: Of the batch that it belongs to; None in a dataset of another tool.
+        row_count: Entities, or None where another tool wrote it.
+        size_bytes: Length, or None where another tool wrote it.
+    """
+
+    key: str
+    partition: str
+    batch_id: int | None
+    row_count: int | None
+    size_bytes: int | None
