@@ -1,5 +1,8 @@
 """Partition functions, to be given as `DatasetDescriptor(partition_by=[by.date("ts"), …])`.
 
+A source may lie in a record: `position.latitude`. Functions of a time take dates, timestamps, and
+numbers that count from 1970 on in `unit`: s, ms, us or ns.
+
 >>> from lakebed import by
 >>> by.hash("user_id", 64).name
 'user_id_hash'
@@ -7,9 +10,26 @@
 
 from __future__ import annotations
 
-from lakebed.model.partition import PartitionFunction, build_function
+from collections.abc import Sequence
 
-__all__ = ["date", "day", "hash", "hour", "identity", "minute", "month", "year"]
+from lakebed.model.partition import Dimension, PartitionFunction, build_function
+
+__all__ = [
+    "date",
+    "date_format",
+    "day",
+    "dimension",
+    "fixed_range",
+    "hash",
+    "hour",
+    "identity",
+    "minute",
+    "month",
+    "provided",
+    "range",
+    "values",
+    "year",
+]
 
 
 def identity(source: str, *, name: str | None = None) -> PartitionFunction:
@@ -26,31 +46,111 @@ def hash(source: str, buckets: int, *, name: str | None = None) -> PartitionFunc
     return build_function("hash", source, [buckets], name)
 
 
-def date(source: str, *, name: str | None = None) -> PartitionFunction:
+def range(  # noqa: A001 - Kite's word
+    source: str, bounds: Sequence[int] | Sequence[str], *, name: str | None = None
+) -> PartitionFunction:
+    """Partition by the first bound that the value does not exceed; `<source>_bound` by default.
+
+    Of numbers the field holds the index of the bound, of texts the bound. A value above the last
+    bound cannot be written.
+
+    Raises:
+        PartitionSpecError: The bounds do not ascend, or are not all numbers or all texts.
+    """
+    return build_function("range", source, {"bounds": bounds}, name)
+
+
+def fixed_range(source: str, size: int, *, name: str | None = None) -> PartitionFunction:
+    """Partition by the multiple of `size` at or below the value; `<source>_range` by default."""
+    return build_function("fixed_range", source, [size], name)
+
+
+def values(
+    source: str, sets: Sequence[Sequence[int]] | Sequence[Sequence[str]], *, name: str | None = None
+) -> PartitionFunction:
+    """Partition by the index of the first set that holds the value; `<source>_set` by default.
+
+    A value in no set cannot be written.
+
+    Raises:
+        PartitionSpecError: A set is empty, or they are not all of numbers or all of texts.
+    """
+    return build_function("values", source, {"sets": sets}, name)
+
+
+def date_format(
+    source: str,
+    format: str,  # noqa: A002 - the name in the JSON form
+    *,
+    unit: str = "ms",
+    name: str | None = None,
+) -> PartitionFunction:
+    """Partition by the time as text, by a pattern of Java's SimpleDateFormat, in UTC.
+
+    The field is `<source>_date_format` by default. Prunes ranges if the texts sort as the times
+    do, as with `yyyy-MM`.
+
+    Raises:
+        PartitionSpecError: The pattern has a letter that is not supported, or a `/`.
+    """
+    return build_function("date_format", source, {"format": format, "unit": unit}, name)
+
+
+def provided(name: str, values: str = "string") -> PartitionFunction:
+    """Partition by a value that comes with each write: a string, int or long.
+
+    Raises:
+        PartitionSpecError: `values` is another type.
+    """
+    return build_function("provided", name, {"values": values})
+
+
+def date(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the calendar day in UTC; the field is `<source>_date` by default."""
-    return build_function("date", source, name=name)
+    return build_function("date", source, {"unit": unit}, name)
 
 
-def year(source: str, *, name: str | None = None) -> PartitionFunction:
+def dimension(
+    source: str, allowed: object = "*", *, name: str | None = None, cap: int | None = None
+) -> Dimension:
+    """Partition by the allowed values; the field is `<source>_dimension` by default.
+
+    Every other value goes to `OTHER`, null and missing ones to `UNKNOWN`.
+
+    Args:
+        source: The field.
+        allowed: `"*"` for any value, a list, a text as a list of one, a range
+            `{"min": …, "max": …, "type": …}`, or `{"regex": …}`.
+        name: Of the partition field.
+        cap: How many values may have a partition, where `allowed` does not list them; 1,000 if
+            None. Later ones go to `OTHER`.
+
+    Raises:
+        PartitionSpecError: The allowed values are of no known form, or the cap is none.
+    """
+    return Dimension.of(source, allowed, name=name, cap=cap)
+
+
+def year(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the year in UTC; the field is `year` by default."""
-    return build_function("year", source, name=name)
+    return build_function("year", source, {"unit": unit}, name)
 
 
-def month(source: str, *, name: str | None = None) -> PartitionFunction:
+def month(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the month, 1 to 12, in UTC; prunes ranges only below its year."""
-    return build_function("month", source, name=name)
+    return build_function("month", source, {"unit": unit}, name)
 
 
-def day(source: str, *, name: str | None = None) -> PartitionFunction:
+def day(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the day of the month, 1 to 31, in UTC; prunes ranges only below its month."""
-    return build_function("day", source, name=name)
+    return build_function("day", source, {"unit": unit}, name)
 
 
-def hour(source: str, *, name: str | None = None) -> PartitionFunction:
+def hour(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the hour, 0 to 23, in UTC; prunes ranges only below its day or date."""
-    return build_function("hour", source, name=name)
+    return build_function("hour", source, {"unit": unit}, name)
 
 
-def minute(source: str, *, name: str | None = None) -> PartitionFunction:
+def minute(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the minute, 0 to 59, in UTC; prunes ranges only below its hour."""
-    return build_function("minute", source, name=name)
+    return build_function("minute", source, {"unit": unit}, name)

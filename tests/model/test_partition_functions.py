@@ -244,7 +244,7 @@ def test_unknown_function_names_the_nearest() -> None:
 
 def test_calendar_unit_of_its_own_class_is_checked() -> None:
     with pytest.raises(PartitionSpecError, match="'week'"):
-        CalendarPart(source="ts", name="week", unit="week")
+        CalendarPart(source="ts", name="week", part="week")
 
 
 # Checks
@@ -333,11 +333,22 @@ def test_bucket_count_is_a_whole_number_from_1_on(buckets: object) -> None:
         by.hash("s", buckets)  # type: ignore[arg-type]
 
 
+ARGUMENTS = {
+    "hash": [3],
+    "range": [[1]],
+    "fixed_range": [5],
+    "values": [[[1]]],
+    "date_format": ["yyyy"],
+}
+
+
 def test_every_export_of_by_is_a_function_of_its_name() -> None:
     for name in by.__all__:
-        arguments = [3] if name == "hash" else []
+        named = {} if name == "provided" else {"name": "p"}
 
-        function = getattr(by, name)("a", *arguments, name="p")
+        function = getattr(by, name)("a", *ARGUMENTS.get(name, []), **named)
 
-        assert (function.type_name, function.source, function.name) == (name, "a", "p")
+        assert function.type_name == name
+        assert function.name == ("a" if name == "provided" else "p")
+        assert function.source == ("" if name == "provided" else "a")
     assert sorted(by.__all__) == by.__all__

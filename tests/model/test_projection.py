@@ -6,12 +6,17 @@ no match; in one that the strict projection keeps, everything matches.
 
 import datetime as dt
 import math
+import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from partition_cases import CASES, accepted, random_predicate, values_of
+from partition_cases import EDGES as EDGES_OF
 from strategies import predicates
 
+from lakebed import by
 from lakebed.model.evaluate import matches
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
@@ -21,7 +26,7 @@ from lakebed.model.predicate import (
     Predicate,
     bind,
 )
-from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.model.sql import parse_sql
 
 MICRO = dt.timedelta(microseconds=1)
@@ -321,3 +326,324 @@ def test_date_of_a_date_is_the_date_itself(text: str) -> None:
     own = strategy.types(SCHEMA)
 
     assert strategy.exact(parse_sql(text, {**TYPES, **own}), SCHEMA, own) is not None
+
+
+# The law for every function, on sources of every kind
+
+LAWS = [
+    *CASES,
+    *[
+        (text, Kind.LONG)
+        for text in (
+            "year(a), month(a), day(a), hour(a), minute(a)",
+            "date(a, s) as d, hour(a, s), minute(a, s)",
+            "year(a, s), month(a)",
+            "date_format(a, 'yyyy-MM') as f, day(a), hour(a)",
+            "range(a, -5, 0, 5, 1000) as r, fixed_range(a, 3), hash(a, 4)",
+            "values(a, [1, 2, 3, 7], [0, -1]) as v, a",
+            "fixed_range(a, 2), range(a, 1, 2, 3, 4, 5)",
+        )
+    ],
+    ("date_format(a, 'yyyyMMdd') as f, hour(a), minute(a)", Kind.TIMESTAMP),
+    ("range(a, 'a', 'm', '\ue000') as r, hash(a, 2)", Kind.STRING),
+]
+
+
+def check_random_law(text: str, kind: Kind, count: int) -> None:
+    """Check predicates at random against entities at random, nested and with a provided value."""
+    rng = random.Random(f"{text} {kind}")
+    position = Struct((Field(name="a", type=Primitive(kind)),))
+    schema = Schema(
+        fields=(
+            Field(name="a", type=Primitive(kind)),
+            Field(name="inner", type=position),
+            Field(name="free", type=Primitive(Kind.LONG)),
+        )
+    )
+    is_nested = rng.random() < 0.5
+    text = text.replace("(a,", "(inner.a,").replace("(a)", "(inner.a)") if is_nested else text
+    strategy = PartitionStrategy.parse(f"{text}, provided(version, int)")
+    strategy.check(schema)
+    own = strategy.types(schema)
+    candidates = values_of(kind, 40, seed=count)
+    columns = {"inner.a" if is_nested else "a": candidates, "free": [1, 2], "version": [6, 7]}
+
+    for _ in range(count // 20):
+        predicate = random_predicate(rng, columns)
+        permissive = strategy.project(predicate, schema, own, strict=False)
+        strict = strategy.project(predicate, schema, own, strict=True)
+        exact = strategy.exact(predicate, schema, own)
+        checked = 0
+        while checked < 20:
+            value = rng.choice([None, *rng.choices(candidates, k=9)])
+            source = strategy.functions[0].source_type(schema)
+            if value is not None and not all(
+                f.accepts(value, source) for f in strategy if f.takes_source
+            ):
+                continue
+            checked += 1
+            holder = None if value is None and rng.random() < 0.5 else {"a": value}
+            entity = {"a": value, "inner": holder, "free": rng.choice([None, 1, 2])}
+            partition = strategy.values(entity, schema, {"version": rng.choice((6, 7))})
+            is_match = matches(predicate, {**entity, **partition})
+            case = (text, str(predicate), value, partition)
+            assert matches(permissive, partition) or not is_match, case
+            assert is_match or not matches(strict, partition), case
+            assert exact is None or matches(exact, partition) == is_match, case
+
+
+@pytest.mark.parametrize(("text", "kind"), LAWS)
+def test_law_holds_for_every_function(text: str, kind: Kind) -> None:
+    check_random_law(text, kind, 300)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("text", "kind"), LAWS)
+def test_law_holds_for_every_function_in_ten_thousand_cases(text: str, kind: Kind) -> None:
+    check_random_law(text, kind, 10_000)
+
+
+@pytest.mark.parametrize(("text", "kind"), CASES)
+def test_law_holds_at_every_edge(text: str, kind: Kind) -> None:
+    strategy = PartitionStrategy.parse(text)
+    schema = Schema(
+        fields=(Field(name="a", type=Primitive(kind)), Field(name="b", type=Primitive(kind)))
+    )
+    own = strategy.types(schema)
+    (function,) = strategy
+    edges = EDGES_OF[kind][:: max(1, len(EDGES_OF[kind]) // 24)]
+    entities = [{"a": value} for value in (*accepted(function, kind, EDGES_OF[kind]), None)]
+    partitions = [strategy.values(entity, schema) for entity in entities]
+
+    for op in Op:
+        for wanted in edges:
+            predicate = Comparison("a", op, wanted)
+            permissive = strategy.project(predicate, schema, own, strict=False)
+            strict = strategy.project(predicate, schema, own, strict=True)
+            for entity, partition in zip(entities, partitions, strict=True):
+                is_match = matches(predicate, entity)
+                assert matches(permissive, partition) or not is_match, (predicate, entity)
+                assert is_match or not matches(strict, partition), (predicate, entity)
+
+
+# Kite's vectors 19.5 and 19.6
+
+
+def kept(strategy: str, text: str, name: str, values: Sequence, *, strict: bool) -> list:
+    found = PartitionStrategy.parse(strategy)
+    schema = Schema(
+        fields=(
+            Field(name="n", type=Primitive(Kind.LONG)),
+            Field(name="i", type=Primitive(Kind.INT)),
+            Field(name="s", type=Primitive(Kind.STRING)),
+        )
+    )
+    found.check(schema)
+    own = found.types(schema)
+    predicate = parse_sql(text, {**{f.name: f.type for f in schema}, **own})
+    projected = found.project(predicate, schema, own, strict=strict)
+    return [value for value in values if matches(projected, {name: value})]
+
+
+FIVES = list(range(-20, 40, 5))
+
+
+@pytest.mark.parametrize(
+    ("text", "permissive", "strict"),
+    [
+        ("n > -2 AND n < 15", [-5, 0, 5, 10], [0, 5, 10]),
+        ("n >= 4 AND n <= 15", [0, 5, 10, 15], [5, 10]),
+        ("n > 5 AND n < 15", [5, 10], [10]),
+        ("n > 5 AND n < 14", [5, 10], []),
+        ("n <= 15", [-20, -15, -10, -5, 0, 5, 10, 15], [-20, -15, -10, -5, 0, 5, 10]),
+        ("n < 21", [-20, -15, -10, -5, 0, 5, 10, 15, 20], [-20, -15, -10, -5, 0, 5, 10, 15]),
+        ("n >= 14", [10, 15, 20, 25, 30, 35], [15, 20, 25, 30, 35]),
+        ("n IN (5, 6, 15, 16)", [5, 15], []),
+        ("n IN (5, 6, 7, 8, 9, 15, 16)", [5, 15], [5]),
+        ("n NOT IN (5, 6, 7, 8, 9)", [v for v in FIVES if v != 5], [v for v in FIVES if v != 5]),
+    ],
+)
+def test_vectors_19_5_of_ranges_of_one_size(text: str, permissive: list, strict: list) -> None:
+    call = "fixed_range(n, 5)"
+
+    assert kept(call, text, "n_range", FIVES, strict=False) == permissive
+    assert kept(call, text, "n_range", FIVES, strict=True) == strict
+
+
+@pytest.mark.parametrize(
+    ("text", "permissive", "strict"),
+    [
+        ("n >= 0 AND n <= 50", [0, 1, 2], [0, 1, 2]),
+        ("n >= 5 AND n <= 12", [0, 1], []),
+        ("n > 7 AND n < 14", [1, 2], []),
+        ("n < 5", [], []),
+        ("n >= 11 AND n <= 44", [0, 1, 2], [1, 2]),
+        ("n > 11 AND n < 44", [0, 1, 2], [2]),
+        ("n >= 20 AND n <= 30", [0, 1, 2], []),
+        ("n IN (7, 11, 22, 33, 44, 13)", [0, 1, 2], [1]),
+        ("n < 12 OR n > 20", [0, 1, 2], [1]),
+        ("n = 8", [], []),
+        ("n != 8", [0, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_vectors_19_5_of_value_lists(text: str, permissive: list, strict: list) -> None:
+    call = "values(n, [7, 14, 21, 28, 35, 42, 49], [11, 22, 33, 44], [13, 26, 39])"
+
+    assert kept(call, text, "n_set", range(3), strict=False) == permissive
+    assert kept(call, text, "n_set", range(3), strict=True) == strict
+
+
+@pytest.mark.parametrize(
+    ("text", "permissive", "strict"),
+    [
+        ("i < 15", [0, 1, 2], [0, 1]),  # bucket 2 holds 15
+        ("i <= 14", [0, 1, 2], [0, 1]),
+        ("i <= 15", [0, 1, 2], [0, 1, 2]),
+        ("i < 16", [0, 1, 2], [0, 1, 2]),
+        ("i <= 3", [0], []),
+        ("i > 5", [1, 2, 3], [1, 2, 3]),
+        ("i >= 5", [0, 1, 2, 3], [1, 2, 3]),
+        ("i <= 20", [0, 1, 2, 3], [0, 1, 2, 3]),
+        ("i <= 99", [0, 1, 2, 3], [0, 1, 2, 3]),
+        ("i > 20", [], []),
+        ("i = 21", [], []),
+        ("i != 21", [0, 1, 2, 3], [0, 1, 2, 3]),
+        ("i IN (6, 7, 21)", [1], []),
+        ("i IN (6, 7, 8, 9, 10)", [1], [1]),
+    ],
+)
+def test_defect_20_1_bounded_ranges_are_not_off_by_one(text, permissive, strict) -> None:
+    call = "range(i, 5, 10, 15, 20)"
+
+    assert kept(call, text, "i_bound", range(4), strict=False) == permissive
+    assert kept(call, text, "i_bound", range(4), strict=True) == strict
+
+
+@pytest.mark.parametrize(
+    ("text", "permissive", "strict"),
+    [
+        ("s >= '0' AND s < 'a'", ["a"], []),
+        ("s >= 'aa' AND s <= 'b'", ["b"], []),
+        ("s > 'a' AND s <= 'b'", ["b"], ["b"]),
+        ("s <= 'd'", ["a", "b", "c"], ["a", "b", "c"]),
+        ("s > 'c'", [], []),
+        ("s = 'x'", [], []),
+        ("s IN ('aa', 'x')", ["b"], []),
+        ("s != 'x'", ["a", "b", "c"], ["a", "b", "c"]),
+        ("s >= ''", ["a", "b", "c"], ["a", "b", "c"]),
+    ],
+)
+def test_defect_20_4_text_ranges_take_every_constraint(text, permissive, strict) -> None:
+    call = "range(s, 'a', 'b', 'c')"
+
+    assert kept(call, text, "s_bound", "abc", strict=False) == permissive
+    assert kept(call, text, "s_bound", "abc", strict=True) == strict
+
+
+def test_defect_20_3_unsortable_date_format_prunes_no_range() -> None:
+    text = "ts >= '2013-09-12' AND ts < '2013-10-12'"
+    call = "date_format(ts, 'dd-MM-yyyy') as day"
+
+    assert project(call, text, {"day": "30-09-2013"}, strict=False)
+    assert not project(call, text, {"day": "30-09-2013"}, strict=True)
+    assert not project(call, "ts = '2013-09-12'", {"day": "30-09-2013"}, strict=False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_pruned"),
+    [
+        ("yyyy-MM-dd", True),
+        ("yyyyMMdd", True),
+        ("yyyyDDD", True),
+        ("'y='yyyy' m='MM", True),
+        ("yyyy-MM-dd EEE", True),
+        ("yyyy-MM-dd HHmmssSSS", True),
+        ("yy-MM", False),
+        ("yyy-MM", False),
+        ("yyyy-M", False),
+        ("yyyy-MMM", False),
+        ("yyyy-dd", False),
+        ("MM-yyyy", False),
+        ("yyyy-MM-dd hh", False),
+        ("yyyy-MM-dd kk", False),
+        ("yyyy-MM-dd mm", False),
+        ("E yyyy-MM-dd", False),
+        ("YYYY-ww", False),
+    ],
+)
+def test_patterns_prune_ranges_where_texts_sort_as_times(pattern: str, is_pruned: bool) -> None:
+    strategy = PartitionStrategy((by.date_format("ts", pattern, name="f"),))
+    own = strategy.types(SCHEMA)
+    early = dt.datetime(2013, 1, 5, tzinfo=dt.UTC)
+    predicate = parse_sql("ts >= '2014-06-01'", {**TYPES, **own})
+
+    permissive = strategy.project(predicate, SCHEMA, own, strict=False)
+
+    assert matches(permissive, strategy.values({"ts": early}, SCHEMA)) is not is_pruned
+
+
+def test_format_of_days_is_aligned_at_midnight() -> None:
+    strategy = PartitionStrategy.parse("date_format(ts, 'yyyy-MM-dd') as day, hour(ts)")
+    own = strategy.types(SCHEMA)
+
+    for text, is_aligned in [
+        ("ts >= '2013-09-12'", True),
+        ("ts < '2013-09-12 05:00:00'", True),
+        ("ts < '2013-09-12 05:30:00'", False),
+    ]:
+        predicate = parse_sql(text, {**TYPES, **own})
+        assert (strategy.exact(predicate, SCHEMA, own) is not None) is is_aligned
+
+
+@pytest.mark.parametrize(
+    ("strategy", "text", "is_aligned"),
+    [
+        ("year(n), month(n), day(n)", "n >= 1377993600000", True),  # 2013-09-01T00:00
+        ("year(n), month(n), day(n)", "n < 1377993600000", True),
+        ("year(n), month(n), day(n)", "n >= 1378036800000", False),  # noon
+        ("year(n), month(n), day(n)", "n > 1377993600000", False),
+        ("year(n), month(n), day(n)", "n <= 1377993600000", False),
+        ("year(n), month(n), day(n)", "n <= 1379030399999", True),  # 2013-09-12T23:59:59.999
+        ("year(n), month(n), day(n)", "n <= 1379030397999", False),
+        ("date(n, s) as d", "n >= 1377993600 AND n < 1378080000", True),
+        ("fixed_range(n, 5)", "n >= 10 AND n < 15", True),
+        ("fixed_range(n, 5)", "n >= 10 AND n < 14", False),
+        ("fixed_range(n, 5)", "n IN (5, 6, 7, 8, 9)", True),
+        ("fixed_range(n, 5)", "n IN (5, 6, 7, 8)", False),
+        ("fixed_range(n, 1)", "n = 7", True),
+        ("range(i, 5, 10, 15, 20)", "i < 15", False),
+        ("range(i, 5, 10, 15, 20)", "i <= 15", True),
+        ("range(i, 5, 10, 15, 20)", "i <= 99", True),
+        ("range(s, 'g', 'p', '~')", "s > 'g' AND s <= 'p'", True),
+        ("range(s, 'g', 'p', '~')", "s >= 'g' AND s <= 'p'", False),
+        ("values(n, [7, 14], [11])", "n IN (7, 14)", True),
+        ("values(n, [7, 14], [11])", "n > 11", False),
+        ("values(n, [7, 14], [11])", "n IN (11)", True),
+        ("provided(version, int), hash(n, 2)", "version = 6", True),
+        ("provided(version, int), hash(n, 2)", "version = 6 AND n = 5", False),
+    ],
+)
+def test_vectors_19_6_alignment_of_every_function(strategy, text, is_aligned) -> None:
+    found = PartitionStrategy.parse(strategy)
+    schema = Schema(
+        fields=(
+            Field(name="n", type=Primitive(Kind.LONG)),
+            Field(name="i", type=Primitive(Kind.INT)),
+            Field(name="s", type=Primitive(Kind.STRING)),
+        )
+    )
+    own = found.types(schema)
+    predicate = parse_sql(text, {**{f.name: f.type for f in schema}, **own})
+
+    assert (found.exact(predicate, schema, own) is not None) is is_aligned
+
+
+def test_parts_of_different_units_are_not_taken_together() -> None:
+    found = PartitionStrategy.parse("year(n), month(n, s)")
+    schema = Schema(fields=(Field(name="n", type=Primitive(Kind.LONG)),))
+    own = found.types(schema)
+    predicate = parse_sql("n >= 1377993600000", {"n": Primitive(Kind.LONG), **own})
+
+    projected = found.project(predicate, schema, own, strict=False)
+
+    assert matches(projected, {"year": 2013, "month": 1})

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.model.schema import Kind
 from lakebed.model.values import Scalar, to_micros
@@ -102,7 +102,7 @@ def java_hash_array(array: pa.Array, kind: Kind) -> npt.NDArray[np.uint32]:
         case Kind.UNSIGNED_LONG:
             return _fold_array(_numpy(array, pa.uint64()))
         case Kind.STRING:
-            return _string_hash_array(array.to_pylist())
+            return _string_hash_array(array)
     encoded = array.dictionary_encode()
     codes = [java_hash(value, kind) for value in encoded.dictionary.to_pylist()]
     found: npt.NDArray[np.uint32] = np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
@@ -117,18 +117,25 @@ def _fold_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     return (values ^ (values >> np.uint64(32))).astype(np.uint32)
 
 
-def _string_hash_array(texts: list[str]) -> npt.NDArray[np.uint32]:
-    """Hash texts of one length together: a matrix of UTF-16 units times the powers of 31."""
+def _string_hash_array(texts: pa.Array) -> npt.NDArray[np.uint32]:
+    """Hash ASCII by its bytes, which are its UTF-16 units, and other texts by their units."""
     codes = np.zeros(len(texts), dtype=np.uint32)
-    by_length: defaultdict[int, list[int]] = defaultdict(list)
-    units = [text.encode("utf-16-le", "surrogatepass") for text in texts]
-    for position, one in enumerate(units):
-        by_length[len(one) // 2].append(position)
-    for length, positions in by_length.items():
-        matrix = np.frombuffer(b"".join(units[p] for p in positions), dtype="<u2")
-        powers = np.array(
-            [pow(31, length - 1 - i, 1 << 32) for i in range(length)], dtype=np.uint32
-        )
-        products = matrix.reshape(len(positions), length).astype(np.uint32) * powers
-        codes[positions] = products.sum(axis=1, dtype=np.uint32)
+    texts = texts.cast(pa.large_string())
+    is_ascii = pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset :][: len(texts) + 1]
+    lengths = np.diff(offsets)
+    data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
+    for length in np.unique(lengths[is_ascii]).tolist():
+        positions = np.flatnonzero(is_ascii & (lengths == length))
+        # A matrix of the bytes of all texts of one length, a column at a time: Horner's rule.
+        starts = offsets[positions]
+        found = np.zeros(len(positions), dtype=np.uint32)
+        for column in range(length):
+            found = found * np.uint32(31) + data[starts + column]
+        codes[positions] = found
+    others = np.flatnonzero(~is_ascii)
+    if len(others):
+        encoded = texts.take(pa.array(others)).dictionary_encode()
+        distinct = [_string_hash(text) for text in encoded.dictionary.to_pylist()]
+        codes[others] = np.array(distinct, dtype=np.uint32)[encoded.indices.to_numpy()]
     return codes

@@ -15,12 +15,12 @@ from lakebed.model.schema import Decimal, Kind, Primitive, Type
 Scalar = bool | int | float | str | bytes | dt.date | dt.datetime | decimal.Decimal | None
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_INTEGER_LIMITS = {
+INTEGER_LIMITS = {
     Kind.INT: (-(2**31), 2**31 - 1),
     Kind.LONG: (-(2**63), 2**63 - 1),
     Kind.UNSIGNED_LONG: (0, 2**64 - 1),
 }
-INTEGERS = frozenset(_INTEGER_LIMITS)
+INTEGERS = frozenset(INTEGER_LIMITS)
 FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 TIMESTAMPS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 TIMES = TIMESTAMPS | {Kind.DATE}
@@ -59,8 +59,8 @@ def _normalise(value: object, kind: Type) -> Scalar:
     name = kind.kind
     if name is Kind.BOOLEAN:
         return value if isinstance(value, bool) else None
-    if name in _INTEGER_LIMITS:
-        low, high = _INTEGER_LIMITS[name]
+    if name in INTEGER_LIMITS:
+        low, high = INTEGER_LIMITS[name]
         whole = isinstance(value, int) and not isinstance(value, bool)
         return value if whole and low <= value <= high else None  # type: ignore[operator,return-value]  # narrowed by `whole`
     if name in FLOATS:
@@ -133,8 +133,8 @@ def _normalise_time(value: object, *, zoned: bool) -> dt.datetime | None:
 
 def _hint(value: object, kind: Type) -> str:
     if isinstance(kind, Primitive):
-        if kind.kind in _INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
-            low, high = _INTEGER_LIMITS[kind.kind]
+        if kind.kind in INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
+            low, high = INTEGER_LIMITS[kind.kind]
             return f"It holds {low} to {high}."
         if kind.kind is Kind.TIMESTAMP_NTZ and isinstance(value, dt.datetime):
             return "The column names no zone: give a datetime without tzinfo."
