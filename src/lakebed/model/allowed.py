@@ -1,0 +1,330 @@
+"""Allowed values of a dimension: which values have a partition of their own.
+
+They are written as JSON, as telemetry_schema.json has them: `"*"`, a list, any other text (a list
+of one), a range `{"min": …, "max": …}`, or `{"regex": …}`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import reprlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError, PartitionSpecError
+from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.model.values import FLOATS, INTEGERS, Scalar, check_value, parse_value
+
+OTHER = "OTHER"  # stands for values that are not allowed
+UNKNOWN = "UNKNOWN"  # stands for null, and for a missing field
+TOKENS = (OTHER, UNKNOWN)
+MAX_LISTED = 10_000  # values of one list
+DEFAULT_CAP = 1_000  # values with a partition of their own, where the rule does not list them
+MAX_PATTERN_LENGTH = 1_000
+# What texts may be read as, so that a range of texts is one of numbers or days.
+RANGE_KINDS = INTEGERS | FLOATS | {Kind.DATE}
+
+_STRING = Primitive(Kind.STRING)
+
+
+class AllowedValues(ABC):
+    """A rule that says of each value whether it is allowed. Null is not asked for."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def bind(self, kind: Type, place: str) -> AllowedValues:
+        """Return the rule for values of a type, its own values being of that type.
+
+        Args:
+            kind: Of the values that it will be asked for.
+            place: Names the rule in the error.
+
+        Raises:
+            PartitionSpecError: A value of the rule is not of the type.
+        """
+
+    @abstractmethod
+    def allows(self, value: Scalar) -> bool:
+        """Whether a value, not null and of the type bound to, is allowed."""
+
+    @abstractmethod
+    def to_document(self) -> Any:
+        """Return the JSON form, parsed."""
+
+    @property
+    def listed(self) -> tuple[Scalar, ...] | None:
+        """All allowed values, if the rule names each of them; bound rules only."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AnyValue(AllowedValues):
+    """Every value: `"*"`."""
+
+    def bind(self, kind: Type, place: str) -> AllowedValues:  # noqa: ARG002 - see AllowedValues
+        """Return the rule, which has no values; of booleans it is the list of both."""
+        return OneOf((True, False)) if kind == Primitive(Kind.BOOLEAN) else self
+
+    def allows(self, value: Scalar) -> bool:  # noqa: ARG002 - see AllowedValues
+        """Return True."""
+        return True
+
+    def to_document(self) -> Any:
+        """Return the JSON form, parsed."""
+        return "*"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(AllowedValues):
+    """The values of a list, compared exactly; an empty one allows nothing."""
+
+    values: tuple[Scalar, ...] = field(compare=False)
+    _members: frozenset[Scalar] = field(init=False, repr=False, compare=False)
+    _key: tuple[tuple[type, Scalar], ...] = field(init=False, repr=False)  # 1 equals True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_members", frozenset(self.values))
+        object.__setattr__(self, "_key", tuple((type(value), value) for value in self.values))
+
+    def bind(self, kind: Type, place: str) -> AllowedValues:
+        """Return the list of typed values; text is read as paths hold it."""
+        return OneOf(tuple(dict.fromkeys(_typed(value, kind, place) for value in self.values)))
+
+    def allows(self, value: Scalar) -> bool:
+        """Whether the value is in the list."""
+        return value in self._members
+
+    def to_document(self) -> Any:
+        """Return the JSON form, parsed."""
+        return list(self.values)
+
+    @property
+    def listed(self) -> tuple[Scalar, ...] | None:
+        """The values."""
+        return self.values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between(AllowedValues):
+    """A range, both ends inclusive; None leaves an end open.
+
+    Attributes:
+        min: The smallest value.
+        max: The largest value.
+        read_as: Type to read texts as, where the field holds text. Text that is none of that
+            type is not allowed; without a type, texts compare as texts.
+    """
+
+    min: Scalar = None
+    max: Scalar = None
+    read_as: Kind | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.min, bool) or isinstance(self.max, bool):
+            raise PartitionSpecError("A range of booleans.", hint="List the values.")
+
+    def bind(self, kind: Type, place: str) -> AllowedValues:
+        """Return the range of typed ends; a short one of whole numbers or days as its list."""
+        if kind == Primitive(Kind.BOOLEAN):
+            raise PartitionSpecError(f"{place}: a range of booleans.", hint="List the values.")
+        is_read = self.read_as is not None and kind == _STRING
+        if self.read_as is not None and not is_read and kind != Primitive(self.read_as):
+            raise PartitionSpecError(
+                f"{place}: a range of {self.read_as} over values of type {kind}.",
+                hint='Leave out "type": the values have one.',
+            )
+        compared = Primitive(self.read_as) if self.read_as is not None else kind
+        if compared == _STRING and any(
+            isinstance(end, int | float) for end in (self.min, self.max)
+        ):
+            raise PartitionSpecError(
+                f"{place}: a range of numbers over values of type {kind}.",
+                hint='Say what the text is read as, as in {"min": 448, "type": "long"}.',
+            )
+        low, high = (
+            None if end is None else _typed(end, compared, place) for end in (self.min, self.max)
+        )
+        if low is not None and high is not None and low > high:  # type: ignore[operator]  # of one type
+            raise PartitionSpecError(
+                f"{place}: min {self.min!r} is above max {self.max!r}.", hint="Exchange them."
+            )
+        bound = Between(min=low, max=high, read_as=self.read_as if is_read else None)
+        values = None if is_read else _all_between(low, high)
+        return bound if values is None else OneOf(values)
+
+    def allows(self, value: Scalar) -> bool:
+        """Whether the value lies in the range."""
+        if self.read_as is not None:
+            try:
+                value = parse_value(str(value), Primitive(self.read_as), "")
+            except InvalidInputError:
+                return False
+            if isinstance(value, float) and math.isnan(value):
+                return False
+        above = self.min is None or value >= self.min  # type: ignore[operator]  # of one type
+        return above and (self.max is None or value <= self.max)  # type: ignore[operator]  # same
+
+    def to_document(self) -> Any:
+        """Return the JSON form, parsed."""
+        read_as = None if self.read_as is None else str(self.read_as)
+        parts = {"min": self.min, "max": self.max, "type": read_as}
+        return {name: part for name, part in parts.items() if part is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Matching(AllowedValues):
+    """Text that matches a regular expression as a whole.
+
+    The expression is one of RE2, which Arrow brings: it has no back references and no look-around,
+    and its time grows with the length of the text only, whatever the pattern.
+
+    Attributes:
+        pattern: At most `MAX_PATTERN_LENGTH` characters.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if len(self.pattern) > MAX_PATTERN_LENGTH:
+            raise PartitionSpecError(
+                f"A regular expression of {len(self.pattern)} characters.",
+                hint=f"Give at most {MAX_PATTERN_LENGTH}, or a list.",
+            )
+        for pattern in (self.pattern, self._whole):
+            try:
+                pc.match_substring_regex(pa.scalar(""), pattern)
+            except (pa.ArrowInvalid, UnicodeEncodeError) as exc:
+                raise PartitionSpecError(
+                    f"{self.pattern!r} is no regular expression of RE2: {exc}",
+                    hint="RE2 has no back references and no look-around.",
+                ) from exc
+
+    @property
+    def _whole(self) -> str:
+        return rf"\A(?:{self.pattern})\z"
+
+    def bind(self, kind: Type, place: str) -> AllowedValues:
+        """Return the rule, which takes text only."""
+        if kind != _STRING:
+            raise PartitionSpecError(
+                f"{place}: a regular expression over values of type {kind}.",
+                hint="Give a list or a range.",
+            )
+        return self
+
+    def allows(self, value: Scalar) -> bool:
+        """Whether the text matches."""
+        found: bool = pc.match_substring_regex(pa.scalar(value, pa.string()), self._whole).as_py()
+        return found
+
+    def to_document(self) -> Any:
+        """Return the JSON form, parsed."""
+        return {"regex": self.pattern}
+
+
+def _typed(value: Scalar, kind: Type, place: str) -> Scalar:
+    try:
+        if isinstance(value, str):
+            return parse_value(value, kind, place)
+        return check_value(value, kind, place)
+    except InvalidInputError as exc:
+        raise PartitionSpecError(f"{place}: {exc.message}", hint=exc.hint) from exc
+
+
+def _all_between(low: Scalar, high: Scalar) -> tuple[Scalar, ...] | None:
+    """Return all values of a short range of whole numbers or days."""
+    if isinstance(low, int) and isinstance(high, int) and high - low < DEFAULT_CAP:
+        return tuple(range(low, high + 1))
+    if isinstance(low, dt.date) and isinstance(high, dt.date) and (high - low).days < DEFAULT_CAP:
+        return tuple(low + dt.timedelta(days=n) for n in range((high - low).days + 1))
+    return None
+
+
+def read_allowed(value: object, place: str) -> AllowedValues:
+    """Read allowed values as a caller or a JSON document gives them.
+
+    Args:
+        value: `"*"`, a sequence, another text, a mapping with `min`, `max` and `type` or with
+            `regex`, or allowed values.
+        place: Names them in the error.
+
+    Raises:
+        PartitionSpecError: They are of another form; the message names the place.
+    """
+    if isinstance(value, AllowedValues):
+        return value
+    if isinstance(value, str):
+        return AnyValue() if value == "*" else OneOf((_read_scalar(value, place),))
+    if isinstance(value, Mapping):
+        return _read_mapping(value, place)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        if len(value) > MAX_LISTED:
+            raise PartitionSpecError(
+                f"{place}: a list of {len(value)} values.",
+                hint=f"A list has at most {MAX_LISTED}; take a range or a regular expression.",
+            )
+        return OneOf(tuple(_read_scalar(one, f"{place}[{i}]") for i, one in enumerate(value)))
+    raise PartitionSpecError(
+        f"{place}: {reprlib.repr(value)} says not which values are allowed.",
+        hint='Write "*", a list, {"min": …, "max": …} or {"regex": …}.',
+    )
+
+
+def _read_mapping(value: Mapping[Any, Any], place: str) -> AllowedValues:
+    if set(value) == {"regex"}:
+        if not isinstance(value["regex"], str):
+            raise PartitionSpecError(
+                f"{place}.regex: {reprlib.repr(value['regex'])} is no text.",
+                hint="Write the regular expression as text.",
+            )
+        try:
+            return Matching(value["regex"])
+        except PartitionSpecError as exc:
+            raise PartitionSpecError(f"{place}.regex: {exc.message}", hint=exc.hint) from exc
+    unknown = [name for name in value if name not in ("min", "max", "type")]
+    if unknown:
+        raise PartitionSpecError(
+            f"{place}: unknown kind of allowed values, with {reprlib.repr(unknown[0])}.",
+            hint='Write {"min": …, "max": …, "type": …}, each of them optional, or {"regex": …}.',
+        )
+    ends = {
+        end: _read_scalar(value[end], f"{place}.{end}") for end in ("min", "max") if end in value
+    }
+    return Between(**ends, read_as=_read_kind(value["type"], place) if "type" in value else None)
+
+
+def _read_kind(value: object, place: str) -> Kind:
+    if value not in [str(kind) for kind in RANGE_KINDS]:
+        raise PartitionSpecError(
+            f"{place}.type: {reprlib.repr(value)} is no type that text is read as.",
+            hint=f"Types are: {', '.join(sorted(RANGE_KINDS))}.",
+        )
+    return Kind(str(value))
+
+
+def _read_scalar(value: object, place: str) -> Scalar:
+    is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    if isinstance(value, str):
+        return _check_unicode(value, place)
+    if is_day:
+        return value.isoformat()  # type: ignore[attr-defined,no-any-return]  # narrowed above
+    if is_number:
+        return value  # type: ignore[return-value]  # narrowed above
+    raise PartitionSpecError(
+        f"{place}: {reprlib.repr(value)} is no text, number, boolean or day.",
+        hint="Null is never allowed: missing values go to UNKNOWN.",
+    )
+
+
+def _check_unicode(text: str, place: str) -> str:
+    scalar = _typed(text, _STRING, place)
+    assert isinstance(scalar, str)
+    return scalar

@@ -1,0 +1,104 @@
+"""Which values of capped dimensions a Spark write admits: decided before it, on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakebed.arrow.conform import Conformer
+from lakebed.arrow.formats.submissions import with_document_fields
+from lakebed.arrow.kernel import BatchTarget
+from lakebed.errors import InvalidInputError
+from lakebed.model.allowed import TOKENS
+from lakebed.model.partition import PartitionFunction
+from lakebed.spark.partition import partition_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
+    """Return the target with all values that may have a partition; tasks admit no others.
+
+    Tasks cannot see one another. So the most frequent values are admitted here, as many as there
+    is room for, and what a task meets beside them goes to `OTHER`, even if the frame gives other
+    rows each time that it is computed.
+
+    Cost:
+        One Spark job over the sources of the dimensions, if one has room left; the driver
+        receives at most as many values as the caps allow.
+    """
+    descriptor = target.descriptor
+    caps = descriptor.partition_by.caps(descriptor.schema)
+    if not caps:
+        return target
+    room = {name: cap - len(target.admitted.get(name, ())) for name, cap in caps.items()}
+    found = {name: set(target.admitted.get(name, ())) for name in caps}
+    wanted = [function for function in descriptor.partition_by if room.get(function.name, 0) > 0]
+    if wanted:
+        read = _pairs_of_documents if descriptor.format == "submissions" else _pairs
+        for name, value in _most_frequent(read(frame, wanted, target), target, room):
+            found[name].add(value)
+    admitted = {name: frozenset(values) for name, values in found.items()}
+    return replace(target, admitted=admitted, admitting_writers=0)
+
+
+def _pairs(frame: DataFrame, wanted: list[PartitionFunction], target: BatchTarget) -> DataFrame:
+    """Return a row of `name` and `value` for each row and dimension."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    schema = target.descriptor.schema
+    pairs = [
+        F.struct(
+            F.lit(function.name).alias("name"), partition_column(function, schema).alias("value")
+        )
+        for function in wanted
+    ]
+    return frame.select(F.explode(F.array(*pairs)).alias("pair")).select("pair.name", "pair.value")
+
+
+def _pairs_of_documents(
+    frame: DataFrame, wanted: list[PartitionFunction], target: BatchTarget
+) -> DataFrame:
+    """Return the same of submissions, whose fields stand in their documents."""
+    descriptor, provided = target.descriptor, target.provided
+    names = [function.name for function in descriptor.partition_by]
+    chosen = {function.name for function in wanted}
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            try:
+                rows = with_document_fields(batch, descriptor)
+                rows = Conformer(rows.schema, descriptor).conform(rows)
+                columns = descriptor.partition_by.arrays(rows, descriptor.schema, provided)
+            except InvalidInputError:
+                continue  # the write itself will say so
+            for name, column in zip(names, columns, strict=True):
+                if name in chosen:
+                    repeated = pa.repeat(pa.scalar(name), len(column))
+                    yield pa.record_batch({"name": repeated, "value": column})
+
+    return frame.mapInArrow(run, "name string, value string")
+
+
+def _most_frequent(
+    pairs: DataFrame, target: BatchTarget, room: dict[str, int]
+) -> list[tuple[str, str]]:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    counted = pairs.where(~F.col("value").isin(*TOKENS)).groupBy("name", "value").count()
+    in_turn = Window.partitionBy("name").orderBy(F.col("count").desc(), F.col("value"))
+    is_kept = F.lit(False)  # noqa: FBT003 - Spark's signature
+    for name in (name for name, places in room.items() if places > 0):
+        admitted = target.admitted.get(name, ())
+        # What has a partition takes no room; it is left out here, since a filter on so many
+        # values is less work than ranking them.
+        is_new = ~F.col("value").isin(*admitted) if admitted else F.lit(True)  # noqa: FBT003
+        counted = counted.where((F.col("name") != name) | is_new)
+        is_kept = is_kept | ((F.col("name") == name) & (F.col("turn") <= room[name]))
+    ranked = counted.select("name", "value", F.row_number().over(in_turn).alias("turn"))
+    return [(row["name"], row["value"]) for row in ranked.where(is_kept).collect()]
