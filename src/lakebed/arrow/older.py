@@ -1,0 +1,173 @@
+"""Record batches of files of an older schema, made into batches of the current one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.lineage import AS_IT_IS, Lineage, Reading
+from lakebed.model.schema import MISSING, Field, ListOf, MapOf, Schema, Struct, Type
+from lakebed.state.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderFiles:
+    """Files of one schema, and how they read under the current one.
+
+    Attributes:
+        schema: The fields that data files hold now.
+        lineage: Of that schema.
+        number: Of the schema that the files are of; None for files of other tools.
+        reading: What their fields need.
+    """
+
+    schema: Schema
+    lineage: Lineage
+    number: int | None
+    reading: Reading
+
+    @classmethod
+    def of(cls, state: State, number: int | None) -> OlderFiles:
+        """Return the files of one schema of a state."""
+        stored, lineage = state.stored_schema, state.lineage
+        reading = lineage.reading(stored, number)
+        return cls(schema=stored, lineage=lineage, number=number, reading=reading)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the files need nothing."""
+        return self.reading == AS_IT_IS
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Fields that read as another value than null in a file that holds no such column."""
+        added = self.lineage.additions
+        values = {
+            one.name: added[one.name].initial if one.name in added else one.default
+            for one in self.schema
+        }
+        return {name: one for name, one in values.items() if one not in (None, MISSING)}
+
+    def for_columns(self, names: Iterable[str]) -> OlderFiles:
+        """Return the same files, where only some columns are asked for."""
+        needed, reading = frozenset(names), self.reading
+        return replace(
+            self,
+            reading=Reading(
+                constants={name: v for name, v in reading.constants.items() if name in needed},
+                promoted={name: v for name, v in reading.promoted.items() if name in needed},
+                rebuilt={name: v for name, v in reading.rebuilt.items() if name in needed},
+            ),
+        )
+
+    def reads_as(self, other: OlderFiles) -> bool:
+        """Whether files of another schema can be read together with these."""
+        is_plain = not self.reading.rebuilt or self.number == other.number
+        return is_plain and self.reading == other.reading
+
+    def held(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some columns that must be read."""
+        return tuple(name for name in names if name not in self.reading.constants)
+
+    def held_fields(self, names: Iterable[str]) -> tuple[Field, ...]:
+        """Return those of some stored fields that must be read, as the files hold them."""
+        found = []
+        for name in self.held(names):
+            one = self.schema.get(name)
+            kind = self.reading.promoted.get(name) or self.reading.rebuilt.get(name) or one.type
+            # Whether a value may be missing was perhaps another question then.
+            found.append(Field(name=name, type=kind, default=one.default))
+        return tuple(found)
+
+    def countable_fields(self) -> tuple[Field, ...]:
+        """Return one field to read where only the number of rows is asked for.
+
+        Where nothing is left of what the files hold, it is one that they lack.
+        """
+        whole = replace(self, reading=self.lineage.reading(self.schema, self.number))
+        return whole.held_fields(self.schema.names)[:1] or self.schema.fields[:1]
+
+    def complete(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Return columns of the current schema from what was read of a file.
+
+        Args:
+            batch: What `held` says, in any order; promoted columns in either type.
+            names: Columns to return; may be fields that are not stored in files.
+        """
+        if self.is_current:
+            return batch if tuple(batch.schema.names) == tuple(names) else batch.select(list(names))
+        columns = [self._column(batch, name) for name in names]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        reading = self.reading
+        if name in reading.constants:
+            kind = self.schema.get(name).type
+            return constant(reading.constants[name], kind, batch.num_rows)
+        column = batch.column(name)
+        if name in reading.promoted:
+            return column.cast(type_to_arrow(self.schema.get(name).type))
+        if name in reading.rebuilt:
+            assert self.number is not None  # what other tools wrote is read as it is
+            held, wanted = reading.rebuilt[name], self.schema.get(name).type
+            return _Rebuilding(self.lineage, self.number).rebuild(column, held, wanted, name)
+        return column
+
+
+def constant(value: Any, kind: Type, length: int) -> pa.Array:
+    """Return a column of one value, which of a list or map is null or the empty one."""
+    target = type_to_arrow(kind)
+    if value is None:
+        return pa.nulls(length, target)
+    if isinstance(kind, ListOf | MapOf):
+        return pa.array([list(value)] * length, target)
+    return pa.repeat(pa.scalar(value, target), length)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilding:
+    """Makes a column of an older form anew, part by part.
+
+    Arrow's own cast of records would take a part that was dropped and added again from the file,
+    and knows no defaults.
+    """
+
+    lineage: Lineage
+    number: int
+
+    def rebuild(self, array: pa.Array, held: Type, wanted: Type, place: str) -> pa.Array:
+        target = type_to_arrow(wanted)
+        match held, wanted:
+            case Struct(), Struct():
+                return self._struct(array, held, wanted, place)
+            case ListOf(), ListOf():
+                values = self.rebuild(array.values, held.element, wanted.element, f"{place}[]")
+                return pa.ListArray.from_arrays(_offsets(array), values, type=target)
+            case MapOf(), MapOf():
+                items = self.rebuild(array.items, held.value, wanted.value, f"{place}{{}}")
+                return pa.MapArray.from_arrays(_offsets(array), array.keys, items, type=target)
+        return array.cast(target)
+
+    def _struct(self, array: pa.StructArray, held: Struct, wanted: Struct, place: str) -> pa.Array:
+        types = {one.name: one.type for one in held.fields}
+        columns = []
+        for one in wanted.fields:
+            here = f"{place}.{one.name}"
+            if self.lineage.lacks(here, self.number):
+                columns.append(constant(self.lineage.initial(here), one.type, len(array)))
+            else:
+                column = array.field(one.name)
+                columns.append(self.rebuild(column, types[one.name], one.type, here))
+        fields = list(type_to_arrow(wanted))
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
+
+
+def _offsets(array: pa.ListArray | pa.MapArray) -> pa.Array:
+    """Return where the values of each list begin in all values; null for a list that is null."""
+    is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
+    return pc.if_else(is_there, array.offsets, pa.scalar(None, pa.int32()))

@@ -1,0 +1,239 @@
+"""The rules by which a dataset may change: what was written must stay readable, as it was.
+
+Pure functions of descriptors and schemas. A new schema is checked against every one that the
+dataset ever had, since it may fit its predecessor and yet not an older one whose files live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.partition import PartitionFunction
+from lakebed.model.schema import (
+    MISSING,
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+
+# Only where every value stays exactly itself: a long in a double would not.
+_PROMOTIONS = {
+    Kind.INT: frozenset({Kind.LONG, Kind.DOUBLE}),
+    Kind.FLOAT: frozenset({Kind.DOUBLE}),
+    Kind.DATE: frozenset({Kind.TIMESTAMP_NTZ}),
+}
+# Of a provided partition field, whose values stand in the paths as text.
+_HOLDS = {
+    Kind.INT: frozenset({Kind.INT, Kind.LONG, Kind.STRING}),
+    Kind.LONG: frozenset({Kind.LONG, Kind.STRING}),
+    Kind.STRING: frozenset({Kind.STRING}),
+}
+
+
+def check_update(
+    old: DatasetDescriptor, new: DatasetDescriptor, schemas: Mapping[int, Schema]
+) -> None:
+    """Check that a dataset may become what `new` describes.
+
+    Properties may change freely, and so may the compression, unless names of files tell it.
+
+    Args:
+        old: The current descriptor.
+        new: The wanted one.
+        schemas: All that the dataset ever had, by number.
+
+    Raises:
+        InvalidInputError: The format differs, or a compression that the names of files tell.
+        PartitionSpecError: The partitions differ otherwise than by the rules.
+        SchemaMismatchError: Data of one of the schemas could not be read as it was.
+    """
+    if old.format != new.format:
+        raise InvalidInputError(
+            f"The format of a dataset cannot change from {old.format} to {new.format}.",
+            hint="Create a dataset of the new format and append the rows of this one.",
+        )
+    if old.file_suffix != new.file_suffix:
+        raise InvalidInputError(
+            f"The compression of {old.format} cannot change from {old.compression} to "
+            f"{new.compression}: the names of the files tell it.",
+            hint="Create a dataset of the new compression and append the rows of this one.",
+        )
+    check_partitioning(old, new)
+    for number, schema in sorted(schemas.items()):
+        check_schema(schema, new.schema, number)
+
+
+def check_partitioning(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
+    """Check that old directories mean under the new strategy what they meant under the old.
+
+    Raises:
+        PartitionSpecError: They do not.
+    """
+    before, after = old.partition_by.functions, new.partition_by.functions
+    if len(before) != len(after):
+        raise PartitionSpecError(
+            f"The partitions of a dataset cannot change from {_named(before)} to {_named(after)}.",
+            hint="Create a dataset with the new partitions and append the rows of this one.",
+        )
+    for one, other in zip(before, after, strict=True):
+        if one != other:
+            _check_replacement(one, other, old, new)
+        elif one.type_name != "provided":
+            _check_source(one, old.schema, new.schema)
+
+
+def _named(functions: Sequence[PartitionFunction]) -> str:
+    return f"({', '.join(str(function) for function in functions)})" if functions else "none"
+
+
+def _check_replacement(
+    one: PartitionFunction,
+    other: PartitionFunction,
+    old: DatasetDescriptor,
+    new: DatasetDescriptor,
+) -> None:
+    if one.type_name == "provided" and one.name == other.name:
+        have, want = old.partition_types[one.name], new.partition_types[one.name]
+        if (
+            isinstance(have, Primitive)
+            and isinstance(want, Primitive)
+            and want.kind in _HOLDS.get(have.kind, ())
+        ):
+            return
+        raise PartitionSpecError(
+            f"Partition field {one.name!r} holds provided values of type {have}; "
+            f"{other} of type {want} cannot hold them.",
+            hint="int may become int, long or string; long may become long or string.",
+        )
+    raise PartitionSpecError(
+        f"Partition function {one} cannot become {other}.",
+        hint="Only a provided function may be replaced, by one of the same name.",
+    )
+
+
+def _check_source(function: PartitionFunction, old: Schema, new: Schema) -> None:
+    have, want = _type_at(old, function.source), _type_at(new, function.source)
+    if have != want:
+        raise PartitionSpecError(
+            f"Field {function.source!r} of type {have} is the source of partition function "
+            f"{function}; it cannot become {want or 'missing'}.",
+            hint="Partitions of old rows were computed from the old type.",
+        )
+
+
+def _type_at(schema: Schema, path: str) -> Type | None:
+    """Return the type of a field, or of one in records, as in `position.latitude`."""
+    first, *rest = path.split(".")
+    field = schema.find(first)
+    for name in rest:
+        inner = field.type.fields if field and isinstance(field.type, Struct) else ()
+        field = next((one for one in inner if one.name == name), None)
+    return field.type if field else None
+
+
+def check_schema(old: Schema, new: Schema, number: int) -> None:
+    """Check that data of `old` can be read as data of `new`, with every value as it was.
+
+    Args:
+        old: The schema that data was written with.
+        new: The one that it shall be read with.
+        number: Of the old one, for the message.
+
+    Raises:
+        SchemaMismatchError: It cannot; the message names the field and the reason.
+    """
+    _check_record(old.fields, new.fields, "", number)
+
+
+def _check_record(old: Sequence[Field], new: Sequence[Field], place: str, number: int) -> None:
+    before = {field.name: field for field in old}
+    after = {field.name for field in new}
+    for field in new:
+        here = f"{place}{field.name}"
+        was = before.get(field.name)
+        if was is None:
+            if not field.nullable and field.default is MISSING:
+                gone = [f"{place}{f.name}" for f in old if f.name not in after]
+                renamed = (
+                    f" If it is {', '.join(map(repr, gone))} under a new name: a rename is the "
+                    "removal of one field and the addition of another."
+                    if gone
+                    else ""
+                )
+                raise SchemaMismatchError(
+                    f"Field {here!r} is missing in schema {number}, is not nullable and has no "
+                    "default.",
+                    hint=f"Make it nullable, or give it a default.{renamed}",
+                )
+            continue
+        _check_nullable(was.nullable, field.nullable, here, number)
+        _check_type(was.type, field.type, here, number)
+
+
+def _check_nullable(old: bool, new: bool, place: str, number: int) -> None:  # noqa: FBT001 - a pair
+    if old and not new:
+        raise SchemaMismatchError(
+            f"Field {place!r} is nullable in schema {number} and cannot become required.",
+            hint="Leave it nullable: rows that were written may hold null.",
+        )
+
+
+def _check_type(old: Type, new: Type, place: str, number: int) -> None:
+    if old == new:
+        return None
+    match old, new:
+        case Primitive(kind=have), Primitive(kind=want) if want in _PROMOTIONS.get(have, ()):
+            return None
+        case Decimal(), Decimal() if (
+            old.scale <= new.scale and old.precision - old.scale <= new.precision - new.scale
+        ):
+            return None
+        case ListOf(), ListOf():
+            _check_nullable(old.element_nullable, new.element_nullable, f"{place}[]", number)
+            return _check_type(old.element, new.element, f"{place}[]", number)
+        case MapOf(), MapOf():
+            _check_nullable(old.value_nullable, new.value_nullable, f"{place}{{}}", number)
+            return _check_type(old.value, new.value, f"{place}{{}}", number)
+        case Struct(), Struct():
+            return _check_record(old.fields, new.fields, f"{place}.", number)
+    raise SchemaMismatchError(
+        f"Field {place!r} is of type {old} in schema {number} and cannot become {new}.",
+        hint="int may become long or double, float double, date timestamp_ntz, a decimal one of "
+        "more digits. Add a field of another name for anything else.",
+    )
+
+
+def changes(old: Schema, new: Schema) -> tuple[str, ...]:
+    """Say how two schemas differ, field by field, for a person to read.
+
+    >>> number = Field(name="n", type=Primitive(Kind.INT))
+    >>> wide = Field(name="n", type=Primitive(Kind.LONG))
+    >>> text = Field(name="s", type=Primitive(Kind.STRING))
+    >>> changes(Schema(fields=(number,)), Schema(fields=(wide, text)))
+    ('n: int to long', '+s: string')
+    """
+    found = [f"-{one.name}" for one in old if one.name not in new]
+    for one in new:
+        was = old.find(one.name)
+        if was is None:
+            found.append(f"+{one.name}: {one.type}")
+            continue
+        if was.type != one.type:
+            found.append(f"{one.name}: {was.type} to {one.type}")
+        if was.nullable != one.nullable:
+            found.append(f"{one.name}: nullable")
+        if was.default != one.default:
+            found.append(f"{one.name}: default")
+        if was.doc != one.doc:
+            found.append(f"{one.name}: doc")
+    if not found and old.names != new.names:
+        found.append("order")
+    return tuple(found)

@@ -1,0 +1,76 @@
+"""Where descriptors are kept: by default in the heads, and in a place of the user's besides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakebed.errors import MetadataProviderError
+from lakebed.model.descriptor import DatasetDescriptor
+
+
+class MetadataProvider(ABC):
+    """Keeps the descriptors of datasets by name, such as in a catalog of the user's own.
+
+    Give one to `open_repository`: it is told of every dataset that is created, updated or
+    dropped, after the head has changed, which stays the truth. It keeps what it is given; the
+    rules of evolution are the dataset's. `Repository.metadata` is one too: by default that of the
+    heads themselves.
+
+    >>> class Catalog(MetadataProvider):
+    ...     def __init__(self):
+    ...         self.descriptors = {}
+    ...     def save(self, name, descriptor):
+    ...         self.descriptors[name] = descriptor
+    ...     def load(self, name):
+    ...         return self.descriptors[name]
+    ...     def delete(self, name):
+    ...         return self.descriptors.pop(name, None) is not None
+    ...     def list(self):
+    ...         return sorted(self.descriptors)
+    >>> from lakebed import open_repository
+    >>> repository = open_repository("memory://doctest-provider", metadata=Catalog())
+    >>> fields = [{"name": "n", "type": "long"}]
+    >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "flight", "fields": fields})
+    >>> flights = repository.create("flights", descriptor)
+    >>> repository.metadata.list()
+    ['flights']
+    """
+
+    @abstractmethod
+    def save(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep the descriptor of a dataset, in place of the one that was kept before."""
+
+    @abstractmethod
+    def load(self, name: str) -> DatasetDescriptor:
+        """Return the descriptor of a dataset.
+
+        Raises:
+            DatasetNotFoundError: None is kept for this name.
+        """
+
+    @abstractmethod
+    def delete(self, name: str) -> bool:
+        """Forget the descriptor of a dataset; False if none was kept."""
+
+    @abstractmethod
+    def list(self) -> list[str]:
+        """Return the names for which a descriptor is kept, sorted."""
+
+
+@contextmanager
+def telling(name: str, what_happened: str, remedy: str) -> Iterator[None]:
+    """Say what has already happened if a provider that is told of it fails.
+
+    Raises:
+        MetadataProviderError: The provider raised something.
+    """
+    try:
+        yield
+    except Exception as exc:
+        raise MetadataProviderError(
+            f"Dataset {name!r} was {what_happened}, but the metadata provider failed to note it: "
+            f"{type(exc).__name__}: {exc}.",
+            hint=remedy,
+        ) from exc

@@ -1,0 +1,49 @@
+"""The schema file for plateau and kartothek, kept in step with the head, which is the truth."""
+
+from __future__ import annotations
+
+import logging
+
+from lakebed.errors import LakebedError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import TABLE
+from lakebed.state import kartothek
+from lakebed.state.reader import read_head
+from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
+
+
+def put(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
+    """Write the schema file of a dataset of ours.
+
+    Cost:
+        One PUT.
+    """
+    store.put(
+        kartothek.schema_key(dataset, TABLE),
+        kartothek.encode_schema(descriptor.schema, descriptor.partition_types),
+    )
+
+
+def put_or_leave(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
+    """Write it after an update, or leave it as it is: nothing of ours reads it.
+
+    Of two updates the later one must have the last word, whoever is slower: so the head is read
+    again after the file was written.
+
+    Cost:
+        One PUT and one GET, and as many again for each update in between.
+    """
+    try:
+        written = None
+        while written != descriptor:
+            put(store, dataset, descriptor)
+            written, descriptor = descriptor, read_head(store, dataset).state.descriptor
+    except LakebedError as exc:
+        _log.warning(
+            "schema file is not that of the head, other tools see the old schema: update the "
+            "dataset again with the same descriptor dataset=%s error=%s",
+            dataset,
+            exc,
+        )

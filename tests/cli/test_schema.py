@@ -1,0 +1,118 @@
+"""`lakebed schema`: what a dataset's fields are, were and shall be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lakebed
+
+TEXT = ["null", "string"]
+
+
+def avro(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "plane", "fields": list(fields)})
+
+
+SEATS = {"name": "seats", "type": "int"}
+WIDER = [
+    {"name": "seats", "type": "long", "doc": "All of them."},
+    {"name": "maker", "type": "string", "default": "unknown"},
+]
+
+
+def planes(tmp_path: Path) -> str:
+    descriptor = lakebed.DatasetDescriptor(schema=avro(SEATS), properties={"owner": "ops"})
+    dataset = lakebed.open_repository(tmp_path).create("planes", descriptor)
+    dataset.append([{"seats": 3}])
+    return f"{tmp_path}/planes"
+
+
+def test_update_changes_the_schema_and_keeps_the_rest(
+    cli: Any, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    address = planes(tmp_path)
+
+    commit = cli.json("schema", "update", address, "--schema", write("new.avsc", avro(*WIDER)))
+
+    assert (commit["operation"], commit["version"]) == ("update", 2)
+    assert cli.json("query", address) == [{"seats": 3, "maker": "unknown"}]
+    dataset = lakebed.open_repository(tmp_path).open("planes")
+    assert dataset.descriptor.properties == {"owner": "ops"}
+
+
+def test_update_adds_properties(cli: Any, tmp_path: Path) -> None:
+    address = planes(tmp_path)
+
+    cli("schema", "update", address, "--property", "team=a", "--property", "owner=dev")
+
+    dataset = lakebed.open_repository(tmp_path).open("planes")
+    assert dataset.descriptor.properties == {"owner": "dev", "team": "a"}
+
+
+def test_an_update_that_changes_nothing_says_so(cli: Any, tmp_path: Path) -> None:
+    address = planes(tmp_path)
+
+    result = cli("schema", "update", address, "--property", "owner=ops")
+
+    assert "is that already" in result.stderr
+    assert lakebed.open_repository(tmp_path).open("planes").version == 1
+
+
+def test_a_refused_update_says_why(
+    cli: Any, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    address = planes(tmp_path)
+    text = write("new.avsc", avro({"name": "seats", "type": TEXT}))
+
+    result = cli("schema", "update", address, "--schema", text, exit_code=2)
+
+    assert "'seats' is of type int in schema 1 and cannot become string" in result.stderr
+
+
+def test_an_update_of_nothing_is_refused(cli: Any, tmp_path: Path) -> None:
+    assert "Give --schema" in cli("schema", "update", planes(tmp_path), exit_code=2).stderr
+
+
+def test_show_tells_since_when_a_field_is_there(
+    cli: Any, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    address = planes(tmp_path)
+    cli("schema", "update", address, "--schema", write("new.avsc", avro(*WIDER)))
+
+    assert cli.json("schema", "show", address) == [
+        {
+            "field": "seats",
+            "type": "long",
+            "nullable": False,
+            "default": None,
+            "since": 1,
+            "doc": "All of them.",
+        },
+        {
+            "field": "maker",
+            "type": "string",
+            "nullable": False,
+            "default": "unknown",
+            "since": 2,
+            "doc": "",
+        },
+    ]
+    assert [row["field"] for row in cli.json("schema", "show", address, "--version", 1)] == [
+        "seats"
+    ]
+
+
+def test_history_tells_what_changed(
+    cli: Any, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    address = planes(tmp_path)
+    cli("schema", "update", address, "--schema", write("new.avsc", avro(*WIDER)))
+
+    first, second = cli.json("schema", "show", address, "--history")
+
+    assert (first["schema"], first["version"], first["changes"]) == (1, 0, "")
+    assert (second["schema"], second["version"], second["field_count"]) == (2, 2, 2)
+    assert second["changes"] == "seats: int to long, seats: doc, +maker: string"
