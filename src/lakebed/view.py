@@ -1,29 +1,41 @@
-"""Views: a dataset narrowed by constraints. Reading works on them."""
+"""Views: a dataset narrowed by constraints. Reading, writing and deleting work on them."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
+from lakebed import signals
 from lakebed.arrow import scan
+from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.entities import as_mapping, to_batches
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.write import write_batches
+from lakebed.commit import Commit
+from lakebed.deletion import find_deleted, write_rest
 from lakebed.errors import (
+    AlreadyExistsError,
     InvalidInputError,
     MissingDependencyError,
     PredicateError,
-    VersionNotFoundError,
+    ReadOnlyError,
 )
 from lakebed.model.dataclass_types import builder
-from lakebed.model.evaluate import matches
+from lakebed.model.evaluate import matches, value_of
+from lakebed.model.keys import partition_of, split_label
+from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
     And,
     Comparison,
     Dnf,
+    Leaf,
     Membership,
     NullCheck,
     Op,
@@ -32,89 +44,27 @@ from lakebed.model.predicate import (
     all_of,
     bind,
     columns_of,
+    conjuncts,
     from_dnf,
+    roots_of,
 )
+from lakebed.model.refinement import refine, set_of
+from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.sql import parse_sql
-from lakebed.model.values import Scalar
+from lakebed.model.values import Scalar, check_value
 from lakebed.plan.plan import ScanPlan, plan
-from lakebed.state import history
-from lakebed.state.reader import read_head
-from lakebed.state.state import State, descriptor_from
-from lakebed.store.base import Store
+from lakebed.source import Source
+from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
+from lakebed.state.state import State
+from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.uri import VERSION, view_query
+from lakebed.writer import EntityWriter, commit_staged
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.spark.read import Way
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A state, and the requests that reading it took."""
-
-    state: State
-    requests: int
-
-
-class Source:
-    """Where a view gets the state from: the head, each time anew, or one version for good."""
-
-    def __init__(self, store: Store, name: str, pinned: Snapshot | None = None) -> None:
-        self.store = store
-        self.name = name
-        self.pinned = pinned
-        self._seen = pinned
-
-    def load(self) -> Snapshot:
-        """Return the state to work on: the current one, unless a version is pinned.
-
-        Cost:
-            One GET (two for a msgpack head), or nothing if pinned.
-        """
-        if self.pinned is not None:
-            return self.pinned
-        head = read_head(self.store, self.name)
-        self._seen = Snapshot(head.state, head.requests)
-        return self._seen
-
-    def remember(self, snapshot: Snapshot) -> None:
-        """Note a state that somebody else has read."""
-        self._seen = snapshot
-
-    def seen(self) -> State:
-        """Return the last state that was read, for checks that need no newer one."""
-        return (self._seen or self.load()).state
-
-    def at_version(self, version: int) -> Source:
-        """Return a source of one version.
-
-        Raises:
-            VersionNotFoundError: There is no such version.
-
-        Cost:
-            The history: one GET a segment, of which there are few.
-        """
-        snapshot = self.load()
-        state = snapshot.state
-        if version > state.version:
-            raise VersionNotFoundError(
-                f"Dataset {self.name!r} has no version {version}.",
-                hint=f"The last one is {state.version}.",
-            )
-        if version == state.version and not state.is_changed_by_others:
-            return Source(self.store, self.name, snapshot)
-        past = history.replay(history.read(self.store, state.history), version)
-        older = dataclasses.replace(
-            state,
-            labels=past.labels,
-            descriptor=descriptor_from(past.descriptor, f"{self.name}/history"),
-            version=version,
-            commit_id=past.entry.commit_id,
-            committed_at=past.entry.committed_at,
-        )
-        requests = snapshot.requests + len(state.history)
-        return Source(self.store, self.name, Snapshot(older, requests))
 
 
 class View:
@@ -147,6 +97,18 @@ class View:
         """What narrows the view; prints as SQL."""
         return self._constraint
 
+    @property
+    def view_uri(self) -> str:
+        """The view as a URI, which `lakebed.open_uri` opens again."""
+        source = self._source
+        terms = []
+        if self._constraint != TRUE:
+            terms.append(view_query(self._constraint, source.seen().predicate_types))
+        if source.pinned is not None:
+            terms.append(f"{VERSION}={source.pinned.state.version}")
+        query = f"?{'&'.join(terms)}" if terms else ""
+        return f"view:{source.store.uri}/{source.name}{query}"
+
     def is_of(self, other: View) -> bool:
         """Whether both are views of one dataset, at whatever version."""
         mine, others = self._source, other._source
@@ -164,14 +126,25 @@ class View:
             PredicateError: It cannot be read, names an unknown column, or a value is not of
                 its column's type.
         """
-        types = self._source.seen().column_types
         if isinstance(predicate, str):
-            found = parse_sql(predicate, types)
+            found = self._bound(lambda types: parse_sql(predicate, types))
         elif isinstance(predicate, Comparison | Membership | NullCheck | And | Or):
-            found = bind(predicate, types)
+            found = self._bound(lambda types: bind(predicate, types))
         else:
-            found = bind(from_dnf(predicate), types)
+            terms = from_dnf(predicate)
+            found = self._bound(lambda types: bind(terms, types))
         return View(self._source, all_of([self._constraint, found]))
+
+    def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
+        """Bind to the columns last seen; where these do not fit, to those that there are now."""
+        seen = self._source.seen().predicate_types
+        try:
+            return bind_to(seen)
+        except PredicateError:
+            types = self._source.load().state.predicate_types
+            if types == seen:
+                raise
+            return bind_to(types)
 
     def with_(self, field: str, *values: Scalar) -> View:
         """Keep entities whose field has one of the values; without values, has any.
@@ -181,51 +154,29 @@ class View:
                 the view.
         """
         if not values:
-            return self.where(NullCheck(field, negated=True))
-        self._check_inside(field, values)
-        return self.where(Membership(field, values))
+            return self._refine(NullCheck(field, negated=True))
+        return self._refine(Membership(field, values))
 
     def from_(self, field: str, value: Scalar) -> View:
         """Keep entities whose field is at least `value`; raises as `with_` does."""
-        return self._compare(field, Op.GE, value)
+        return self._refine(Comparison(field, Op.GE, value))
 
     def from_after(self, field: str, value: Scalar) -> View:
         """Keep entities whose field is greater than `value`; raises as `with_` does."""
-        return self._compare(field, Op.GT, value)
+        return self._refine(Comparison(field, Op.GT, value))
 
     def to(self, field: str, value: Scalar) -> View:
         """Keep entities whose field is at most `value`; raises as `with_` does."""
-        return self._compare(field, Op.LE, value)
+        return self._refine(Comparison(field, Op.LE, value))
 
     def to_before(self, field: str, value: Scalar) -> View:
         """Keep entities whose field is less than `value`; raises as `with_` does."""
-        return self._compare(field, Op.LT, value)
+        return self._refine(Comparison(field, Op.LT, value))
 
-    def _compare(self, field: str, op: Op, value: Scalar) -> View:
-        self._check_inside(field, (value,), edge=op)
-        return self.where(Comparison(field, op, value))
-
-    def _check_inside(self, field: str, values: tuple[Scalar, ...], edge: Op | None = None) -> None:
-        """A refinement must lie in the view, or it was not meant: Kite's rule.
-
-        The end of an open range need not be in the view itself, if it is an end of the view.
-        """
-        types = self._source.seen().column_types
-        bound = bind(Membership(field, values), types)
-        constraint = self._constraint
-        parts = constraint.parts if isinstance(constraint, And) else (constraint,)
-        for part in parts:
-            if columns_of(part) != (field,):
-                continue
-            for value in bound.values:  # type: ignore[union-attr]  # bind keeps the node
-                at_end = edge in (Op.GT, Op.LT) and isinstance(part, Comparison)
-                if at_end and part.op is edge and part.value == value:  # type: ignore[union-attr]  # checked
-                    continue
-                if not matches(part, {field: value}):
-                    raise PredicateError(
-                        f"{field} = {value!r} is outside the view, where {part}.",
-                        hint="A refinement narrows; begin from the dataset for another view.",
-                    )
+    def _refine(self, leaf: Leaf) -> View:
+        bound = self._bound(lambda types: bind(leaf, types))
+        assert not isinstance(bound, And | Or)  # bind changes empty lists only
+        return View(self._source, refine(self._constraint, bound))
 
     def plan(self) -> ScanPlan:
         """Choose the data files to read.
@@ -237,7 +188,7 @@ class View:
             A read of the head, and nothing else.
         """
         snapshot = self._source.load()
-        constraint = bind(self._constraint, snapshot.state.column_types)
+        constraint = bind(self._constraint, snapshot.state.predicate_types)
         return plan(snapshot.state, constraint, requests=snapshot.requests)
 
     def spark(
@@ -320,6 +271,387 @@ class View:
             raise InvalidInputError(f"{type!r} is no dataclass.", hint="Decorate it.")
         names = [field.name for field in dataclasses.fields(type) if field.init]
         return EntityReader(self.batches(names), builder(type))
+
+    def is_empty(self) -> bool:
+        """Whether there is no entity in the view.
+
+        Cost:
+            A read of the head; then footers, and the columns of the filter, until one is found.
+        """
+        return self._is_empty(self.plan())
+
+    def _is_empty(self, chosen: ScanPlan) -> bool:
+        store = self._source.store
+        # First the files of which a footer tells.
+        for file in sorted(chosen.files, key=lambda one: one.is_filtered):
+            alone = replace(chosen, files=(file,))
+            if not file.is_filtered:
+                if scan.count(store, alone):
+                    return False
+                continue
+            assert chosen.residual is not None  # some file is filtered
+            needed = roots_of(chosen.residual, chosen.state.predicate_types)
+            with scan.scan(store, alone, needed) as batches:
+                if any(batch.num_rows for batch in batches):
+                    return False
+        return True
+
+    def includes(self, entity: object) -> bool:
+        """Whether an entity belongs to the view.
+
+        Args:
+            entity: A dict or a dataclass instance. A field that it lacks is null. Partition fields
+                are computed; that of a provided one is taken from the entity, else from the view
+                where that names one value. `batch_id` is null, since the entity is in no batch.
+
+        Raises:
+            SchemaMismatchError: It has a field that the dataset lacks.
+            InvalidInputError: It is no entity, or a value that matters is not of its field's type.
+            PartitionSpecError: A partition field that matters has no value for it.
+
+        Cost:
+            Nothing; the head that was last read says what the fields are.
+        """
+        state = self._source.seen()
+        given = as_mapping(entity)
+        own = state.partition_level_types
+        for name in given:
+            if name not in own:
+                state.descriptor.schema.get(name)
+        values = _checked_values(given, state)
+        supplied = self._supplied(state)
+        named = columns_of(self._constraint)
+        functions = [one for one in state.descriptor.partition_by if one.name in named]
+        provided = {
+            one.name: values[one.name] if one.name in given else supplied.get(one.name)
+            for one in functions
+            if not one.takes_source
+        }
+        strategy = PartitionStrategy(tuple(functions))
+        computed = strategy.values(values, state.descriptor.schema, provided)
+        return matches(self._constraint, {**values, **computed})
+
+    def _supplied(self, state: State) -> dict[str, Scalar]:
+        """Return the values that the view gives provided partition fields: where it names one."""
+        found: dict[str, Scalar] = {}
+        for function in state.descriptor.partition_by:
+            if function.takes_source:
+                continue
+            for part in conjuncts(self._constraint):
+                values = set_of(part) if columns_of(part) == (function.name,) else None
+                if values is not None and len(values) == 1:
+                    (found[function.name],) = values
+        return found
+
+    def covering_partitions(self) -> tuple[PartitionView, ...]:
+        """Return the partitions that may hold entities of the view, in order of path.
+
+        They are disjoint, and together hold all of the view.
+
+        Cost:
+            A read of the head, and nothing else.
+        """
+        chosen = self.plan()
+        levels = chosen.state.partition_level_types
+        found: dict[str, Mapping[str, Scalar]] = {}
+        for file in chosen.files:
+            path = partition_of(split_label(file.label)[0])
+            found[path] = {name: file.partition[name] for name in levels}
+        return tuple(
+            PartitionView(self._source, path, values) for path, values in sorted(found.items())
+        )
+
+    def is_aligned(self) -> bool:
+        """Whether the view consists of whole partitions, so that it can be overwritten."""
+        return self._exact(self._source.seen()) is not None
+
+    def _exact(self, state: State) -> Predicate | None:
+        return state.sure_strategy.exact(
+            bind(self._constraint, state.predicate_types),
+            state.descriptor.schema,
+            state.partition_level_types,
+        )
+
+    def signal_ready(self) -> dt.datetime:
+        """Say that the view is complete, for whoever waits for it.
+
+        The signal is of exactly this view; also an empty one can be ready. It stays until the
+        dataset is dropped.
+
+        Returns:
+            The time of the signal, later than that of any before; aware, UTC.
+
+        Raises:
+            ReadOnlyError: The view is of an older state.
+
+        Cost:
+            One GET and one PUT.
+        """
+        self._check_writable()
+        return signals.put(self._source.store, self._source.name, self._constraint)
+
+    def is_ready(self) -> bool:
+        """Whether exactly this view has been signalled ready; as `ready_at`."""
+        return self.ready_at() is not None
+
+    def ready_at(self) -> dt.datetime | None:
+        """Return when exactly this view was last signalled ready, aware and UTC; None if never.
+
+        Raises:
+            CorruptMetadataError: The signal cannot be read.
+
+        Cost:
+            One GET.
+        """
+        return signals.find(self._source.store, self._source.name, self._constraint)
+
+    def append(
+        self,
+        data: object,
+        run: str | None = None,
+        *,
+        if_not_empty: Literal["append", "error"] = "append",
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Add a batch. Through a narrower view than the dataset, every entity must be in it.
+
+        Args:
+            data: A Spark DataFrame, which is written by its tasks; or a pyarrow Table,
+                RecordBatch or RecordBatchReader, a pandas DataFrame, or an iterable of dicts
+                or dataclass instances, which are written in this process.
+            run: Name of the run, for the history.
+            if_not_empty: `error` refuses where the view holds an entity or has been signalled
+                ready, as for a job that must not run twice; also where another commit fills one
+                of its partitions meanwhile.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            SchemaMismatchError: The data does not fit; nothing became visible.
+            PartitionSpecError: The source of a partition function is missing.
+            InvalidInputError: An entity lies outside the view; nothing became visible.
+            AlreadyExistsError: The view must be empty, and is not or is ready.
+            CommitConflictError: The view must be empty, and another commit touched it meanwhile.
+            CommitUnknownError: The store stopped answering; see the error.
+
+        Cost:
+            Besides the data files: a read of the head, five small objects, and one Spark job
+            for a DataFrame.
+        """
+        if if_not_empty not in ("append", "error"):
+            raise InvalidInputError(
+                f"if_not_empty is {if_not_empty!r}.", hint="Give 'append' or 'error'."
+            )
+        if if_not_empty == "append":
+            return self._write("append", data, run, Nothing(), options, commit_options)
+        return self._write("append", data, run, self._must_be_empty, options, commit_options)
+
+    def _must_be_empty(self, base: State) -> Scope:
+        """Check that the view is empty and not ready, and return the scope that keeps it so."""
+        constraint = bind(self._constraint, base.predicate_types)
+        is_empty = self._is_empty(plan(base, constraint, requests=0))
+        if not is_empty or self.is_ready():
+            raise AlreadyExistsError(
+                f"{self!r} {'is ready' if is_empty else 'is not empty'}.",
+                hint="Append without if_not_empty, or overwrite it.",
+            )
+        levels, descriptor = base.partition_level_types, base.descriptor
+        where = descriptor.partition_by.project(constraint, descriptor.schema, levels, strict=False)
+        return Unchanged(where, levels)
+
+    def overwrite(
+        self,
+        data: object,
+        *,
+        run: str | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Replace all of the view, which must be aligned with partition boundaries.
+
+        The files that were there stay on storage, and readable by version.
+
+        Args:
+            data: As for `append`; it may hold no rows: an explicit empty result.
+            run: Name of the run, for the history.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
+                became visible.
+            InvalidInputError: An entity lies outside the view; nothing became visible.
+            PredicateError: The view is not aligned with partition boundaries.
+
+        Cost:
+            As `append`.
+        """
+        self._check_writable()
+        state = self._source.load().state
+        exact = self._exact(state)
+        if exact is None:
+            raise PredicateError(
+                f"The view {self._constraint} is not aligned with the partitions of "
+                f"{self._source.name!r}.",
+                hint="Whole partitions are replaced: let its ends fall on partition boundaries.",
+            )
+        scope = WholeView(exact, state.partition_level_types)
+        return self._write("overwrite", data, run, scope, options, commit_options)
+
+    def delete(
+        self,
+        *,
+        run: str | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit | None:
+        """Delete the entities of the view, in one commit.
+
+        Where the view consists of whole partitions, or of whole files, the head alone changes.
+        Other files that hold some of it are written anew without it, as one batch, each row in
+        the partition where it was. Rows stay for which the constraint is not true, but false or
+        unknown, as of null. The old files stay on storage, and readable by version.
+
+        Args:
+            run: Name of the run, for the history.
+            options: How files are cut that are written anew.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit, or None if the view is empty: then there is no new version.
+
+        Raises:
+            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
+                became visible.
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            As `append`. The columns of the constraint are read of files that may hold others
+            too; of those that hold some, everything. Memory: that of one writer.
+        """
+        transaction = self._begin("delete", run, commit_options)
+        store, base = self._source.store, transaction.base
+        try:
+            chosen = plan(base, bind(self._constraint, base.predicate_types), requests=0)
+            deleted = find_deleted(store, chosen)
+            if not deleted:
+                transaction.abort([])
+                return None
+            facts = write_rest(store, chosen, deleted, _target(transaction, options))
+        except BaseException:
+            transaction.abort([])
+            raise
+        return commit_staged(transaction, facts, TheseFiles.of(file.label for file in deleted))
+
+    def writer(
+        self,
+        *,
+        run: str | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> EntityWriter:
+        """Return a writer of single entities, for small amounts, in this process.
+
+        It is a context manager: a clean exit commits one batch, an error leaves nothing. Through
+        a narrower view than the dataset, every entity must be in it.
+
+        Raises:
+            ReadOnlyError: The dataset cannot be written.
+        """
+        transaction = self._begin("append", run, commit_options)
+        return EntityWriter(
+            self._source.store, transaction, self._narrow_target(transaction, options)
+        )
+
+    def _write(
+        self,
+        operation: str,
+        data: object,
+        run: str | None,
+        scope: Scope | Callable[[State], Scope] | None,
+        options: WriteOptions | None,
+        commit_options: CommitOptions | None,
+    ) -> Commit:
+        transaction = self._begin(operation, run, commit_options)
+        try:
+            if callable(scope):
+                scope = scope(transaction.base)
+            facts = self._stage(data, self._narrow_target(transaction, options))
+        except BaseException:
+            transaction.abort([])
+            raise
+        return commit_staged(transaction, facts, scope)
+
+    def _begin(
+        self, operation: str, run: str | None, commit_options: CommitOptions | None
+    ) -> Transaction:
+        self._check_writable()
+        return Transaction.begin(
+            self._source.store, self._source.name, operation, run=run, options=commit_options
+        )
+
+    def _check_writable(self) -> None:
+        if self._source.pinned is not None:
+            raise ReadOnlyError(
+                f"{self!r} is an older state, which can only be read.",
+                hint="Open the dataset without at() to write.",
+            )
+
+    def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
+        base = transaction.base
+        constraint = bind(self._constraint, base.predicate_types)
+        provided = self._supplied(base)
+        return replace(_target(transaction, options), constraint=constraint, provided=provided)
+
+    def _stage(self, data: object, target: BatchTarget) -> pa.Table:
+        if type(data).__module__.startswith("pyspark."):
+            from lakebed.spark.write import is_spark_frame, write_frame
+
+            if is_spark_frame(data):
+                return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
+        return write_batches(self._source.store, target, to_batches(data, target.descriptor))
+
+
+class PartitionView(View):
+    """The view of one partition.
+
+    Attributes:
+        path: Directory relative to the table; empty if unpartitioned.
+        values: Typed value of each partition field.
+    """
+
+    def __init__(self, source: Source, path: str, values: Mapping[str, Scalar]) -> None:
+        """Use `View.covering_partitions` instead."""
+        terms: list[Predicate] = [
+            NullCheck(name) if value is None else Membership(name, (value,))
+            for name, value in values.items()
+        ]
+        super().__init__(source, all_of(terms))
+        self.path = path
+        self.values = values
+
+
+def _target(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
+    base = transaction.base
+    return BatchTarget(
+        dataset=base.name,
+        batch_id=transaction.batch_id,
+        descriptor=base.descriptor,
+        options=options or WriteOptions(),
+        schema_number=base.lineage.number,
+        admitted=admitted_values(base),
+    )
+
+
+def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
+    """Return the values of all columns that a predicate may name, each of its type."""
+    found: dict[str, Any] = {}
+    for name, kind in state.predicate_types.items():
+        value = value_of(entity, name)
+        is_plain = isinstance(kind, Primitive | Decimal)
+        found[name] = check_value(value, kind, name) if is_plain and value is not None else value
+    return found
 
 
 class EntityReader:

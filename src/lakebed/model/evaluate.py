@@ -25,7 +25,8 @@ def matches(predicate: Predicate, values: Mapping[str, Any]) -> bool:
 
     Args:
         predicate: Bound, so that its values are of the columns' types.
-        values: One value for each column; a missing one is null.
+        values: One value for each column; a missing one is null. Nested columns may stand
+            under their dotted name, or in mappings inside each other.
     """
     return _truth(predicate, values) is True
 
@@ -39,16 +40,25 @@ def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
             truths = [_truth(part, values) for part in parts]
             return True if True in truths else None if None in truths else False
         case NullCheck(column, negated):
-            return (values.get(column) is None) is not negated
+            return (value_of(values, column) is None) is not negated
         case Comparison(column, op, wanted):
-            value = values.get(column)
+            value = value_of(values, column)
             return None if value is None else compare(value, op, wanted)
         case Membership(column, members, negated):
-            value = values.get(column)
+            value = value_of(values, column)
             if value is None:
                 # Nothing is in an empty list, not even null.
                 return None if members else negated
             return any(compare(value, Op.EQ, member) for member in members) is not negated
+
+
+def value_of(values: Mapping[str, Any], column: str) -> Any:
+    """Return the value of a column, which may be nested; None if it, or what holds it, is missing."""
+    if column in values or "." not in column:
+        return values.get(column)
+    root, _, rest = column.partition(".")
+    inner = values.get(root)
+    return value_of(inner, rest) if isinstance(inner, Mapping) else None
 
 
 def compare(value: Scalar, op: Op, wanted: Scalar) -> bool:

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.names import nearest
-from lakebed.model.schema import Type
+from lakebed.model.schema import Type, path_of
 from lakebed.model.values import Scalar, check_value
 
 
@@ -128,7 +128,11 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def sql_name(column: str) -> str:
-    """Return a column's name as SQL text, quoted where it must be."""
+    """Return a column's name as SQL text, quoted where it must be; a nested one name by name."""
+    return ".".join(_sql_name(part) for part in column.split("."))
+
+
+def _sql_name(column: str) -> str:
     if _PLAIN_NAME.fullmatch(column) and column.lower() not in _RESERVED:
         return column
     escaped = column.replace("`", "``")
@@ -206,9 +210,38 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
         yield predicate
 
 
+def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return the conditions that must all hold; none of what is always true."""
+    return predicate.parts if isinstance(predicate, And) else (predicate,)
+
+
+def complement(predicate: Predicate) -> Predicate:
+    """Return the predicate that is true where this one is not: where it is false or unknown."""
+
+    def not_true(leaf: Leaf) -> Predicate:
+        opposite = negate(leaf)
+        is_never_unknown = isinstance(leaf, NullCheck) or (
+            isinstance(leaf, Membership) and not leaf.values
+        )
+        return opposite if is_never_unknown else any_of([opposite, NullCheck(leaf.column)])
+
+    match predicate:
+        case And(parts):
+            return any_of([complement(part) for part in parts])
+        case Or(parts):
+            return all_of([complement(part) for part in parts])
+        case _:
+            return not_true(predicate)
+
+
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
     """Return the distinct columns in order of appearance."""
     return tuple(dict.fromkeys(leaf.column for leaf in leaves(predicate)))
+
+
+def roots_of(predicate: Predicate, types: Mapping[str, Type]) -> tuple[str, ...]:
+    """Return the columns that must be read for a predicate: of a nested one the field it lies in."""
+    return tuple(dict.fromkeys(path_of(column, types)[0] for column in columns_of(predicate)))
 
 
 def check_columns(predicate: Predicate, known: Collection[str]) -> None:

@@ -97,7 +97,7 @@ class _Reader:
                 low = self._literal(node.args["low"], column)
                 high = self._literal(node.args["high"], column)
                 return all_of([Comparison(column, Op.GE, low), Comparison(column, Op.LE, high)])
-            case exp.Column():
+            case exp.Column() | exp.Dot():
                 return self._bare_column(node)
         if type(node) in self._comparisons:
             return self._comparison(node)
@@ -106,7 +106,8 @@ class _Reader:
     def _comparison(self, node: exp.Expr) -> Predicate:
         op, flipped = self._comparisons[type(node)]
         left, right = node.args["this"], node.args["expression"]
-        if not isinstance(left, self._exp.Column) and isinstance(right, self._exp.Column):
+        columns = (self._exp.Column, self._exp.Dot)
+        if not isinstance(left, columns) and isinstance(right, columns):
             left, right, op = right, left, flipped
         column = self._column(left)
         return Comparison(column, op, self._literal(right, column))
@@ -133,9 +134,13 @@ class _Reader:
     def _column(self, node: exp.Expr) -> str:
         while isinstance(node, self._exp.Paren):
             node = node.this
-        if not isinstance(node, self._exp.Column):
+        if not isinstance(node, self._exp.Column | self._exp.Dot):
             raise self._refused(node)
-        name = ".".join(part.name for part in node.parts)
+        # A column of five names and more is a Dot, each part of it an identifier.
+        parts = node.parts
+        if not all(isinstance(part, self._exp.Identifier) for part in parts):
+            raise self._refused(node)
+        name = ".".join(part.name for part in parts)
         check_columns(NullCheck(name), self._types)
         return name
 

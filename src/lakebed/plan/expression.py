@@ -24,7 +24,7 @@ from lakebed.model.predicate import (
     leaves,
     map_leaves,
 )
-from lakebed.model.schema import Primitive, Type
+from lakebed.model.schema import Primitive, Type, path_of
 from lakebed.model.values import FLOATS, Scalar, is_nan
 
 
@@ -43,12 +43,14 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
             found = [to_arrow_expression(part, types) for part in parts]
             return reduce(operator.or_, found) if found else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
         case NullCheck(column, negated):
-            field = pc.field(column)
+            field = pc.field(*path_of(column, types))
             return field.is_valid() if negated else field.is_null()
         case Comparison(column, op, value):
-            return _comparison(column, op, value, types[column])
+            field = pc.field(*path_of(column, types))
+            return _comparison(field, op, value, types[column])
         case Membership(column, values, negated):
-            return _membership(column, values, types[column], negated=negated)
+            field = pc.field(*path_of(column, types))
+            return _membership(field, values, types[column], negated=negated)
 
 
 def has_truthful_bounds(predicate: Predicate, types: Mapping[str, Type]) -> bool:
@@ -79,8 +81,7 @@ def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate
     return map_leaves(predicate, weaken)
 
 
-def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> pc.Expression:
-    field = pc.field(column)
+def _comparison(field: pc.Expression, op: Op, value: Scalar, kind: Type) -> pc.Expression:
     if not _is_float(kind):
         return OPERATORS[op](field, pc.scalar(pa.scalar(value, type_to_arrow(kind))))
     # Arrow compares as IEEE does; here NaN equals itself and is greater than every number.
@@ -99,9 +100,8 @@ def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> pc.Expression
 
 
 def _membership(
-    column: str, values: tuple[Scalar, ...], kind: Type, *, negated: bool
+    field: pc.Expression, values: tuple[Scalar, ...], kind: Type, *, negated: bool
 ) -> pc.Expression:
-    field = pc.field(column)
     plain = [value for value in values if not is_nan(value)]
     holds_nan = len(plain) < len(values)
     if _is_float(kind) and 0.0 in plain:

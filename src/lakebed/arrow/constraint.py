@@ -1,0 +1,72 @@
+"""The check that rows belong to the view that they are written through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import shorten
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evaluate import value_of
+from lakebed.model.predicate import Predicate, columns_of, sql_literal
+from lakebed.plan.expression import to_arrow_expression
+
+_WIDTH = 80  # characters of a value in an error
+
+
+class ViewCheck:
+    """Refuses rows that lie outside a view."""
+
+    def __init__(self, constraint: Predicate, descriptor: DatasetDescriptor) -> None:
+        """Prepare the check.
+
+        Args:
+            constraint: Bound to the fields and partition fields.
+            descriptor: Of the dataset.
+        """
+        types = descriptor.predicate_types
+        self._constraint = constraint
+        self._types = types
+        self._named = columns_of(constraint)
+        is_inside = pc.coalesce(to_arrow_expression(constraint, types), pc.scalar(False))  # noqa: FBT003 - Arrow's signature
+        self._is_outside = ~is_inside
+        own = descriptor.partition_types
+        fields = descriptor.schema
+        self.computed = tuple(name for name in self._named if name in own and name not in fields)
+
+    def check(self, batch: pa.RecordBatch, partitions: Mapping[str, pa.Array]) -> None:
+        """Check every row.
+
+        Args:
+            batch: Of the dataset's fields.
+            partitions: A column for each partition field in `computed` that rows have a value
+                of; what is missing is null, as `batch_id` is until rows are written.
+
+        Raises:
+            InvalidInputError: A row lies outside; the message has the values that decide, of the
+                first one.
+        """
+        for name in self.computed:
+            column = partitions.get(name)
+            if column is None:
+                column = pa.nulls(batch.num_rows, type_to_arrow(self._types[name]))
+            batch = batch.append_column(name, column)
+        outside = batch.filter(self._is_outside)
+        if not outside.num_rows:
+            return
+        first = outside.slice(0, 1).to_pylist(maps_as_pydicts="strict")[0]
+        values = ", ".join(
+            f"{name} = {shorten(sql_literal(value_of(first, name)), _WIDTH)}"
+            for name in self._named
+        )
+        count = f"{outside.num_rows} of {batch.num_rows} entities lie"
+        if batch.num_rows == 1:
+            count = "An entity lies"
+        raise InvalidInputError(
+            f"{count} outside the view {self._constraint}: {values or 'nothing is in it'}.",
+            hint="Filter the data, or widen the view.",
+        )

@@ -1,0 +1,88 @@
+"""The verb delete: rows of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from lakebed.cli.data import run_option
+from lakebed.cli.options import split_address, storage_option, verb
+from lakebed.cli.output import Output
+from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.deletion import find_deleted
+from lakebed.repository import open_repository, open_uri
+from lakebed.store import Store
+from lakebed.uri import parse_uri
+from lakebed.view import View
+
+_COLUMNS = ("partition", "key", "row_count", "is_whole")
+
+
+@verb("delete", example="lakebed delete lake/flights --where \"carrier = 'UA'\" --dry-run")
+@click.argument("target", metavar="DATASET")
+@storage_option
+@click.option("--where", metavar="SQL", help="Which rows; TRUE for all of them.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would go.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@run_option
+def delete(
+    output: Output,
+    *,
+    target: str,
+    storage_options: Mapping[str, str],
+    where: str | None,
+    is_dry_run: bool,
+    is_sure: bool,
+    run: str | None,
+) -> None:
+    """Delete the rows of a view, in one commit.
+
+    DATASET may also be a view: URI, such as 'view:s3://bucket/lake/flights?carrier=UA', which says
+    which rows. Files that also hold others are written anew without them. Older versions keep
+    everything.
+
+    The result of --dry-run is the files concerned, with the number of rows that would go.
+    """
+    store, view = _open(target, storage_options, where)
+    if is_dry_run or not is_sure:
+        with output.progress("Looking for the rows"):
+            files = find_deleted(store, view.plan())
+        row_count = sum(file.row_count for file in files)
+        total = (
+            f"{row_count:,} rows in {len(files):,} files of "
+            f"{len({file.partition for file in files}):,} partitions"
+        )
+        if is_dry_run:
+            output.note(f"Would delete {total}.")
+            output.rows(
+                _COLUMNS, ({name: getattr(file, name) for name in _COLUMNS} for file in files)
+            )
+            return
+        if files:
+            click.confirm(f"Delete {total}?", abort=True, err=True)
+    with output.progress("Deleting"):
+        commit = view.delete(run=run)
+    if commit is None:
+        output.note("Nothing to delete, so there is no new version.")
+        output.record({**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0})
+        return
+    record = commit_record(commit)
+    output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
+
+
+def _open(target: str, storage_options: Mapping[str, str], where: str | None) -> tuple[Store, View]:
+    if target.startswith("view:"):
+        if where is not None:
+            message = "A view: URI says which rows; leave --where out."
+            raise click.UsageError(message, click.get_current_context())
+        repository = open_repository(parse_uri(target).location, storage_options=storage_options)
+        view = open_uri(target, storage_options=storage_options)
+        assert isinstance(view, View)  # which is what a view: URI names
+        return repository.store, view
+    if where is None:
+        message = "Give --where to say which rows; TRUE for all of them."
+        raise click.UsageError(message, click.get_current_context())
+    location, name = split_address(target)
+    repository = open_repository(location, storage_options=storage_options)
+    return repository.store, repository.open(name).where(where)

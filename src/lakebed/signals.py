@@ -1,0 +1,88 @@
+"""Ready signals: small objects that say that a view is complete, for whoever waits for it.
+
+A signal is of exactly one view; wider and narrower ones have their own. Its object is
+`<dataset>/signals/<normalised constraints>`, and goes with the dataset.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+
+import msgspec
+
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.model.predicate import Predicate
+from lakebed.store.base import MAX_COMPONENT_BYTES, Store
+from lakebed.uri import view_query
+
+UNBOUNDED = "unbounded"
+
+
+class _Signal(msgspec.Struct, frozen=True, kw_only=True):
+    constraints: str
+    ready_at: dt.datetime
+
+
+def signal_name(constraint: Predicate) -> str:
+    """Return what names the signal of a view within its dataset.
+
+    >>> from lakebed.model.predicate import Comparison, Membership, Op
+    >>> signal_name(Membership("value", (7, 2, 3))), signal_name(Comparison("value", Op.LT, 12))
+    ('value=2,3,7', 'value=(,12)')
+    """
+    text = _text_of(constraint)
+    if len(text) > MAX_COMPONENT_BYTES:
+        return f"sha256-{hashlib.sha256(text.encode()).hexdigest()}"
+    return text
+
+
+def _text_of(constraint: Predicate) -> str:
+    return view_query(constraint, normalised=True).replace("@", "%40") or UNBOUNDED
+
+
+def _key(dataset: str, constraint: Predicate) -> str:
+    return f"{dataset}/signals/{signal_name(constraint)}"
+
+
+def put(store: Store, dataset: str, constraint: Predicate) -> dt.datetime:
+    """Signal that a view is ready, and return the time of the signal.
+
+    A second signal is later than the first, also where the clock is not.
+
+    Cost:
+        One GET and one PUT.
+    """
+    before = find(store, dataset, constraint)
+    now = dt.datetime.now(dt.UTC)
+    if before is not None:
+        now = max(now, before + dt.timedelta(microseconds=1))
+    signal = _Signal(constraints=_text_of(constraint), ready_at=now)
+    store.put(_key(dataset, constraint), msgspec.json.encode(signal))
+    return now
+
+
+def find(store: Store, dataset: str, constraint: Predicate) -> dt.datetime | None:
+    """Return when a view was last signalled ready; None if it never was.
+
+    Raises:
+        CorruptMetadataError: The signal cannot be read, or is of another view.
+
+    Cost:
+        One GET.
+    """
+    key = _key(dataset, constraint)
+    try:
+        data = store.get(key).data
+    except ObjectNotFoundError:
+        return None
+    try:
+        signal = msgspec.json.decode(data, type=_Signal)
+        is_ours = signal.constraints == _text_of(constraint) and signal.ready_at.tzinfo is not None
+    except msgspec.MsgspecError:
+        is_ours = False
+    if not is_ours:
+        raise CorruptMetadataError(
+            f"Signal {key!r} cannot be read, or is of another view.", hint="Signal the view again."
+        )
+    return signal.ready_at.astimezone(dt.UTC)

@@ -1,0 +1,90 @@
+"""Where a view gets the state from that it works on."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from lakebed.errors import VersionNotFoundError
+from lakebed.provider import MetadataProvider
+from lakebed.state import history
+from lakebed.state.reader import read_head
+from lakebed.state.state import State, descriptor_from
+from lakebed.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A state, and the requests that reading it took."""
+
+    state: State
+    requests: int
+
+
+class Source:
+    """Where a view gets the state from: the head, each time anew, or one version for good."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        pinned: Snapshot | None = None,
+        metadata: MetadataProvider | None = None,
+    ) -> None:
+        self.store = store
+        self.name = name
+        self.pinned = pinned
+        self.metadata = metadata  # to tell of changes of the descriptor, besides the head
+        self._seen = pinned
+
+    def load(self) -> Snapshot:
+        """Return the state to work on: the current one, unless a version is pinned.
+
+        Cost:
+            One GET (two for a msgpack head), or nothing if pinned.
+        """
+        if self.pinned is not None:
+            return self.pinned
+        head = read_head(self.store, self.name)
+        self._seen = Snapshot(head.state, head.requests)
+        return self._seen
+
+    def remember(self, snapshot: Snapshot) -> None:
+        """Note a state that somebody else has read."""
+        self._seen = snapshot
+
+    def seen(self) -> State:
+        """Return the last state that was read, for checks that need no newer one."""
+        return (self._seen or self.load()).state
+
+    def at_version(self, version: int) -> Source:
+        """Return a source of one version.
+
+        Raises:
+            VersionNotFoundError: There is no such version.
+
+        Cost:
+            The history: one GET a segment, of which there are few.
+        """
+        snapshot = self.load()
+        state = snapshot.state
+        if version > state.version:
+            raise VersionNotFoundError(
+                f"Dataset {self.name!r} has no version {version}.",
+                hint=f"The last one is {state.version}.",
+            )
+        if version == state.version and not state.is_changed_by_others:
+            return Source(self.store, self.name, snapshot)
+        past = history.replay(history.read(self.store, state.history), version)
+        descriptor, lineage = descriptor_from(past.descriptor, f"{self.name}/history")
+        older = dataclasses.replace(
+            state,
+            labels=past.labels,
+            descriptor=descriptor,
+            lineage=lineage,
+            version=version,
+            commit_id=past.entry.commit_id,
+            committed_at=past.entry.committed_at,
+        )
+        requests = snapshot.requests + len(state.history)
+        return Source(self.store, self.name, Snapshot(older, requests))
