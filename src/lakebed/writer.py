@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import pyarrow as pa
 
-from lakebed.arrow.entities import as_mapping, entities_to_batch
-from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
+from lakebed.arrow.entity_rows import EntityRows
+from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import partition_of, split_label
+from lakebed.model.predicate import TRUE
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
+from lakebed.state.sources import Sources
 from lakebed.state.transaction import Transaction
-from lakebed.view import Source
+from lakebed.store.base import Store
 
-ENTITIES_PER_BATCH = 1_000  # of a writer, which holds each as a record batch of one row
+ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
 
 
-def commit_staged(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Commit:
+def commit_staged(
+    transaction: Transaction, facts: pa.Table, scope: Scope | None, sources: Sources | None = None
+) -> Commit:
     """Check what was staged against the scope, and commit it.
 
     Args:
         transaction: That the files were staged for.
         facts: Of the files.
         scope: What they replace; None for the partitions that they touch.
+        sources: Which raw files the rows are of, if that is to be known.
 
     Raises:
         InvalidInputError: They lie outside the scope, or there are none to say what it is; they
@@ -52,71 +59,87 @@ def commit_staged(transaction: Transaction, facts: pa.Table, scope: Scope | None
     except InvalidInputError:
         transaction.abort([base.key(label) for label in labels])
         raise
-    return Commit.of(transaction.commit(facts, scope), base)
+    return Commit.of(transaction.commit(facts, scope, sources), base)
 
 
 class EntityWriter:
-    """Writes entities one by one and commits them as one batch on a clean exit."""
+    """Writes entities one by one and commits them as one batch on a clean exit.
 
-    def __init__(self, source: Source, transaction: Transaction, options: WriteOptions) -> None:
-        """Use `Dataset.writer` instead."""
+    It is open from the start, and ends once: closed, when what was written is committed, or
+    aborted, when nothing of it is left. An entity that does not fit is refused and does no harm; a
+    store that fails ends the writer, and nothing is committed. What was written becomes visible by
+    the commit alone: nothing less would let an error take it back.
+    """
+
+    def __init__(self, store: Store, transaction: Transaction, target: BatchTarget) -> None:
+        """Use `View.writer` instead."""
         self._transaction = transaction
-        self._descriptor = transaction.base.descriptor
-        self._kernel = KernelWriter(
-            source.store,
-            BatchTarget(
-                dataset=source.name,
-                batch_id=transaction.batch_id,
-                descriptor=self._descriptor,
-                options=options,
-            ),
+        self._kernel = KernelWriter(store, target)
+        self._waiting = EntityRows(
+            target.descriptor, self._kernel.check, has_constraint=target.constraint != TRUE
         )
-        self._waiting: list[pa.RecordBatch] = []
-        self._is_open = True
+        self._end = ""
         self.commit: Commit | None = None
 
     def write(self, entity: object) -> None:
-        """Add an entity: a dict or a dataclass instance.
+        """Add an entity: a dict, as of an Avro generic record, a dataclass instance or a named tuple.
 
         Raises:
             SchemaMismatchError: It does not fit; the writer can be used on.
-            PartitionSpecError: It lacks a partition source, or its partition has too long a path.
-            InvalidInputError: The writer is closed.
+            PartitionSpecError: It lacks a partition source, or its partition has too long a path;
+                the writer can be used on.
+            InvalidInputError: It lies outside the view; the writer can be used on. Or the
+                writer is closed.
+            StorageError: The store failed; the writer is aborted.
         """
-        if not self._is_open:
-            raise InvalidInputError("The writer is closed.", hint="Open another one.")
-        # A batch of one is a copy, so that the caller may use the entity for the next one.
-        row = entities_to_batch([as_mapping(entity)], self._descriptor)
-        self._kernel.check(row)
-        self._waiting.append(row)
-        if len(self._waiting) >= ENTITIES_PER_BATCH:
-            self._flush()
+        if self._end:
+            raise InvalidInputError(f"The writer is {self._end}.", hint="Open another one.")
+        self._waiting.add(entity)
+        if len(self._waiting) >= ENTITIES_PER_BATCH or self._kernel.is_roll_due:
+            with self._aborting():
+                self._kernel.write(self._waiting.take())
 
-    def _flush(self) -> None:
-        if self._waiting:
-            self._kernel.write(pa.concat_batches(self._waiting))
-            self._waiting = []
+    def close(self) -> None:
+        """Commit what was written; a second call does nothing, nor does one after `abort`.
+
+        Without entities there is nothing to commit, and no file is left.
+
+        Raises:
+            LakebedError: The store failed, and nothing was committed; or see `Transaction.commit`.
+        """
+        if self._end:
+            return
+        with self._aborting():
+            if len(self._waiting):
+                self._kernel.write(self._waiting.take())
+            facts = self._kernel.finish()
+        self._end = "closed"
+        if facts.num_rows:
+            self.commit = commit_staged(self._transaction, facts, Nothing())
+        else:
+            self._transaction.abort([])
+
+    def abort(self) -> None:
+        """Delete what was written; nothing becomes visible."""
+        if self._end:
+            return
+        self._end = "aborted"
+        self._kernel.abort()
+        self._transaction.abort([])
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.abort()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if not self._is_open:
-            return
-        if kind is not None:
+        if kind is None:
+            self.close()
+        else:
             self.abort()
-            return
-        try:
-            self._flush()
-            facts = self._kernel.finish()
-        except BaseException:
-            self.abort()
-            raise
-        self._is_open = False
-        self.commit = commit_staged(self._transaction, facts, Nothing())
-
-    def abort(self) -> None:
-        """Delete what was written; nothing becomes visible."""
-        self._is_open = False
-        self._kernel.abort()
-        self._transaction.abort([])

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakebed import by
 from lakebed.arrow.entities import ENTITIES_PER_BATCH, entities_to_batch, to_batches
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -108,7 +109,6 @@ def test_table_without_rows_still_shows_its_columns() -> None:
         ({"k": "a", "n": 1, 5: 2}, SchemaMismatchError, "Unknown column 5"),
         ({"k": "a"}, SchemaMismatchError, "lacks column 'n'"),
         ({"k": "a", "n": None}, SchemaMismatchError, "Column 'n' is not nullable"),
-        ({"n": 1}, PartitionSpecError, "lacks 'k'"),
         ({"k": "a", "n": "1"}, SchemaMismatchError, r"Value '1' \(str\).*'n' of type long"),
         ({"k": "a", "n": 1.0}, SchemaMismatchError, "does not fit"),
         ({"k": "a", "n": True}, SchemaMismatchError, "does not fit"),
@@ -216,3 +216,27 @@ def test_nan_is_a_number_and_naive_times_are_utc() -> None:
 
     assert math.isnan(row["x"])
     assert row["t"] == dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+
+
+def partitioned(*partition_by) -> DatasetDescriptor:
+    schema = pa.schema([("n", pa.int64()), ("carrier", pa.string())])
+    return DatasetDescriptor(schema=schema, partition_by=partition_by)
+
+
+def test_entity_that_lacks_a_partition_source_has_null_there() -> None:
+    entities = [{"n": 1, "carrier": "UA"}, {"n": 2}]
+
+    batch = entities_to_batch(entities, partitioned(by.identity("carrier")))
+
+    assert batch.column("carrier").to_pylist() == ["UA", None]
+
+
+def test_entities_that_all_lack_a_partition_source_are_a_mistake() -> None:
+    with pytest.raises(PartitionSpecError, match="lacks 'carrier', the source"):
+        entities_to_batch([{"n": 1}, {"n": 2}], partitioned(by.hash("carrier", 2)))
+
+
+def test_entities_may_all_lack_the_source_of_a_dimension() -> None:
+    batch = entities_to_batch([{"n": 1}], partitioned(by.dimension("carrier", ["UA"])))
+
+    assert batch.column("carrier").to_pylist() == [None]

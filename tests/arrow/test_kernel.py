@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import hashlib
 import math
+import time
 import uuid
 
 import numpy as np
@@ -180,24 +181,108 @@ def test_row_groups_have_the_size_asked_for(store: Store) -> None:
 
 def test_memory_bound_closes_the_largest_file_early(store: Store) -> None:
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="k")
-    writer = KernelWriter(store, target_of(descriptor, memory_bytes=50_000))
+    options = {"memory_bytes": 50_000, "row_group_bytes": 20_000}
+    writer = KernelWriter(store, target_of(descriptor, **options))
     writer.write(numbers(10, k=["small"] * 10))
 
-    writer.write(numbers(5_000, k=["large"] * 5_000))
+    for _ in range(20):
+        writer.write(numbers(5_000, k=["large"] * 5_000))
+    facts = writer.finish().to_pylist()
 
-    assert [key.split("/")[2] for key in keys(store)] == ["k=large"]
-    assert {one["row_count"] for one in writer.finish().to_pylist()} == {10, 5_000}
+    sizes = {}
+    for one in facts:
+        sizes.setdefault(one["label"].split("/")[0], []).append(one["row_count"])
+    assert sizes["k=small"] == [10]
+    assert sum(sizes["k=large"]) == 100_000
+    assert len(sizes["k=large"]) > 10
+
+
+def test_many_partitions_beyond_the_memory_make_one_file_each(store: Store) -> None:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="identity(n) as part")
+    bound = 400_000
+    writer = KernelWriter(store, target_of(descriptor, memory_bytes=bound))
+    rng = np.random.default_rng(0)
+    expected: dict[int, list[float]] = {}
+    before, held = pa.total_allocated_bytes(), []
+    for _ in range(40):
+        batch = numbers(1_000, n=rng.integers(0, 500, 1_000), x=rng.random(1_000))
+        for row in batch.select(["n", "x"]).to_pylist():
+            expected.setdefault(row["n"], []).append(row["x"])
+
+        writer.write(batch)
+        held.append(pa.total_allocated_bytes() - before)
+
+    facts = writer.finish().to_pylist()
+    assert 40 * numbers(1_000).nbytes > 2 * bound
+    assert max(held) < bound
+    assert len(facts) == 500
+    for one in facts:
+        table = read(store, one["label"])
+        assert table["x"].to_pylist() == expected[table["n"][0].as_py()]
 
 
 @pytest.mark.parametrize(
-    "options", [{"target_bytes": 0}, {"row_group_bytes": -1}, {"memory_bytes": 0}]
+    ("format_", "partition_by", "row_count"),
+    [("parquet", (), 1_000_000), ("parquet", "hash(n, 2)", 1_000_000), ("avro", (), 300_000)],
 )
-def test_sizes_are_at_least_a_byte(options: dict[str, int]) -> None:
+def test_behaviour_9_files_from_2_mib_on_are_within_a_tenth_of_the_target(
+    store: Store, format_: str, partition_by: str, row_count: int
+) -> None:
+    target = 2 * 2**20
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=partition_by, format=format_)
+    starts = range(0, row_count, 50_000)
+    rows = [numbers(50_000, n=range(start, start + 50_000)) for start in starts]
+
+    facts = write_batches(store, target_of(descriptor, target_bytes=target), rows).to_pylist()
+
+    sizes: dict[str, list[int]] = {}
+    for one in facts:
+        sizes.setdefault(partition_of(split_label(one["label"])[0]), []).append(one["size_bytes"])
+    for full in (sorted(of_partition)[1:] for of_partition in sizes.values()):
+        assert full
+        assert all(0.9 * target < size < 1.1 * target for size in full)
+    assert sum(one["row_count"] for one in facts) == row_count
+
+
+def test_behaviour_13_ten_users_over_two_hashes_lie_in_six_partitions(store: Store) -> None:
+    schema = pa.schema([("username", pa.string()), ("email", pa.string())])
+    users = [{"username": f"test-{i}", "email": f"email-{i}"} for i in range(10)]
+
+    facts = write(
+        store,
+        pa.Table.from_pylist(users, schema=schema).to_batches(),
+        "hash(username, 2), hash(email, 3)",
+        schema=schema,
+    )
+
+    assert len({partition_of(split_label(one["label"])[0]) for one in facts}) == 6
+    assert sum(one["row_count"] for one in facts) == 10
+
+
+def test_roll_interval_closes_files_of_a_writer_that_stays_open(store: Store) -> None:
+    options = WriteOptions(roll_interval_s=0.01)
+    descriptor = DatasetDescriptor(schema=SCHEMA)
+    target = BatchTarget(dataset="flights", batch_id=BATCH, descriptor=descriptor, options=options)
+    writer = KernelWriter(store, target)
+
+    for _ in range(3):
+        writer.write(numbers(5))
+        time.sleep(0.02)
+
+    assert len(keys(store)) == 2
+    assert [one["row_count"] for one in writer.finish().to_pylist()] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"target_bytes": 0}, {"row_group_bytes": -1}, {"memory_bytes": 0}, {"roll_interval_s": 0.0}],
+)
+def test_sizes_and_times_are_positive(options: dict[str, float]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(options))):
         WriteOptions(**options)
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("compression", COMPRESSIONS["parquet"])
 def test_file_is_compressed_as_the_descriptor_says(store: Store, compression: str) -> None:
     descriptor = DatasetDescriptor(schema=SCHEMA, compression=compression)
 

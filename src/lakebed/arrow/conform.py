@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 import pyarrow as pa
 from pyarrow import types as pat
 
@@ -9,6 +11,7 @@ from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow, type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
+from lakebed.model.partition import PartitionFunction
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -31,7 +34,7 @@ _WIDENS = {
 }
 
 
-def check_columns(names: tuple[str, ...], descriptor: DatasetDescriptor) -> None:
+def check_columns(names: Collection[str], descriptor: DatasetDescriptor) -> None:
     """Check which columns data has.
 
     Raises:
@@ -39,24 +42,50 @@ def check_columns(names: tuple[str, ...], descriptor: DatasetDescriptor) -> None
             nor has a default.
         PartitionSpecError: The source of a partition function is missing.
     """
+    check_shapes([tuple(names)], descriptor, descriptor.partition_by)
+
+
+def check_shapes(
+    shapes: Collection[tuple[str, ...]],
+    descriptor: DatasetDescriptor,
+    functions: Iterable[PartitionFunction],
+) -> None:
+    """Check which columns the rows of data have, where they need not all have the same.
+
+    Args:
+        shapes: The distinct ones.
+        descriptor: Of the dataset that the data goes to.
+        functions: Those whose sources must not be missing in all of the data: that would be no
+            data, but a mistake. In a row that lacks its source, it is null.
+
+    Raises:
+        SchemaMismatchError: A column is unknown, or one is missing that is neither nullable
+            nor has a default.
+        PartitionSpecError: The source of a partition function is missing.
+    """
     schema = descriptor.schema
-    for name in names:
+    # What stands in the document of a submission need not be given beside it.
+    derived = frozenset(field.name for field in descriptor.document_fields)
+    known = derived.union(*shapes)
+    for name in known:
         if name not in schema:
             raise SchemaMismatchError(
                 f"Unknown column {name!r} in the data.",
                 hint=nearest(name, schema.names)
                 or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}.",
             )
-    present = frozenset(names)
-    for function in descriptor.partition_by:
-        if function.source not in present:
+    for function in functions if shapes else ():
+        whole = function.source.split(".")[0]  # of a field in a record, the record
+        if function.takes_source and not known.intersection((function.source, whole)):
             raise PartitionSpecError(
                 f"The data lacks {function.source!r}, the source of partition field "
                 f"{function.name!r}.",
                 hint="Add the column; give null explicitly if that is what it is.",
             )
     for field in schema:
-        if field.name not in present and not field.nullable and field.default is MISSING:
+        if field.nullable or field.default is not MISSING or field.name in derived:
+            continue
+        if not all(field.name in shape for shape in shapes):
             raise SchemaMismatchError(
                 f"The data lacks column {field.name!r}, which is not nullable.",
                 hint="Add the column, or make the field nullable.",

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import itertools
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.conform import check_columns, check_nulls, default_of
+from lakebed.arrow.conform import check_nulls, check_shapes, default_of
+from lakebed.arrow.documents import compact
 from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.arrow_types import schema_to_arrow, type_to_arrow
-from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
+from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.names import nearest
-from lakebed.model.schema import Decimal, Field, ListOf, MapOf, Primitive, Struct, Type
+from lakebed.model.schema import Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct, Type
 from lakebed.model.values import check_value
 
 ENTITIES_PER_BATCH = 10_000
+_KEY = Primitive(Kind.STRING)
+
+_Fits = Callable[[Any], bool]
+# A value of just this Python type that fits is what the column holds; others are looked at closely.
+_PLAIN: dict[Kind, tuple[type, _Fits]] = {
+    Kind.BOOLEAN: (bool, lambda _: True),
+    Kind.INT: (int, lambda value: -(2**31) <= value < 2**31),
+    Kind.LONG: (int, lambda value: -(2**63) <= value < 2**63),
+    Kind.DOUBLE: (float, lambda _: True),
+    Kind.STRING: (str, str.isascii),
+    Kind.BYTES: (bytes, lambda _: True),
+    Kind.TIMESTAMP: (dt.datetime, lambda value: value.tzinfo is dt.UTC),
+    Kind.TIMESTAMP_NTZ: (dt.datetime, lambda value: value.tzinfo is None),
+}
 
 
 def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
@@ -85,16 +101,32 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
     """Return an entity as a mapping.
 
     Raises:
-        InvalidInputError: It is neither a mapping nor a dataclass instance.
+        InvalidInputError: It is no mapping, dataclass instance or named tuple.
     """
     if isinstance(entity, Mapping):
         return entity
     if dataclasses.is_dataclass(entity) and not isinstance(entity, type):
         return dataclasses.asdict(entity)
+    if isinstance(entity, tuple) and hasattr(entity, "_asdict"):
+        named: Mapping[str, Any] = entity._asdict()
+        return named
     raise InvalidInputError(
         f"An entity of type {type(entity).__name__}: {str(entity)[:80]!r}.",
         hint="Give dicts or dataclass instances.",
     )
+
+
+def check_fields(shapes: Collection[tuple[str, ...]], descriptor: DatasetDescriptor) -> None:
+    """Check which fields entities have, as `check_shapes` does.
+
+    All of them may lack what a partition function has a value for, as a dimension has.
+
+    Raises:
+        SchemaMismatchError: See `check_shapes`.
+        PartitionSpecError: All entities lack the source of a partition function.
+    """
+    needing = [one for one in descriptor.partition_by if one.null_value is None]
+    check_shapes(shapes, descriptor, needing)
 
 
 def entities_to_batch(
@@ -102,24 +134,43 @@ def entities_to_batch(
 ) -> pa.RecordBatch:
     """Return entities as one record batch of the dataset's schema.
 
+    The document of a submission may be a dict.
+
     Raises:
         SchemaMismatchError: An entity has an unknown field, lacks one, or holds a value of
             another type; the message names it.
-        PartitionSpecError: An entity lacks the source of a partition function.
+        PartitionSpecError: All entities lack the source of a partition function.
     """
-    shapes = {tuple(entity) for entity in entities}
-    for shape in shapes:
-        check_columns(shape, descriptor)
-    columns = [_column(entities, field) for field in descriptor.schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema_to_arrow(descriptor.schema))
+    check_fields({tuple(entity) for entity in entities}, descriptor)
+    fields: Sequence[Field] = descriptor.schema.fields
+    if descriptor.format == "submissions":
+        # The kernel reads the other fields from the documents, and compares those that are given.
+        entities = [_with_text(entity) for entity in entities]
+        given = {UUID, DOCUMENT}.union(*entities)
+        fields = [field for field in fields if field.name in given]
+    columns = [_column(entities, field) for field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(map(field_to_arrow, fields)))
+
+
+def _with_text(submission: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a submission whose document, if it was given as an object, is JSON text."""
+    document = submission.get(DOCUMENT)
+    return (
+        {**submission, DOCUMENT: compact(document)} if isinstance(document, Mapping) else submission
+    )
 
 
 def _column(entities: Sequence[Mapping[str, Any]], field: Field) -> pa.Array:
     default = default_of(field)
+    kind, fits = plain_values(field.type)
     try:
         # Arrow takes 1.5 for a long, and drops unknown fields of a struct, without a word.
+        given = [entity.get(field.name, default) for entity in entities]
         values = [
-            _checked(entity.get(field.name, default), field.type, field.name) for entity in entities
+            value
+            if type(value) is kind and fits(value)
+            else _checked(value, field.type, field.name)
+            for value in given
         ]
         column = pa.array(values, type_to_arrow(field.type))
     except SchemaMismatchError:
@@ -133,6 +184,31 @@ def _column(entities: Sequence[Mapping[str, Any]], field: Field) -> pa.Array:
         ) from exc
     check_nulls(column, field.type, field.name, nullable=field.nullable)
     return column
+
+
+def plain_values(kind: Type) -> tuple[type | None, _Fits]:
+    """Return the Python type whose values a column takes as they are, and which of them fit."""
+    if isinstance(kind, Primitive) and kind.kind in _PLAIN:
+        return _PLAIN[kind.kind]
+    return None, lambda _: False
+
+
+def check_field(value: Any, field: Field) -> Any:
+    """Return the value of a field as a copy that Arrow takes for just this value.
+
+    Raises:
+        SchemaMismatchError: It is of another type, or null where that may not be.
+    """
+    try:
+        found = _checked(value, field.type, field.name)
+    except SchemaMismatchError:
+        raise
+    except InvalidInputError as exc:
+        raise SchemaMismatchError(exc.message, hint=exc.hint) from exc
+    if found is None or not isinstance(field.type, Primitive | Decimal):
+        column = pa.array([found], type_to_arrow(field.type))
+        check_nulls(column, field.type, field.name, nullable=field.nullable)
+    return found
 
 
 def _checked(value: Any, kind: Type, place: str) -> Any:
@@ -149,7 +225,10 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
         case MapOf(item):
             if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                 raise _no_fit(value, kind, place)
-            return [(key, _checked(one, item, f"{place}{{}}")) for key, one in value.items()]
+            return [
+                (check_value(key, _KEY, f"{place}{{}}"), _checked(one, item, f"{place}{{}}"))
+                for key, one in value.items()
+            ]
         case Struct(fields):
             if not isinstance(value, Mapping):
                 raise _no_fit(value, kind, place)

@@ -1,30 +1,53 @@
 """The write kernel: record batches in, data files and their facts out.
 
-The local writer runs it in this process, Spark runs it in every task. It splits batches by
-partition, gathers row groups, rolls files at a target size, and takes the facts of a file from
-the footer that it has just written.
+The local writer runs it in this process, Spark runs it in every task. It gathers rows, sorts them
+by partition, cuts files near a target size, and has the facts of a file from its writer.
+
+Thousands of partitions are the case that shapes it: rows wait in whole batches, no file is begun
+before its rows are there, and what does not fit into memory goes to temporary files, so that each
+partition has one file, however many there are.
 """
 
 from __future__ import annotations
 
 import hashlib
-import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from lakebed.arrow.caps import CapKeeper
 from lakebed.arrow.conform import Conformer
-from lakebed.errors import InvalidInputError, PartitionSpecError
+from lakebed.arrow.constraint import ViewCheck
+from lakebed.arrow.formats.base import FileWriter
+from lakebed.arrow.formats.registry import open_writer
+from lakebed.arrow.formats.submissions import with_document_fields
+from lakebed.arrow.numbering import PartitionNumbers
+from lakebed.arrow.uploads import Uploads
+from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
+from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BATCH_ID, OWN_FILE_PREFIX, TABLE, encode_level, encode_path
+from lakebed.model.keys import BATCH_ID, TABLE, encode_level, new_file_name
+from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.values import Scalar
-from lakebed.state.facts import ColumnFacts, FileFacts, facts_table
+from lakebed.state.caps import with_caught
+from lakebed.state.facts import FileFacts, facts_table
 from lakebed.store.base import Store, delete_or_leave
 
 MIB = 2**20
+
+# A file this near to its target is full, since what is missing would be a tiny row group.
+_FULL, _AIM = 0.93, 0.98
+# Beyond it, a file is mostly what the format itself needs, which tells nothing of further rows.
+_MAX_RATIO = 2.0
+# Under pressure, rows of a partition become a row group from this part of one on.
+_SMALL_GROUP = 1 / 8
+_ONE = np.zeros(1, dtype=np.int32)
+_SOURCE = "lakebed.source"  # no field has a dot in its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +57,14 @@ class WriteOptions:
     Attributes:
         target_bytes: Begin another file when one has reached this size.
         row_group_bytes: Uncompressed size of a row group; bounds what a reader must hold.
-        memory_bytes: What one writer may hold before it closes its largest file early.
+        memory_bytes: What one writer may hold. Rows beyond it go to temporary files, or their
+            file is closed early where it is large.
+        roll_interval_s: A writer that stays open begins other files after this many seconds;
+            None for never.
+        cluster: Whether Spark brings the rows of a partition together before they are written, so
+            that a partition has one file instead of one for each task. It costs a shuffle. None
+            decides by the data: a task whose first rows fall into more than 32 partitions gives
+            its rows on, the others write theirs.
 
     >>> WriteOptions(target_bytes=32 * MIB).row_group_bytes == 64 * MIB
     True
@@ -43,6 +73,8 @@ class WriteOptions:
     target_bytes: int = 128 * MIB
     row_group_bytes: int = 64 * MIB
     memory_bytes: int = 512 * MIB
+    roll_interval_s: float | None = None
+    cluster: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("target_bytes", "row_group_bytes", "memory_bytes"):
@@ -50,6 +82,10 @@ class WriteOptions:
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
                 )
+        if self.roll_interval_s is not None and not self.roll_interval_s > 0:
+            raise InvalidInputError(
+                f"roll_interval_s is {self.roll_interval_s}.", hint="Give more than 0 seconds."
+            )
 
     @property
     def flush_bytes(self) -> int:
@@ -66,22 +102,43 @@ class BatchTarget:
         batch_id: Of the batch.
         descriptor: Of the dataset.
         options: How files are cut.
+        schema_number: Of the descriptor's schema; stands in the names of its files.
+        constraint: Of the view that is written through: every entity must be in it.
+        provided: Values of provided partition fields, the same for all entities.
+        admitted: For each capped dimension, values that have a partition in any case.
+        admitting_writers: How many writers share the room that is left under the caps; each
+            admits its part of it as values come. With 0, none admits any.
+        is_traced: Whether writers note of which source each row is.
     """
 
     dataset: str
     batch_id: int
     descriptor: DatasetDescriptor
     options: WriteOptions = WriteOptions()
+    schema_number: int = 1
+    constraint: Predicate = TRUE
+    provided: Mapping[str, Scalar] = field(default_factory=dict)
+    admitted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    admitting_writers: int = 1
+    is_traced: bool = False
 
     def new_label(self, partition: str) -> str:
         """Return a label that nobody else uses."""
         level = encode_level(BATCH_ID, self.batch_id)
         directory = f"{partition}/{level}" if partition else level
-        return f"{directory}/{OWN_FILE_PREFIX}{uuid.uuid4().hex}"
+        return f"{directory}/{new_file_name(self.schema_number)}"
 
     def key(self, label: str) -> str:
         """Return the key of a data file."""
         return f"{self.dataset}/{TABLE}/{label}{self.descriptor.file_suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """Rows of the stored schema, and the numbers of their partitions in one writer."""
+
+    rows: pa.RecordBatch
+    numbers: np.ndarray
 
 
 class KernelWriter:
@@ -95,12 +152,38 @@ class KernelWriter:
         self._store = store
         self._target = target
         self._descriptor = target.descriptor
-        self._stored_names = list(target.descriptor.stored_schema.names)
+        self._stored = schema_to_arrow(target.descriptor.stored_schema)
         self._conformer: tuple[pa.Schema, Conformer] | None = None
-        self._open: dict[str, _OpenFile] = {}
+        is_narrow = target.constraint != TRUE
+        self._view = ViewCheck(target.constraint, target.descriptor) if is_narrow else None
+        self._caps = CapKeeper(target.descriptor, target.admitted, writers=target.admitting_writers)
+        self._numbers = PartitionNumbers()
+        carried = self._stored.append(pa.field(_SOURCE, pa.int32()))
+        self._waiting = WaitingRows(carried if target.is_traced else self._stored)
+        self._spilled = SpilledRows()
+        self._open: dict[int, _OpenFile] = {}
+        self._uploads = Uploads(store, max(1, self._limit // 2))
+        # Bytes in the file for a byte in memory, of the last row groups: small ones compress worse
+        # than large ones, so that the worse of the last two foretells the next.
+        self._ratios: deque[float] = deque(maxlen=2)
+        self._began_at = time.monotonic()
         self._done: list[FileFacts] = []
         # Also of files whose writing failed: the store may hold them all the same.
         self._labels: list[str] = []
+        self._runs: dict[str, tuple[tuple[int, int], ...]] = {}
+
+    @property
+    def runs(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """Of which sources the rows of each file are, as (source, row count), by label.
+
+        Complete after `finish`; empty unless the target is traced.
+        """
+        return self._runs
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Paths of the partitions that were met so far, by the numbers that `checked` gives."""
+        return self._numbers.paths
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
@@ -109,215 +192,212 @@ class KernelWriter:
             SchemaMismatchError: The batch does not fit the schema; none of it was written.
             PartitionSpecError: A partition source is missing, or a value makes too long a path;
                 none of the batch was written.
+            InvalidInputError: A row lies outside the view that is written through; none of the
+                batch was written.
         """
+        self.write_checked(self.checked(batch))
+
+    def checked(self, batch: pa.RecordBatch) -> CheckedRows:
+        """Return rows ready for `write_checked`; nothing is written. Raises as `write` does."""
         conformed = self._conform(batch)
-        for partition, positions in self._split(conformed):
-            rows = conformed if positions is None else conformed.take(positions)
-            self._add(partition, rows.select(self._stored_names))
-        self._stay_in_memory()
+        return CheckedRows(conformed.select(self._stored.names), self._split(conformed))
+
+    def write_checked(self, checked: CheckedRows, source: int = 0) -> None:
+        """Add rows that this writer has checked, all of one source."""
+        if checked.rows.num_rows:
+            self._add(self._marked(checked.rows, source), checked.numbers)
+
+    def _marked(self, rows: pa.RecordBatch, source: int) -> pa.RecordBatch:
+        if not self._target.is_traced:
+            return rows
+        marks = pa.array(np.full(rows.num_rows, source, dtype=np.int32))
+        return rows.append_column(_SOURCE, marks)
+
+    def write_to(self, partition: str, batch: pa.RecordBatch, source: int = 0) -> None:
+        """Add rows of a known partition, as when files are rewritten.
+
+        Nothing is computed anew: rows stay in the partition that they were in.
+
+        Raises:
+            SchemaMismatchError: The batch does not fit the schema; none of it was written.
+        """
+        if batch.num_rows:
+            number = np.array([self._numbers.of_path(partition)], dtype=np.int32)
+            rows = self._conform(batch).select(self._stored.names)
+            self._add(self._marked(rows, source), number)
 
     def check(self, batch: pa.RecordBatch) -> None:
         """Raise what `write` would raise, and write nothing."""
         self._split(self._conform(batch))
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._descriptor.format == "submissions":
+            batch = with_document_fields(batch, self._descriptor)
         if self._conformer is None or self._conformer[0] != batch.schema:
             self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))
         return self._conformer[1].conform(batch)
 
-    def _split(self, batch: pa.RecordBatch) -> list[tuple[str, pa.Array | None]]:
-        """Return the partitions of a batch, each with the positions of its rows in their order.
-
-        None stands for all rows.
-        """
+    def _split(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return the number of the partition of each row, or one number if all have the same."""
         strategy, schema = self._descriptor.partition_by, self._descriptor.schema
         if not batch.num_rows:
-            return []
+            return _ONE
         if not len(strategy):
-            return [("", None)]
-        columns = strategy.arrays(batch, schema)
+            if self._view is not None:
+                self._view.check(batch, {})
+            return np.array([self._numbers.of_path("")], dtype=np.int32)
+        columns = self._caps.limited(strategy.arrays(batch, schema, self._target.provided))
         names = [function.name for function in strategy]
-        groups, firsts = _group(columns)
-        partitions = [
-            encode_path(
-                {
-                    name: _value_at(column, first, name)
-                    for name, column in zip(names, columns, strict=True)
-                }
-            )
-            for first in firsts.tolist()
-        ]
-        if len(partitions) == 1:
-            return [(partitions[0], None)]
-        by_group = np.argsort(groups, kind="stable")
-        starts = np.cumsum(np.bincount(groups))[:-1]
-        return [
-            (partition, pa.array(positions))
-            for partition, positions in zip(partitions, np.split(by_group, starts), strict=True)
-        ]
+        if self._view is not None:
+            self._view.check(batch, dict(zip(names, columns, strict=True)))
+        numbers = self._numbers.of_rows(dict(zip(names, columns, strict=True)))
+        self._caps.accept()
+        return numbers
 
-    def _add(self, partition: str, rows: pa.RecordBatch) -> None:
-        for piece in _pieces(rows, self._target.options.flush_bytes):
-            file = self._open.get(partition)
+    def _add(self, rows: pa.RecordBatch, numbers: np.ndarray) -> None:
+        if self.is_roll_due:
+            self.roll()
+        self._waiting.add(rows, numbers)
+        options = self._target.options
+        many = options.flush_bytes * self._waiting.partition_count
+        if self._waiting.size_bytes >= min(self._limit, many):
+            self._relieve()
+
+    @property
+    def _limit(self) -> int:
+        # Sorting copies the rows that wait, and as much again may lie in open files.
+        return self._target.options.memory_bytes // 3
+
+    @property
+    def is_roll_due(self) -> bool:
+        """Whether files have been open for longer than `WriteOptions.roll_interval_s`."""
+        interval = self._target.options.roll_interval_s
+        return interval is not None and time.monotonic() - self._began_at >= interval
+
+    def roll(self) -> None:
+        """Write all rows, and close all files; further rows begin others."""
+        taken = self._waiting.take()
+        in_memory = {number: (start, end) for number, start, end in taken}
+        for number in sorted(in_memory.keys() | self._spilled.numbers):
+            start, end = in_memory.get(number, (0, 0))
+            self._write_groups(number, self._rows_of(number, taken, start, end), is_last=True)
+            if number in self._open:
+                self._close(number)
+        for number in list(self._open):
+            self._close(number)
+        self._uploads.finish()
+        self._began_at = time.monotonic()
+
+    def _rows_of(self, number: int, taken: SortedRows, start: int, end: int) -> pa.Table:
+        here = taken.rows.slice(start, end - start)
+        before = self._spilled.take(number)
+        return pa.concat_tables([*before, here]) if before else here
+
+    def _relieve(self) -> None:
+        """Write the row groups that are due, and see that what is left fits into memory."""
+        taken = self._waiting.take()
+        bytes_a_row = taken.rows.nbytes / taken.rows.num_rows
+        is_pressed = taken.rows.nbytes >= self._limit
+        part = _SMALL_GROUP if is_pressed else 1
+        left = []
+        for number, start, end in taken:
+            waiting_bytes = (end - start) * bytes_a_row + self._spilled.size_bytes(number)
+            if waiting_bytes >= part * self._due_bytes(self._open.get(number)):
+                rows = self._rows_of(number, taken, start, end)
+                start = end - self._write_groups(number, rows, is_last=is_pressed)
+            if start < end:
+                left.append((number, start, end))
+        self._waiting.put_back(taken, left)
+        del taken
+        if self._waiting.size_bytes > self._limit // 2:
+            self._spilled.add(self._waiting.take())
+        while sum(file.writer.size_bytes for file in self._open.values()) > self._limit:
+            self._close(max(self._open, key=lambda one: self._open[one].writer.size_bytes))
+
+    def _due_bytes(self, file: _OpenFile | None) -> float:
+        """Return how many bytes of rows shall be the next row group of a file."""
+        options = self._target.options
+        if not self._ratios:
+            # Nobody knows yet how well the rows compress: begin with a part of the file.
+            return min(options.row_group_bytes, max(1, options.target_bytes // 4))
+        room = _AIM * options.target_bytes - (0 if file is None else file.writer.size_bytes)
+        room_for = max(1.0, room / min(max(self._ratios), _MAX_RATIO))
+        return room_for / -(-room_for // options.row_group_bytes)
+
+    def _write_groups(self, number: int, rows: pa.Table, *, is_last: bool) -> int:
+        """Write rows of a partition as row groups, the last of which may be small if `is_last`.
+
+        Returns:
+            How many of the rows, at the end, were left.
+        """
+        while rows.num_rows:
+            file = self._open.get(number)
+            bytes_a_row = max(rows.nbytes / rows.num_rows, 1 / 8)
+            count = max(1, int(self._due_bytes(file) / bytes_a_row))
+            if rows.num_rows < count and not is_last:
+                break
+            if rows.num_rows < 1.05 * count:
+                count = rows.num_rows
             if file is None:
-                file = self._open[partition] = _OpenFile(self._target, partition)
-            file.add(piece)
-            if file.size_bytes >= self._target.options.target_bytes:
-                self._close(partition)
+                label = self._target.new_label(self._numbers.paths[number])
+                file = self._open[number] = _OpenFile(label, open_writer(self._descriptor))
+            before = file.writer.size_bytes
+            file.write(rows.slice(0, count), self._stored.names)
+            self._ratios.append((file.writer.size_bytes - before) / (count * bytes_a_row))
+            rows = rows.slice(count)
+            if file.writer.size_bytes >= _FULL * self._target.options.target_bytes:
+                self._close(number)
+        return int(rows.num_rows)
 
-    def _close(self, partition: str) -> None:
-        file = self._open.pop(partition)
+    def _close(self, number: int) -> None:
+        file = self._open.pop(number)
+        written = file.writer.close()
         self._labels.append(file.label)
-        facts = file.close(self._store)
-        if facts is not None:
-            self._done.append(facts)
-
-    def _stay_in_memory(self) -> None:
-        limit = self._target.options.memory_bytes
-        while sum(file.memory_bytes for file in self._open.values()) > limit:
-            self._close(max(self._open, key=lambda name: self._open[name].memory_bytes))
+        if self._target.is_traced:
+            self._runs[file.label] = tuple(file.runs)
+        self._uploads.put(self._target.key(file.label), written.data)
+        self._done.append(
+            FileFacts(
+                label=file.label,
+                row_count=written.row_count,
+                size_bytes=written.data.size,
+                checksum=f"sha256:{hashlib.sha256(written.data).hexdigest()}",
+                columns=written.columns,
+            )
+        )
 
     def finish(self) -> pa.Table:
         """Write what is left and return the facts of all files; see `lakebed.state.facts`."""
-        for partition in list(self._open):
-            self._close(partition)
-        return facts_table(self._done, self._descriptor.stored_schema)
+        self.roll()
+        facts = facts_table(self._done, self._descriptor.stored_schema)
+        return with_caught(facts, self._caps.caught)
 
     def abort(self) -> None:
         """Delete the files that were written; what cannot be deleted stays invisible garbage."""
         self._open.clear()
+        self._waiting.clear()
+        self._spilled.clear()
+        self._uploads.abort()
         delete_or_leave(self._store, [self._target.key(label) for label in self._labels])
         self._labels.clear()
         self._done.clear()
+        self._runs.clear()
 
 
-def _group(columns: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct combinations of some columns.
-
-    Returns:
-        The number of each row, and for each number the first row that has it.
-    """
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
-        # Renumbering after each column keeps the codes small, however many columns there are.
-        _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
-    return codes, firsts
-
-
-def _value_at(column: pa.Array, position: int, name: str) -> Scalar:
-    try:
-        value: Scalar = column[position].as_py()
-    except (OverflowError, ValueError) as exc:
-        raise PartitionSpecError(
-            f"Partition field {name!r} has a value outside the years 1 to 9999.",
-            hint="Correct it, or give null.",
-        ) from exc
-    return value
-
-
-def _pieces(rows: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut rows so that a piece has about `limit_bytes` at most."""
-    count = max(1, min(rows.num_rows, -(-rows.nbytes // limit_bytes)))
-    length = -(-rows.num_rows // count)
-    for start in range(0, rows.num_rows, length):
-        yield rows.slice(start, length)
-
-
+@dataclass(frozen=True, slots=True)
 class _OpenFile:
     """A data file in the making, in memory until it is closed."""
 
-    def __init__(self, target: BatchTarget, partition: str) -> None:
-        self._target = target
-        self.label = target.new_label(partition)
-        self._rows: list[pa.RecordBatch] = []
-        self._row_bytes = 0
-        self._sink = pa.BufferOutputStream()
-        self._footers: list[pq.FileMetaData] = []
-        self._writer: pq.ParquetWriter | None = None
+    label: str
+    writer: FileWriter
+    runs: list[tuple[int, int]] = field(default_factory=list)
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the file so far, without rows that wait for their row group."""
-        return int(self._sink.tell())
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes held."""
-        return self.size_bytes + self._row_bytes
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        limit = self._target.options.flush_bytes
-        if self._row_bytes + batch.nbytes > limit:
-            self._flush()
-        self._rows.append(batch)
-        self._row_bytes += batch.nbytes
-        if self._row_bytes >= limit:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        table = pa.Table.from_batches(self._rows)
-        if self._writer is None:
-            compression = self._target.descriptor.compression
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                table.schema,
-                compression="none" if compression == "uncompressed" else compression,
-                metadata_collector=self._footers,
-            )
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-        self._rows.clear()
-        self._row_bytes = 0
-
-    def close(self, store: Store) -> FileFacts | None:
-        """Write the file to the store; None if it has no rows."""
-        self._flush()
-        if self._writer is None:
-            return None
-        self._writer.close()
-        data = self._sink.getvalue()
-        store.put(self._target.key(self.label), data)
-        footer = self._footers[0]
-        return FileFacts(
-            label=self.label,
-            row_count=footer.num_rows,
-            size_bytes=data.size,
-            checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
-            columns=column_facts(footer),
-        )
-
-
-def column_facts(footer: pq.FileMetaData) -> dict[str, ColumnFacts]:
-    """Return the facts of the plain columns of a file, from its footer.
-
-    A bound is None where a row group does not say it, the null count likewise.
-    """
-    found: dict[str, ColumnFacts] = {}
-    for position in range(footer.num_columns):
-        path = footer.schema.column(position).path
-        if "." in path:
-            continue
-        groups = [footer.row_group(i).column(position) for i in range(footer.num_row_groups)]
-        stats = [group.statistics if group.is_stats_set else None for group in groups]
-        found[path] = _merge_stats(stats, [group.num_values for group in groups])
-    return found
-
-
-def _merge_stats(stats: list[pq.Statistics | None], value_counts: list[int]) -> ColumnFacts:
-    known = [one for one in stats if one is not None]
-    if len(known) < len(stats) or not all(one.has_null_count for one in known):
-        return ColumnFacts()
-    null_count = sum(one.null_count for one in known)
-    with_values = [
-        one for one, count in zip(known, value_counts, strict=True) if one.null_count < count
-    ]
-    if not with_values or not all(one.has_min_max for one in with_values):
-        return ColumnFacts(null_count=null_count)
-    try:
-        low, high = min(one.min for one in with_values), max(one.max for one in with_values)
-    except (OverflowError, ValueError):  # a time outside the years that Python knows
-        return ColumnFacts(null_count=null_count)
-    return ColumnFacts(min=low, max=high, null_count=null_count)
+    def write(self, rows: pa.Table, names: Sequence[str]) -> None:
+        """Write a row group of these columns, and note of which sources its rows are."""
+        if _SOURCE in rows.schema.names:
+            sources = rows.column(_SOURCE).to_numpy()
+            starts = np.flatnonzero(np.diff(sources, prepend=sources[:1] - 1))
+            lengths = np.diff(starts, append=len(sources))
+            self.runs.extend(zip(sources[starts].tolist(), lengths.tolist(), strict=True))
+            rows = rows.select(names)
+        self.writer.write(rows)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from lakebed.arrow.filesystem import filesystem_for
+from lakebed.arrow.formats.base import FileReader
+from lakebed.arrow.formats.registry import find_reader
+from lakebed.arrow.older import OlderFiles
 from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
@@ -20,8 +24,9 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import columns_of
-from lakebed.model.schema import Type
+from lakebed.model.lineage import Reading, simplify
+from lakebed.model.predicate import FALSE, TRUE, Predicate, map_leaves, roots_of
+from lakebed.model.schema import Schema, Type
 from lakebed.model.values import Scalar
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, ScanPlan
@@ -61,14 +66,16 @@ def scan(
 
     Returns:
         Batches of the output schema, files in the order of the plan except that files which
-        need no filter come first. Close it, or read it to its end.
+        need no filter come first, and that files which are read alike are together. Close it, or
+        read it to its end.
 
     Raises:
         SchemaMismatchError: A column is unknown.
-        CorruptMetadataError: A planned file is missing or is no Parquet; while reading.
+        CorruptMetadataError: A planned file is missing or damaged; while reading.
 
     Cost:
-        The footers and the needed column chunks of the planned files. Memory: a few row groups.
+        Parquet: the footers and the needed column chunks of the planned files. Other formats:
+        the planned files. Memory: a few row groups.
     """
     schema = output_schema(plan.state, columns)
     return pa.RecordBatchReader.from_batches(schema, _batches(store, plan, schema))
@@ -78,7 +85,8 @@ def count(store: Store, plan: ScanPlan) -> int:
     """Count the rows of a plan, from footers alone where no filter applies.
 
     Cost:
-        The footers of the planned files, and the columns of the filter where one applies.
+        Parquet: the footers of the planned files, and the columns of the filter where one
+        applies. Other formats: the planned files.
     """
     with _translating(plan.state.name):
         return sum(part.count() for part in _parts(store, plan, ()))
@@ -98,7 +106,8 @@ class _Part:
 
     Attributes:
         dataset: The files.
-        names: Columns to read.
+        older: How they read under the current schema.
+        names: Columns to return.
         row_groups: Lets Arrow skip row groups, and filters their rows.
         rows: Filters again what `row_groups` left; None if that filter is exact.
         rows_need: Columns that `rows` looks at.
@@ -106,6 +115,7 @@ class _Part:
     """
 
     dataset: ds.Dataset
+    older: OlderFiles
     names: tuple[str, ...]
     row_groups: pc.Expression | None = None
     rows: pc.Expression | None = None
@@ -114,44 +124,217 @@ class _Part:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if self.rows is None:
-            yield from self._scanner(self.names).to_batches()
+            yield from self._read(self.names)
             return
-        read = tuple(dict.fromkeys((*self.names, *self.rows_need)))
-        for batch in self._scanner(read).to_batches():
+        for batch in self._read(tuple(dict.fromkeys((*self.names, *self.rows_need)))):
             yield batch.filter(self.rows).select(self.names)
 
     def count(self) -> int:
         if self.is_countable:
             rows: int = self._scanner(()).count_rows()
             return rows
-        found = self._scanner(self.rows_need).to_batches()
+        found = self._read(self.rows_need)
         if self.rows is None:
             return sum(batch.num_rows for batch in found)
         return sum(batch.filter(self.rows).num_rows for batch in found)
+
+    def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        for batch in self._scanner(self.older.held(names)).to_batches():
+            yield self.older.complete(batch, names)
 
     def _scanner(self, names: Sequence[str]) -> ds.Scanner:
         return self.dataset.scanner(columns=list(names), filter=self.row_groups)
 
 
-def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part]:
+@dataclass(frozen=True, slots=True)
+class _FilePart:
+    """One file of a format that Arrow's scan does not know.
+
+    Attributes:
+        reader: Of the format.
+        store: Where the file is.
+        file: The file.
+        older: How it reads under the current schema.
+        types: Of all columns that can be read.
+        names: Columns to return.
+        rows: Filters the rows; None if all belong to the view.
+        rows_need: Columns that `rows` looks at.
+    """
+
+    reader: FileReader
+    store: Store
+    file: DataFile
+    older: OlderFiles
+    types: Mapping[str, Type]
+    names: tuple[str, ...]
+    rows: pc.Expression | None
+    rows_need: tuple[str, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self.rows is None:
+            yield from self._read(self.names)
+            return
+        for batch in self._read(tuple(dict.fromkeys((*self.names, *self.rows_need)))):
+            yield batch.filter(self.rows).select(self.names)
+
+    def count(self) -> int:
+        if self.rows is not None:
+            found = self._read(self.rows_need)
+            return sum(batch.filter(self.rows).num_rows for batch in found)
+        with self.store.open_input(self.file.key) as source:
+            return self.reader.count(source)
+
+    def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        inside = tuple(name for name in names if name not in self.file.partition)
+        older = self.older
+        # A batch without columns would not know its rows.
+        held = older.held_fields(inside) or older.countable_fields()
+        wanted = Schema(fields=held, name=older.schema.name)
+        with self.store.open_input(self.file.key) as source:
+            for batch in self.reader.batches(source, wanted):
+                stored = older.complete(batch, inside) if inside else batch
+                columns = [
+                    stored.column(name) if name in inside else self._constant(name, batch.num_rows)
+                    for name in names
+                ]
+                yield pa.RecordBatch.from_arrays(columns, list(names))
+
+    def _constant(self, name: str, row_count: int) -> pa.Array:
+        value = pa.scalar(self.file.partition[name], type_to_arrow(self.types[name]))
+        return pa.repeat(value, row_count)
+
+
+def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part | _FilePart]:
     """Yield the files without a filter, then those with one."""
-    types = plan.state.column_types
-    plain = [file for file in plan.files if not file.is_filtered]
-    filtered = [file for file in plan.files if file.is_filtered]
-    if plain:
-        yield _Part(_dataset(store, plain, types), tuple(names))
-    if filtered:
-        assert plan.residual is not None
-        weaker = for_row_groups(plan.residual, types)
-        is_exact = weaker == plan.residual
+    state = plan.state
+    reader = find_reader(state.descriptor.format)
+    if reader is not None:
+        yield from _file_parts(reader, store, plan, names)
+        return
+    for group in _groups(store, plan, names):
+        residual = group.residual
+        dataset = _dataset(store, group.files, _types_in(state, group.older))
+        if residual == TRUE:
+            yield _Part(dataset, group.older, tuple(names))
+            continue
+        types = state.predicate_types
+        weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
+        is_exact = weaker == residual
         yield _Part(
-            _dataset(store, filtered, types),
+            dataset,
+            group.older,
             tuple(names),
             row_groups=to_arrow_expression(weaker, types),
-            rows=None if is_exact else to_arrow_expression(plan.residual, types),
-            rows_need=columns_of(plan.residual),
-            is_countable=has_truthful_bounds(plan.residual, types),
+            rows=None if is_exact else to_arrow_expression(residual, types),
+            rows_need=roots_of(residual, types),
+            is_countable=is_exact and has_truthful_bounds(residual, types),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Files of a plan that are read alike.
+
+    Attributes:
+        older: How they read under the current schema.
+        residual: What is to be filtered in them; TRUE if nothing.
+        files: The files.
+    """
+
+    older: OlderFiles
+    residual: Predicate
+    files: list[DataFile]
+
+
+def _groups(store: Store, plan: ScanPlan, names: Sequence[str]) -> list[_Group]:
+    """Return the files of a plan, those without a filter first."""
+    state = plan.state
+    by_schema: dict[int | None, list[DataFile]] = {}
+    for file in plan.files:
+        by_schema.setdefault(file.schema_number, []).append(file)
+    groups: list[_Group] = []
+    for number, of_schema in by_schema.items():
+        for older, alike in _alike(store, OlderFiles.of(state, number), of_schema):
+            left: Predicate = TRUE
+            if plan.residual is not None:
+                left = simplify(plan.residual, older.reading.constants)
+            for residual, files in (
+                (TRUE, [file for file in alike if not file.is_filtered]),
+                (left, [file for file in alike if file.is_filtered]),
+            ):
+                needed = (*names, *roots_of(residual, state.predicate_types))
+                _add(groups, _Group(older.for_columns(needed), residual, files))
+    return sorted(groups, key=lambda group: group.residual != TRUE)
+
+
+def _add(groups: list[_Group], group: _Group) -> None:
+    """Add a group, or its files to the one that is read alike."""
+    if not group.files or group.residual == FALSE:
+        return
+    for known in groups:
+        if known.residual == group.residual and known.older.reads_as(group.older):
+            known.files.extend(group.files)
+            return
+    groups.append(group)
+
+
+def _alike(
+    store: Store, older: OlderFiles, files: list[DataFile]
+) -> Iterator[tuple[OlderFiles, list[DataFile]]]:
+    """Yield files of one schema; those of other tools by what they hold, which no number tells.
+
+    Arrow reads a field that a file lacks as null; so the files themselves are asked only where
+    a field has another default.
+    """
+    defaults = older.defaults
+    if older.number is not None or not defaults:
+        yield older, files
+        return
+    by_lack: dict[tuple[str, ...], list[DataFile]] = {}
+    for file in files:
+        with store.open_input(file.key) as source:
+            present = frozenset(pq.read_schema(source).names)
+        lacking = tuple(name for name in defaults if name not in present)
+        by_lack.setdefault(lacking, []).append(file)
+    for lacking, alike in by_lack.items():
+        constants = {name: defaults[name] for name in lacking}
+        yield replace(older, reading=Reading(constants=constants)), alike
+
+
+def _types_in(state: State, older: OlderFiles) -> dict[str, Type]:
+    """Return the columns of files, and the types to read them in; Arrow promotes plain ones."""
+    reading = older.reading
+    return {
+        name: reading.rebuilt.get(name, kind)
+        for name, kind in state.column_types.items()
+        if name not in reading.constants
+    }
+
+
+def _without(predicate: Predicate, rebuilt: Mapping[str, Type]) -> Predicate:
+    """Return a weaker predicate, which asks nothing of columns that do not exist yet."""
+    return map_leaves(
+        predicate, lambda leaf: TRUE if leaf.column.partition(".")[0] in rebuilt else leaf
+    )
+
+
+def _file_parts(
+    reader: FileReader, store: Store, plan: ScanPlan, names: Sequence[str]
+) -> Iterator[_FilePart]:
+    state, types = plan.state, plan.state.predicate_types
+    for group in _groups(store, plan, names):
+        is_open = group.residual != TRUE
+        for file in group.files:
+            yield _FilePart(
+                reader,
+                store,
+                file,
+                older=group.older,
+                types=state.column_types,
+                names=tuple(names),
+                rows=to_arrow_expression(group.residual, types) if is_open else None,
+                rows_need=roots_of(group.residual, types),
+            )
 
 
 def _dataset(store: Store, files: Sequence[DataFile], types: Mapping[str, Type]) -> ds.Dataset:

@@ -1,0 +1,110 @@
+"""Entities one by one, checked at once and turned into record batches later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.arrow.conform import default_of
+from lakebed.arrow.entities import (
+    as_mapping,
+    check_field,
+    check_fields,
+    entities_to_batch,
+    plain_values,
+)
+from lakebed.model.arrow_types import field_to_arrow, schema_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import encode_path
+from lakebed.model.values import Scalar, is_nan
+
+
+class EntityRows:
+    """Entities that fit, waiting to become a record batch.
+
+    Each is judged by its Python values where that is enough, since a record batch for each would
+    take many times as long.
+    """
+
+    def __init__(
+        self,
+        descriptor: DatasetDescriptor,
+        check: Callable[[pa.RecordBatch], None],
+        *,
+        has_constraint: bool,
+    ) -> None:
+        """Begin without entities.
+
+        Args:
+            descriptor: Of the dataset.
+            check: Raises what writing a batch would raise.
+            has_constraint: Whether entities may lie outside the view that is written through,
+                which only `check` can tell.
+        """
+        schema, strategy = descriptor.schema, descriptor.partition_by
+        self._descriptor = descriptor
+        self._check = check
+        self._needs_batch = (
+            has_constraint
+            or descriptor.format == "submissions"
+            or not all(function.source in schema for function in strategy)
+        )
+        self._fields = [(field, default_of(field), *plain_values(field.type)) for field in schema]
+        self._shapes: set[tuple[str, ...]] = set()
+        self._partitions: set[tuple[Scalar, ...]] = set()
+        self._rows: list[dict[str, Any]] = []
+        self._batches: list[pa.RecordBatch] = []
+
+    def __len__(self) -> int:
+        """Return the number of entities that wait."""
+        return len(self._rows) + len(self._batches)
+
+    def add(self, entity: object) -> None:
+        """Check an entity, and keep a copy of it.
+
+        Raises:
+            InvalidInputError: It does not fit; nothing of it is kept.
+        """
+        given = as_mapping(entity)
+        if self._needs_batch:
+            row = entities_to_batch([given], self._descriptor)
+            self._check(row)
+            self._batches.append(row)
+            return
+        shape = tuple(given)
+        if shape not in self._shapes:
+            check_fields([shape], self._descriptor)
+            self._shapes.add(shape)
+        checked: dict[str, Any] = {}
+        for field, default, kind, fits in self._fields:
+            value = given.get(field.name, default)
+            if type(value) is not kind or not fits(value):
+                value = check_field(value, field)
+            checked[field.name] = value
+        self._check_partition(checked)
+        self._rows.append(checked)
+
+    def _check_partition(self, checked: dict[str, Any]) -> None:
+        descriptor = self._descriptor
+        if not len(descriptor.partition_by):
+            return
+        values = descriptor.partition_by.values(checked, descriptor.schema)
+        key = tuple(values.values())
+        if key not in self._partitions:
+            encode_path(values)
+            if not any(map(is_nan, key)):
+                self._partitions.add(key)
+
+    def take(self) -> pa.RecordBatch:
+        """Take all entities out."""
+        rows, batches = self._rows, self._batches
+        self._rows, self._batches = [], []
+        if batches:
+            return pa.concat_batches(batches)
+        columns = [
+            pa.array([row[field.name] for row in rows], field_to_arrow(field).type)
+            for field, *_ in self._fields
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema_to_arrow(self._descriptor.schema))

@@ -1,0 +1,304 @@
+"""Avro files, which any Avro reader reads: standard logical types, the writer's schema inside.
+
+Avro has no unsigned 64 bits; a decimal of 20 digits holds them. Times travel as the numbers that
+they are, so that years outside Python's calendar survive.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
+from lakebed.errors import (
+    CorruptMetadataError,
+    LakebedError,
+    MissingDependencyError,
+    SchemaMismatchError,
+)
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.avro import schema_to_avro
+from lakebed.model.schema import (
+    MISSING,
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+from lakebed.model.values import to_micros
+
+# Lakebed's names of the codecs, and Avro's own.
+_CODECS = {
+    "deflate": "deflate",
+    "snappy": "snappy",
+    "zstd": "zstandard",
+    "bzip2": "bzip2",
+    "xz": "xz",
+    "uncompressed": "null",
+}
+_BLOCK_BYTES = 2**18  # uncompressed; small blocks compress badly, large ones cost readers memory
+_ROWS_PER_BATCH = 16_384
+_UNSIGNED = Decimal(20, 0)
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_PROBE = {"type": "record", "name": "probe", "fields": [{"name": "n", "type": "int"}]}
+
+
+class AvroWriter(FileWriter):
+    """Writes rows as blocks of one Avro file. There is no footer, so facts are counted here."""
+
+    def __init__(self, schema: Schema, compression: str) -> None:
+        """Begin a file.
+
+        Args:
+            schema: Of the rows.
+            compression: One of the descriptor's names for Avro.
+
+        Raises:
+            MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
+        """
+        self._sink = io.BytesIO()
+        self._row_count = 0
+        self._facts = {
+            field.name: RunningFacts()
+            for field in schema
+            if isinstance(field.type, Primitive | Decimal)
+        }
+        self._plain = _plain_schema(schema)
+        self._writer = _open_writer(self._sink, schema, compression)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the blocks so far."""
+        return self._sink.tell()
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows as whole blocks."""
+        for name, facts in self._facts.items():
+            facts.add(rows.column(name))
+        try:
+            for batch in rows.cast(self._plain).to_batches(max_chunksize=_ROWS_PER_BATCH):
+                for row in batch.to_pylist(maps_as_pydicts="strict"):
+                    self._writer.write(row)
+        except KeyError as exc:
+            raise SchemaMismatchError(
+                f"A map has two values under one key, which Avro cannot hold: {exc}",
+                hint="Drop one of them, or use Parquet.",
+            ) from exc
+        self._writer.flush()
+        self._row_count += rows.num_rows
+
+    def close(self) -> WrittenFile:
+        """End the file."""
+        return WrittenFile(
+            data=pa.py_buffer(self._sink.getvalue()),
+            row_count=self._row_count,
+            columns={name: facts.get() for name, facts in self._facts.items()},
+        )
+
+
+def _open_writer(sink: io.BytesIO, schema: Schema, compression: str) -> Any:
+    fastavro, codec = _fastavro(), _CODECS[compression]
+    document = fastavro.parse_schema(schema_to_avro(_portable(schema)))
+    try:
+        # A missing package of the codec shows with the first block.
+        fastavro.writer(io.BytesIO(), _PROBE, [{"n": 0}], codec=codec)
+    except ValueError as exc:
+        raise MissingDependencyError.for_extra(
+            f"for codec {codec!r}", "avro", f"Compression {compression!r} of Avro"
+        ) from exc
+    return fastavro.write.Writer(sink, document, codec=codec, sync_interval=_BLOCK_BYTES)
+
+
+class AvroReader:
+    """Reads files with the reader's schema, by Avro's rules of resolution."""
+
+    def batches(self, source: pa.NativeFile, wanted: Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; see `FileReader`.
+
+        Raises:
+            CorruptMetadataError: The file is damaged, or does not fit `wanted`.
+            MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
+        """
+        plain, target = _plain_schema(wanted), schema_to_arrow(wanted)
+        with _translating():
+            rows = _rows(source, wanted)
+            while chunk := list(itertools.islice(rows, _ROWS_PER_BATCH)):
+                yield pa.RecordBatch.from_pylist(chunk, schema=plain).cast(target)
+
+    def count(self, source: pa.NativeFile) -> int:
+        """Count the rows from the heads of the blocks.
+
+        Raises:
+            CorruptMetadataError: The file is damaged.
+            MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
+        """
+        with _translating():
+            return sum(block.num_records for block in _fastavro().block_reader(source))
+
+
+def _rows(source: pa.NativeFile, wanted: Schema) -> Iterator[dict[str, Any]]:
+    fastavro = _fastavro()
+    as_written: Any = None
+    as_read: Any = None
+    for block in fastavro.block_reader(source):
+        if as_written is None:
+            # Resolution matches records by their names, which derive from that of the schema.
+            name = block.writer_schema["name"].rpartition(".")[2]
+            as_written = fastavro.parse_schema(_without_times(block.writer_schema))
+            as_read = _reader_schema(replace(wanted, name=name))
+        block.writer_schema, block.reader_schema = as_written, as_read
+        yield from block
+
+
+def _reader_schema(wanted: Schema) -> Any:
+    portable = _portable(wanted)
+    document = _without_times(schema_to_avro(portable))
+    _set_defaults(document, portable.fields)
+    return _fastavro().parse_schema(document, _ignore_default_error=True)
+
+
+def _without_times(document: Any) -> Any:
+    """Return a schema without the logical types of times, so that they come as numbers."""
+    if isinstance(document, list):
+        return [_without_times(one) for one in document]
+    if not isinstance(document, Mapping):
+        return document
+    logical = document.get("logicalType", "")
+    if logical.endswith("-millis"):
+        raise SchemaMismatchError(
+            "Times in milliseconds.", hint="Lakebed's files hold microseconds."
+        )
+    left_out = {"logicalType"} if logical != "decimal" else set()
+    if "__fastavro_parsed__" in document:
+        left_out |= {"__fastavro_parsed__", "__named_schemas"}
+    return {
+        key: [{**field, "type": _without_times(field["type"])} for field in value]
+        if key == "fields"
+        else _without_times(value)
+        if key in ("type", "items", "values")
+        else value
+        for key, value in document.items()
+        if key not in left_out
+    }
+
+
+def _set_defaults(document: Any, fields: tuple[Field, ...]) -> None:
+    """Give the fields of a reader's schema what a file without them holds, as Python's values.
+
+    A nullable field is null then, whether or not the schema says so. fastavro takes a default
+    as it stands, without reading it as a value of its type.
+    """
+    for inner, field in zip(document["fields"], fields, strict=True):
+        if field.default is not MISSING or field.nullable:
+            inner["default"] = None if field.default is MISSING else _as_number(field.default)
+        _set_inner_defaults(inner["type"], field.type)
+
+
+def _set_inner_defaults(document: Any, kind: Type) -> None:
+    if isinstance(document, list):
+        document = next(one for one in document if one != "null")
+    match kind:
+        case Struct(fields):
+            _set_defaults(document, fields)
+        case ListOf(element):
+            _set_inner_defaults(document["items"], element)
+        case MapOf(value):
+            _set_inner_defaults(document["values"], value)
+
+
+def _as_number(default: object) -> object:
+    match default:
+        case dt.datetime():
+            return to_micros(default)
+        case dt.date():
+            return (default - _EPOCH_DAY).days
+    return default
+
+
+def _portable(schema: Schema) -> Schema:
+    """Return a schema as Avro can say it, which is without unsigned numbers."""
+    return replace(schema, fields=tuple(_portable_field(field) for field in schema))
+
+
+def _portable_field(field: Field) -> Field:
+    default = field.default
+    if field.type == Primitive(Kind.UNSIGNED_LONG) and isinstance(default, int):
+        default = decimal.Decimal(default)
+    return replace(field, type=_portable_type(field.type), default=default)
+
+
+def _portable_type(kind: Type) -> Type:
+    match kind:
+        case Primitive(Kind.UNSIGNED_LONG):
+            return _UNSIGNED
+        case ListOf(element, nullable):
+            return ListOf(_portable_type(element), nullable)
+        case MapOf(value, nullable):
+            return MapOf(_portable_type(value), nullable)
+        case Struct(fields):
+            return Struct(tuple(_portable_field(field) for field in fields))
+    return kind
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return an Arrow type with numbers in the place of times."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _plain_field(kind.item_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    return kind
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_type(field.type))
+
+
+def _plain_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([_plain_field(field) for field in schema_to_arrow(_portable(schema))])
+
+
+@cache
+def _fastavro() -> ModuleType:
+    try:
+        import fastavro
+    except ImportError as exc:
+        raise MissingDependencyError.for_extra("fastavro", "avro", "Format 'avro'") from exc
+    return fastavro
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except (LakebedError, OSError, pa.ArrowException):
+        # Errors of the store, and of Arrow, have a translation of their own.
+        raise
+    except Exception as exc:
+        # fastavro believes the bytes of a file, and fails in whatever way they lead it.
+        if isinstance(exc, ValueError) and "install" in str(exc):
+            raise MissingDependencyError.for_extra(str(exc), "avro", "Format 'avro'") from exc
+        raise CorruptMetadataError(
+            f"An Avro file is damaged, or does not fit the schema: {exc!r}",
+            hint="It was changed from outside, or written for another schema.",
+        ) from exc

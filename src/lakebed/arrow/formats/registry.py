@@ -1,0 +1,37 @@
+"""Which class writes and reads the data files of which format."""
+
+from __future__ import annotations
+
+from lakebed.arrow.formats.avro import AvroReader, AvroWriter
+from lakebed.arrow.formats.base import FileReader, FileWriter
+from lakebed.arrow.formats.parquet import ParquetWriter
+from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+
+
+def open_writer(descriptor: DatasetDescriptor) -> FileWriter:
+    """Begin a data file of a dataset.
+
+    Raises:
+        MissingDependencyError: The format needs a package that is not installed.
+    """
+    stored, compression = descriptor.stored_schema, descriptor.compression
+    match descriptor.format:
+        case "avro":
+            return AvroWriter(stored, compression)
+        case "submissions":
+            return SubmissionsWriter(stored, compression)
+        case _:
+            return ParquetWriter(schema_to_arrow(stored), compression)
+
+
+def find_reader(format: str) -> FileReader | None:  # noqa: A002 - the word of the descriptor
+    """Return the reader of a format; None for Parquet, which Arrow's dataset scan reads."""
+    match format:
+        case "avro":
+            return AvroReader()
+        case "submissions":
+            return SubmissionsReader()
+        case _:
+            return None

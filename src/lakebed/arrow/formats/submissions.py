@@ -1,0 +1,304 @@
+"""Submissions: files of lines of uuid, tab and JSON, compressed as a whole.
+
+Only `uuid` and `document` are in a line. The other fields of the schema are read from the JSON
+object by name: when rows are written, so that partition functions and file facts have them, and
+again when they are read, those that are asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.arrow.documents import document_reader
+from lakebed.arrow.entities import entities_to_batch
+from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
+from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
+from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
+from lakebed.model.schema import Decimal, Field, Primitive, Schema
+from lakebed.state.facts import ColumnFacts
+
+_CHUNK_BYTES = 4 * 2**20
+# What the files begin with. A file says by itself how it is compressed.
+_CODEC_OF_MAGIC = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\x00": "xz",
+}
+_GZIP_LEVEL = 6  # Arrow's own, 9, takes several times as long for a hundredth less
+_XZ_PRESET = 1  # 6, the usual one, is five times as slow for a tenth less
+
+
+def clean_document(text: str) -> str:
+    r"""Return a document as a line can hold it: each carriage return and newline is a space.
+
+    >>> clean_document("ab\n\ncd\r\n")
+    'ab  cd  '
+    """
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def split_line(line: bytes) -> tuple[bytes, bytes]:
+    """Split a line into uuid and document.
+
+    Raises:
+        SchemaMismatchError: It has no tab.
+    """
+    uuid, tab, document = line.partition(b"\t")
+    if not tab:
+        raise SchemaMismatchError(
+            "There is no tab in the line.", hint="A line is a uuid, a tab and a JSON object."
+        )
+    return uuid, document
+
+
+def lines_to_batch(lines: Sequence[bytes]) -> pa.RecordBatch:
+    """Return lines as `uuid` and `document`.
+
+    Raises:
+        SchemaMismatchError: A line has no tab, or is no UTF-8.
+    """
+    pairs: list[tuple[bytes, bytes]] = []
+    for line in lines:
+        try:
+            pairs.append(split_line(line))
+        except SchemaMismatchError as exc:
+            exc.row = len(pairs)
+            raise
+    return pa.RecordBatch.from_arrays(
+        [_texts(uuid for uuid, _ in pairs), _texts(document for _, document in pairs)],
+        names=[UUID, DOCUMENT],
+    )
+
+
+def _texts(values: Iterable[bytes]) -> pa.Array:
+    try:
+        return pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid as exc:
+        raise SchemaMismatchError(
+            f"This is no UTF-8: {exc}", hint="Convert the file to UTF-8."
+        ) from exc
+
+
+def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -> pa.RecordBatch:
+    """Return submissions with all fields of the schema, those of the document read from it.
+
+    Args:
+        batch: `uuid` and `document`, and any of the fields, which must then agree.
+        descriptor: Of the dataset that they go to.
+
+    Raises:
+        SchemaMismatchError: A uuid is empty or would break the line, a document is no JSON
+            object, or a field in it is of another type.
+    """
+    uuids, documents = (_text_column(batch, name) for name in (UUID, DOCUMENT))
+    broken = pc.match_substring_regex(uuids, r"[\t\n\r]|^$")
+    if pc.any(broken).as_py():
+        found = uuids.filter(broken)[0].as_py()
+        raise SchemaMismatchError(
+            f"Uuid {found[:80]!r} is empty, or holds a tab or a newline.",
+            hint="It stands before the tab of a line.",
+        )
+    documents = pc.replace_substring_regex(documents, "[\r\n]", " ")
+    fields = descriptor.document_fields
+    derived = _derive(uuids, documents, fields)
+    for field, column in zip(fields, derived, strict=True):
+        _check_agreement(batch, field.name, column)
+    known = {UUID: uuids, DOCUMENT: documents}
+    known.update(zip((field.name for field in fields), derived, strict=True))
+    unknown = {
+        name: batch.column(name) for name in batch.schema.names if name not in descriptor.schema
+    }
+    return pa.RecordBatch.from_pydict({**known, **unknown})
+
+
+def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if batch.schema.get_field_index(name) < 0:
+        raise SchemaMismatchError(
+            f"The data lacks column {name!r}.", hint="A submission has a uuid and a document."
+        )
+    column = batch.column(name)
+    try:
+        column = column.cast(pa.string())
+        column.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise SchemaMismatchError(
+            f"Column {name!r} is no text: {exc}", hint="Give the uuid, and the JSON as text."
+        ) from exc
+    if column.null_count:
+        raise SchemaMismatchError(
+            f"Column {name!r} of a submission is null.", hint="Give both uuid and document."
+        )
+    return column
+
+
+def _derive(uuids: pa.Array, documents: pa.Array, fields: Sequence[Field]) -> list[pa.Array]:
+    """Read fields from documents; with none they are only checked."""
+    reader = document_reader(tuple(fields))
+    entities = []
+    for position, document in enumerate(documents.cast(pa.binary()).to_pylist()):
+        try:
+            entities.append(reader.read(document))
+        except InvalidInputError as exc:
+            uuid = uuids[position].as_py()
+            error = SchemaMismatchError(
+                f"Document of uuid {uuid[:80]!r}: {exc.message}", hint=exc.hint
+            )
+            error.row = position
+            raise error from exc
+    if not fields:
+        return []
+    descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields)))
+    return list(entities_to_batch(entities, descriptor).columns)
+
+
+def _check_agreement(batch: pa.RecordBatch, name: str, derived: pa.Array) -> None:
+    position = batch.schema.get_field_index(name)
+    if position < 0:
+        return
+    given = batch.column(position)
+    try:
+        same = given.cast(derived.type).equals(derived)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        same = False
+    # Arrow calls two NaN different.
+    if not same and repr(given.to_pylist()) != repr(derived.to_pylist()):
+        raise SchemaMismatchError(
+            f"Column {name!r} differs from what the documents say.",
+            hint="Change the documents, or leave the column out: it is read from them.",
+        )
+
+
+class SubmissionsWriter(FileWriter):
+    """Writes lines through one compressor."""
+
+    def __init__(self, schema: Schema, compression: str) -> None:
+        """Begin a file.
+
+        Args:
+            schema: Of the rows, which have `uuid` and `document` among their fields.
+            compression: One of the descriptor's names for submissions.
+        """
+        self._sink = pa.BufferOutputStream()
+        self._stream = _compressed(self._sink, compression)
+        self._row_count = 0
+        self._facts = {
+            field.name: RunningFacts()
+            for field in schema
+            if isinstance(field.type, Primitive | Decimal) and field.name != DOCUMENT
+        }
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that have left the compressor so far."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Write a line for each row."""
+        for name, facts in self._facts.items():
+            facts.add(rows.column(name))
+        for batch in rows.select([UUID, DOCUMENT]).to_batches():
+            columns = [batch.column(n).cast(pa.binary()).to_pylist() for n in (UUID, DOCUMENT)]
+            pairs = zip(*columns, strict=True)
+            self._stream.write(b"".join([b"%b\t%b\n" % pair for pair in pairs]))
+        self._stream.flush()
+        self._row_count += rows.num_rows
+
+    def close(self) -> WrittenFile:
+        """End the file."""
+        if self._stream is not self._sink:
+            self._stream.close()
+        columns = {name: facts.get() for name, facts in self._facts.items()}
+        columns[DOCUMENT] = ColumnFacts(null_count=0)
+        return WrittenFile(data=self._sink.getvalue(), row_count=self._row_count, columns=columns)
+
+
+def _compressed(sink: pa.BufferOutputStream, compression: str) -> Any:
+    if compression == "uncompressed":
+        return sink
+    if compression == "gzip":
+        return gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0)
+    if compression == "xz":
+        return lzma.open(sink, "wb", preset=_XZ_PRESET)
+    return pa.CompressedOutputStream(sink, compression)
+
+
+class SubmissionsReader:
+    """Reads lines; see `FileReader`."""
+
+    def batches(self, source: pa.NativeFile, wanted: Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Raises:
+            CorruptMetadataError: The file is damaged, or a document does not fit `wanted`.
+        """
+        own = [name for name in wanted.names if name in (UUID, DOCUMENT)]
+        fields = [field for field in wanted if field.name not in own]
+        for lines in _line_chunks(source):
+            with _translating():
+                batch = lines_to_batch(lines)
+                columns = {name: batch.column(name) for name in own}
+                if fields:
+                    derived = _derive(batch.column(UUID), batch.column(DOCUMENT), fields)
+                    names = (field.name for field in fields)
+                    columns.update(zip(names, derived, strict=True))
+            yield pa.RecordBatch.from_pydict({name: columns[name] for name in wanted.names})
+
+    def count(self, source: pa.NativeFile) -> int:
+        """Count the lines.
+
+        Raises:
+            CorruptMetadataError: The file is damaged.
+        """
+        return sum(len(lines) for lines in _line_chunks(source))
+
+
+def _line_chunks(source: pa.NativeFile) -> Iterator[list[bytes]]:
+    rest = b""
+    with _translating():
+        stream = _open(source)
+        while chunk := stream.read(_CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines:
+                yield lines
+    if rest:
+        raise CorruptMetadataError(
+            "The last line of a file of submissions has no end.",
+            hint="The file was cut or overwritten from outside.",
+        )
+
+
+def _open(source: pa.NativeFile) -> Any:
+    head = source.read(6)
+    source.seek(0)
+    for magic, codec in _CODEC_OF_MAGIC.items():
+        if head.startswith(magic):
+            return lzma.open(source) if codec == "xz" else pa.CompressedInputStream(source, codec)
+    return source
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except (InvalidInputError, lzma.LZMAError, EOFError, pa.ArrowException) as exc:
+        raise _damaged(exc) from exc
+    except OSError as exc:
+        if exc.errno is not None:  # the storage failed, not the file
+            raise
+        raise _damaged(exc) from exc
+
+
+def _damaged(cause: Exception) -> CorruptMetadataError:
+    said = " ".join(str(cause).split())
+    return CorruptMetadataError(
+        f"A file of submissions is damaged, or does not fit the schema: {said}",
+        hint="The head names it, so it was overwritten from outside.",
+    )

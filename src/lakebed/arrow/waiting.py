@@ -1,0 +1,218 @@
+"""Rows that wait for their files.
+
+Batches are kept whole, and sorted by partition all at once: that costs one sort and one copy for
+thousands of partitions, where a list of small batches for each would take many times their bytes.
+Rows that do not fit into memory lie, sorted, in temporary files until their partitions are written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import StorageError
+
+_CHUNK_BYTES = 2**20  # of a temporary file; one of each file is in memory while partitions are read
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRows:
+    """Rows in the order of their partitions.
+
+    Attributes:
+        rows: The rows; those of one partition in the order in which they came.
+        numbers: Of the partitions that have rows, ascending.
+        starts: Where each begins, and at last where the last one ends.
+    """
+
+    rows: pa.Table
+    numbers: np.ndarray
+    starts: np.ndarray
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the number of each partition, and where it begins and ends."""
+        starts = self.starts.tolist()
+        return zip(self.numbers.tolist(), starts[:-1], starts[1:], strict=True)
+
+
+class WaitingRows:
+    """Rows in memory, each with the number of its partition."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Begin without rows."""
+        self._schema = schema
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._batches: list[pa.RecordBatch] = []
+        self._numbers: list[np.ndarray] = []
+        self._has_rows = np.zeros(0, dtype=bool)
+        self.size_bytes = 0
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions that have rows."""
+        return int(np.count_nonzero(self._has_rows))
+
+    def add(self, rows: pa.RecordBatch, numbers: np.ndarray) -> None:
+        """Add rows, at least one.
+
+        Args:
+            rows: Of the stored schema.
+            numbers: Of the partition of each row, or one number for all.
+        """
+        self._batches.append(rows)
+        self._numbers.append(numbers)
+        self.size_bytes += rows.nbytes
+        highest = int(numbers.max())
+        if highest >= len(self._has_rows):
+            more = np.zeros(2 * highest + 1 - len(self._has_rows), dtype=bool)
+            self._has_rows = np.concatenate([self._has_rows, more])
+        self._has_rows[numbers] = True
+
+    def take(self) -> SortedRows:
+        """Take all rows out, sorted.
+
+        Cost:
+            One copy of the rows, a column at a time; none where they are in order.
+        """
+        table = pa.Table.from_batches(self._batches, self._schema)
+        numbers = self._row_numbers()
+        self.clear()
+        if np.any(numbers[1:] < numbers[:-1]):
+            order = np.argsort(numbers, kind="stable")
+            numbers = numbers[order]
+            places = pa.array(order)
+            columns = [column.combine_chunks().take(places) for column in table.columns]
+            table = pa.Table.from_arrays(columns, schema=self._schema)
+        is_first = np.ones(len(numbers), dtype=bool)
+        is_first[1:] = numbers[1:] != numbers[:-1]
+        starts = np.flatnonzero(is_first)
+        return SortedRows(table, numbers[starts], np.append(starts, len(numbers)))
+
+    def _row_numbers(self) -> np.ndarray:
+        # Numpy sorts 16 bits by counting, and more bits many times slower.
+        is_small = len(self._has_rows) <= 2**16
+        found = np.empty(sum(batch.num_rows for batch in self._batches), "u2" if is_small else "u4")
+        start = 0
+        for batch, numbers in zip(self._batches, self._numbers, strict=True):
+            found[start : start + batch.num_rows] = numbers
+            start += batch.num_rows
+        return found
+
+    def put_back(self, taken: SortedRows, ranges: list[tuple[int, int, int]]) -> None:
+        """Keep some of the rows that were taken.
+
+        Args:
+            taken: The rows.
+            ranges: Number, start and end of what stays of each partition, in order.
+
+        Cost:
+            One copy of what stays, so that the rest can be freed.
+        """
+        if not ranges:
+            return
+        numbers, starts, ends = (np.array(column) for column in zip(*ranges, strict=True))
+        kept = np.repeat(numbers, ends - starts)
+        is_kept = np.zeros(taken.rows.num_rows + 1, dtype=np.int64)
+        np.add.at(is_kept, starts, 1)
+        np.add.at(is_kept, ends, -1)
+        mask = pa.array(np.cumsum(is_kept)[:-1].astype(bool))
+        rows = taken.rows.filter(mask)
+        start = 0
+        for batch in rows.combine_chunks().to_batches():
+            self.add(batch, kept[start : start + batch.num_rows])
+            start += batch.num_rows
+
+
+class SpilledRows:
+    """Sorted rows in temporary files, which vanish with the process."""
+
+    def __init__(self) -> None:
+        """Begin without files."""
+        self._runs: list[_Run] = []
+        self._bytes_by_number: dict[int, int] = {}
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Of the partitions that have rows."""
+        return frozenset(self._bytes_by_number)
+
+    def size_bytes(self, number: int) -> int:
+        """Bytes of a partition in memory, once they are read."""
+        return self._bytes_by_number.get(number, 0)
+
+    def add(self, found: SortedRows) -> None:
+        """Write rows to a temporary file.
+
+        Raises:
+            StorageError: There is no room for it.
+        """
+        bytes_a_row = found.rows.nbytes / found.rows.num_rows
+        try:
+            self._runs.append(_Run(found, max(1, int(_CHUNK_BYTES / bytes_a_row))))
+        except OSError as exc:
+            raise StorageError(
+                f"Rows that wait for their files cannot go to {tempfile.gettempdir()}: {exc}",
+                hint="Make room there, set TMPDIR to another directory, or give more memory_bytes.",
+            ) from exc
+        for number, start, end in found:
+            size = self._bytes_by_number.get(number, 0) + int((end - start) * bytes_a_row)
+            self._bytes_by_number[number] = size
+
+    def take(self, number: int) -> list[pa.Table]:
+        """Take the rows of a partition out, in the order in which they came."""
+        if self._bytes_by_number.pop(number, None) is None:
+            return []
+        found = [run.take(number) for run in self._runs if number in run.places]
+        for run in self._runs:
+            if not run.places:
+                run.close()
+        self._runs = [run for run in self._runs if run.places]
+        return found
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        for run in self._runs:
+            run.close()
+        self._runs.clear()
+        self._bytes_by_number.clear()
+
+
+class _Run:
+    """Rows of one sort. Reading partitions in order reads the file once, from start to end."""
+
+    def __init__(self, found: SortedRows, rows_a_chunk: int) -> None:
+        self.places = {number: (start, end) for number, start, end in found}
+        self._rows_a_chunk = rows_a_chunk
+        self._file = tempfile.TemporaryFile(prefix="lakebed-")  # noqa: SIM115 - lives as long as the run
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        rows = found.rows.combine_chunks()
+        with pa.ipc.new_file(pa.PythonFile(self._file, "w"), rows.schema, options=options) as sink:
+            sink.write_table(rows, max_chunksize=rows_a_chunk)
+        self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
+        self._chunk: tuple[int, pa.RecordBatch] | None = None
+
+    def take(self, number: int) -> pa.Table:
+        start, end = self.places.pop(number)
+        pieces = []
+        while start < end:
+            position, offset = divmod(start, self._rows_a_chunk)
+            length = min(end - start, self._rows_a_chunk - offset)
+            pieces.append(self._read(position).slice(offset, length))
+            start += length
+        return pa.Table.from_batches(pieces)
+
+    def close(self) -> None:
+        self._chunk = None
+        self._file.close()
+
+    def _read(self, position: int) -> pa.RecordBatch:
+        if self._chunk is None or self._chunk[0] != position:
+            self._chunk = (position, self._reader.get_batch(position))
+        return self._chunk[1]

@@ -1,0 +1,300 @@
+"""File formats: every type and every codec, in both directions, with exact facts."""
+
+import datetime as dt
+import decimal
+import io
+import math
+import sys
+import uuid
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lakebed
+from lakebed.arrow.formats.avro import AvroReader, AvroWriter
+from lakebed.arrow.formats.registry import find_reader, open_writer
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    MissingDependencyError,
+    SchemaMismatchError,
+)
+from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
+from lakebed.store.memory import MemoryStore
+
+FORMATS = ["parquet", "avro"]
+INSTANT = pa.timestamp("us", tz="UTC")
+
+LEAVES = {
+    "boolean": (pa.bool_(), st.booleans()),
+    "int": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "unsigned": (pa.uint64(), st.integers(0, 2**64 - 1)),
+    "float": (pa.float32(), st.floats(width=32, allow_nan=False)),
+    "double": (pa.float64(), st.floats(allow_nan=False)),
+    "string": (pa.string(), st.text(st.characters(codec="utf-8"), max_size=9)),
+    "bytes": (pa.binary(), st.binary(max_size=9)),
+    "date": (pa.date32(), st.dates()),
+    "instant": (INSTANT, st.datetimes(timezones=st.just(dt.UTC))),
+    "wall": (pa.timestamp("us"), st.datetimes()),
+    "decimal": (pa.decimal128(38, 9), st.decimals(-(10**20), 10**20, places=9)),
+}
+NESTED = {
+    "list": (pa.list_(pa.field("element", INSTANT)), st.lists(LEAVES["instant"][1], max_size=3)),
+    "map": (
+        pa.map_(pa.string(), pa.field("value", pa.uint64())),
+        st.dictionaries(st.text("ab", max_size=2), LEAVES["unsigned"][1], max_size=3),
+    ),
+    "struct": (
+        pa.struct([("d", pa.date32()), ("l", pa.list_(pa.field("element", pa.int32())))]),
+        st.fixed_dictionaries(
+            {"d": st.none() | st.dates(), "l": st.lists(st.integers(0, 9), max_size=2)}
+        ),
+    ),
+}
+COLUMNS = LEAVES | NESTED
+ALL = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+ROWS = st.lists(
+    st.fixed_dictionaries({name: st.none() | values for name, (_, values) in COLUMNS.items()}),
+    max_size=12,
+)
+
+
+def dataset_of(schema: object, **options: object) -> lakebed.Dataset:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    return repository.create("d", DatasetDescriptor(schema=schema, **options))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@settings(max_examples=50)
+@given(rows=ROWS)
+def test_what_was_written_is_read(format_: str, rows: list[dict]) -> None:
+    dataset = dataset_of(ALL, format=format_)
+
+    dataset.append(pa.Table.from_pylist(rows, schema=ALL))
+
+    assert list(dataset.reader()) == rows
+    assert dataset.count() == len(rows)
+
+
+@settings(max_examples=50)
+@given(rows=ROWS)
+def test_facts_of_both_formats_are_the_same(rows: list[dict]) -> None:
+    table = pa.Table.from_pylist([*rows, dict.fromkeys(ALL.names)], schema=ALL)
+
+    parquet, avro = (facts_of(table, format_) for format_ in FORMATS)
+
+    assert parquet.keys() == avro.keys() == LEAVES.keys()
+    for name, facts in avro.items():
+        assert facts.null_count == parquet[name].null_count == table[name].null_count
+        if parquet[name].min is not None:  # Parquet leaves out some that are long
+            assert (facts.min, facts.max) == (parquet[name].min, parquet[name].max)
+
+
+def facts_of(table: pa.Table, format_: str) -> dict:
+    writer = open_writer(DatasetDescriptor(schema=table.schema, format=format_))
+    for batch in table.to_batches(max_chunksize=5):
+        writer.write(pa.Table.from_batches([batch]))
+    written = writer.close()
+    assert written.row_count == table.num_rows
+    return dict(written.columns)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_nan_and_nulls_are_no_bounds(format_: str) -> None:
+    table = pa.table({"some": [math.nan, 2.0, None], "none": [math.nan, None, None]})
+
+    facts = facts_of(table, format_)
+
+    assert (facts["some"].min, facts["some"].max, facts["some"].null_count) == (2.0, 2.0, 1)
+    assert (facts["none"].min, facts["none"].max, facts["none"].null_count) == (None, None, 2)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_times_outside_the_calendar_survive_without_bounds(format_: str) -> None:
+    far = pa.table({"t": pa.array([253402300800000000, 0]).cast(INSTANT)})
+    dataset = dataset_of(far.schema, format=format_)
+
+    dataset.append(far)
+
+    assert dataset.arrow() == far
+    assert facts_of(far, format_)["t"].max is None
+
+
+@pytest.mark.parametrize(
+    ("format_", "compression"), [(f, c) for f in FORMATS for c in COMPRESSIONS[f]]
+)
+def test_every_codec_writes_and_reads(format_: str, compression: str) -> None:
+    dataset = dataset_of(pa.schema([("n", pa.int64())]), format=format_, compression=compression)
+
+    dataset.append([{"n": n} for n in range(100)])
+
+    assert [row["n"] for row in dataset.where("n >= 98").reader()] == [98, 99]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "avro", "compression": "gzip"}, "Unknown compression 'gzip' of format 'avro'"),
+        ({"format": "parquet", "compression": "xz"}, "Unknown compression 'xz' of format 'parquet"),
+        ({"format": "orc"}, "Unknown format 'orc'"),
+        ({"format": "Avro"}, "Unknown format 'Avro'"),
+    ],
+)
+def test_codec_that_the_format_lacks_is_refused(options: dict, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        DatasetDescriptor(schema=ALL, **options)
+
+
+def test_each_format_has_a_default_codec_and_a_suffix() -> None:
+    parquet, avro = (DatasetDescriptor(schema=ALL, format=format_) for format_ in FORMATS)
+
+    assert (parquet.compression, parquet.file_suffix) == ("zstd", ".parquet")
+    assert (avro.compression, avro.file_suffix) == ("deflate", ".avro")
+    assert DatasetDescriptor.from_document(avro.to_document()) == avro
+
+
+# Avro
+
+
+def avro_file(table: pa.Table, compression: str = "deflate") -> bytes:
+    writer = AvroWriter(schema_from_arrow(table.schema), compression)
+    writer.write(table)
+    return writer.close().data.to_pybytes()
+
+
+def read(data: bytes, wanted: Schema) -> list[dict]:
+    batches = AvroReader().batches(pa.BufferReader(data), wanted)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_any_avro_reader_understands_the_files() -> None:
+    row = {
+        "n": 2**64 - 1,
+        "t": dt.datetime(2013, 1, 1, tzinfo=dt.UTC),
+        "w": dt.datetime(2013, 1, 1),
+        "d": dt.date(2013, 1, 1),
+        "q": decimal.Decimal("1.25"),
+        "s": None,
+    }
+    schema = pa.schema(
+        [
+            pa.field("n", pa.uint64(), nullable=False),
+            ("t", INSTANT),
+            ("w", pa.timestamp("us")),
+            ("d", pa.date32()),
+            ("q", pa.decimal128(9, 2)),
+            ("s", pa.string()),
+        ]
+    )
+
+    reader = fastavro.reader(io.BytesIO(avro_file(pa.Table.from_pylist([row], schema=schema))))
+
+    assert list(reader) == [row]
+    types = {field["name"]: field["type"] for field in reader.writer_schema["fields"]}
+    assert types["n"]["logicalType"] == "decimal"
+    assert types["t"][1]["logicalType"] == "timestamp-micros"
+
+
+def test_behaviour_11_file_of_an_older_schema_is_read_by_the_newer() -> None:
+    old = pa.table(
+        {"n": pa.array([1, 2], pa.int32()), "gone": ["x", "y"], "s": [{"a": 1}, {"a": None}]}
+    )
+    long, text, raw = (Primitive(kind) for kind in (Kind.LONG, Kind.STRING, Kind.BYTES))
+    inner = Struct(
+        (
+            Field(name="a", type=long),
+            Field(name="q", type=raw, nullable=False, default=b"\xe9"),
+        )
+    )
+    wanted = Schema(
+        name="renamed",
+        fields=(
+            Field(name="added", type=text, nullable=False, default="none"),
+            Field(name="s", type=inner),
+            Field(name="n", type=long),
+            Field(name="empty", type=text),
+            Field(name="since", type=Primitive(Kind.DATE), default=dt.date(2013, 1, 1)),
+        ),
+    )
+
+    rows = read(avro_file(old), wanted)
+
+    common = {"added": "none", "empty": None, "since": dt.date(2013, 1, 1)}
+    assert rows == [
+        common | {"n": 1, "s": {"a": 1, "q": b"\xe9"}},
+        common | {"n": 2, "s": {"a": None, "q": b"\xe9"}},
+    ]
+
+
+def test_damaged_file_is_named_so() -> None:
+    wanted = Schema(fields=(Field(name="n", type=Primitive(Kind.LONG)),))
+    whole = avro_file(pa.table({"n": range(1000)}))
+
+    for damaged in [b"", b"Obj\x01", whole[:-20], whole[:60], whole.replace(b'"long"', b'"lung"')]:
+        with pytest.raises(CorruptMetadataError, match="damaged"):
+            read(damaged, wanted)
+    with pytest.raises(CorruptMetadataError, match="does not fit"):
+        read(avro_file(pa.table({"n": ["text"]})), wanted)
+
+
+def test_damaged_file_of_a_dataset_is_an_error_of_the_dataset() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    dataset = lakebed.open_repository(store.uri).create(
+        "d", DatasetDescriptor(schema=pa.schema([("n", pa.int64())]), format="avro")
+    )
+    dataset.append([{"n": 1}])
+    (file,) = dataset.files()
+    assert file.key.endswith(".avro")
+
+    store.put(file.key, b"Obj")
+    with pytest.raises(CorruptMetadataError, match="damaged"):
+        dataset.arrow()
+    store.delete([file.key])
+    with pytest.raises(CorruptMetadataError, match="missing"):
+        dataset.count()
+
+
+def test_two_values_under_one_key_are_refused() -> None:
+    twice = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
+
+    with pytest.raises(SchemaMismatchError, match="two values under one key"):
+        avro_file(pa.table({"m": twice}))
+
+
+def test_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakebed.arrow.formats import avro
+
+    avro._fastavro.cache_clear()
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+
+    with pytest.raises(MissingDependencyError, match=r"lakebed\[avro\]"):
+        open_writer(DatasetDescriptor(schema=ALL, format="avro"))
+
+
+def test_partitioned_avro_is_read_with_its_partition_fields() -> None:
+    schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+    dataset = dataset_of(schema, partition_by="k, hash(n, 2)", format="avro")
+    rows = [{"k": "ab"[n % 2], "n": n} for n in range(20)] + [{"k": None, "n": None}]
+
+    dataset.append(rows)
+
+    assert sorted(dataset.reader(), key=str) == sorted(rows, key=str)
+    assert dataset.where("k = 'a' AND n > 15").arrow().to_pylist() == [
+        {"k": "a", "n": 16},
+        {"k": "a", "n": 18},
+    ]
+    assert dataset.where("n > 15").count() == 4
+    assert sorted(dataset.arrow(columns=["n_hash"])["n_hash"].to_pylist(), key=str) == sorted(
+        [n % 2 for n in range(20)] + [None], key=str
+    )
+
+
+def test_only_parquet_is_left_to_arrows_own_scan() -> None:
+    assert find_reader("parquet") is None
+    assert isinstance(find_reader("avro"), AvroReader)

@@ -1,0 +1,343 @@
+"""Entity streams: the behaviours of Kite's readers and writers, by their numbers."""
+
+import collections
+import dataclasses
+import datetime as dt
+import io
+import time
+import uuid
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import DatasetDescriptor, WriteOptions
+from lakebed.dataset import Dataset
+from lakebed.errors import (
+    InvalidInputError,
+    LakebedError,
+    PartitionSpecError,
+    SchemaMismatchError,
+    StorageError,
+)
+from lakebed.source import Source
+from lakebed.store.base import Store
+from lakebed.store.memory import MemoryStore
+from lakebed.testing import FailingStore
+from lakebed.writer import ENTITIES_PER_BATCH, EntityWriter
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("name", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+
+
+@pytest.fixture
+def store() -> Store:
+    return MemoryStore(uuid.uuid4().hex)
+
+
+@pytest.fixture(params=["parquet", "avro"])
+def users(store: Store, request: pytest.FixtureRequest) -> Dataset:
+    return create(store, format=request.param)
+
+
+def create(store: Store, **options: object) -> Dataset:
+    descriptor = DatasetDescriptor(schema=SCHEMA, **options)
+    return lakebed.open_repository(store.uri).create("users", descriptor)
+
+
+def data_files(store: Store) -> list[str]:
+    return [info.key for info in store.list("") if "/data/" in info.key and "part-" in info.key]
+
+
+def ids(dataset: Dataset) -> list[int]:
+    return [row["id"] for row in dataset.reader()]
+
+
+def write_two_and_fail(dataset: Dataset) -> None:
+    with dataset.writer() as writer:
+        writer.write({"id": 1})
+        writer.write({"id": 2})
+        raise KeyboardInterrupt
+
+
+def write_many(writer: EntityWriter) -> None:
+    for number in range(10 * ENTITIES_PER_BATCH):
+        writer.write({"id": number % 7})
+
+
+# Writers
+
+
+def test_behaviour_1_nothing_is_visible_before_the_writer_is_closed(
+    users: Dataset, store: Store
+) -> None:
+    writer = users.writer()
+    writer.write({"id": 1})
+    assert (users.count(), users.version) == (0, 0)
+
+    writer.close()
+
+    assert ids(users) == [1]
+    assert len(data_files(store)) == len(users.files()) == 1
+
+
+def test_behaviour_2_empty_writer_leaves_no_file_and_no_version(
+    users: Dataset, store: Store
+) -> None:
+    before = [info.key for info in store.list("")]
+
+    with users.writer() as writer:
+        pass
+
+    assert writer.commit is None
+    assert users.version == 0
+    assert [info.key for info in store.list("")] == before
+
+
+def test_behaviour_3_writer_whose_store_failed_commits_nothing(store: Store) -> None:
+    users = create(store, partition_by="identity(id) as part")
+    failing = Dataset(Source(FailingStore(store, fail_on="put", nth=2), "users"))
+    writer = failing.writer(options=WriteOptions(memory_bytes=3_000, row_group_bytes=100))
+
+    with pytest.raises(StorageError):
+        write_many(writer)
+    with pytest.raises(InvalidInputError, match="aborted"):
+        writer.write({"id": 1})
+    writer.close()
+
+    assert writer.commit is None
+    assert (users.version, data_files(store)) == (0, [])
+
+
+def test_behaviour_3_error_in_the_block_leaves_nothing(users: Dataset, store: Store) -> None:
+    before = [info.key for info in store.list("")]
+
+    with pytest.raises(KeyboardInterrupt):
+        write_two_and_fail(users)
+
+    assert users.version == 0
+    assert [info.key for info in store.list("")] == before
+
+
+BAD = [
+    ({"id": None}, SchemaMismatchError, "not nullable"),
+    ({}, SchemaMismatchError, "lacks column 'id'"),
+    ({"id": "7"}, SchemaMismatchError, "'7'"),
+    ({"id": 2**63}, SchemaMismatchError, "9223372036854775808"),
+    ({"id": True}, SchemaMismatchError, "True"),
+    ({"id": 1, "nmae": "x"}, SchemaMismatchError, "Did you mean 'name'"),
+    ({"id": 1, "name": "\ud800"}, SchemaMismatchError, "name"),
+    ({"id": 1, "tags": [1]}, SchemaMismatchError, "tags"),
+    ({"id": 1, "at": dt.date}, SchemaMismatchError, "at"),
+    (7, InvalidInputError, "type int"),
+]
+
+
+@pytest.mark.parametrize(("bad", "error", "message"), BAD)
+def test_behaviour_4_bad_record_raises_and_the_writer_stays_usable(
+    users: Dataset, bad: object, error: type[LakebedError], message: str
+) -> None:
+    with users.writer() as writer:
+        writer.write({"id": 1})
+        with pytest.raises(error, match=message):
+            writer.write(bad)
+        writer.write({"id": 2})
+
+    assert ids(users) == [1, 2]
+
+
+def test_behaviour_4_entity_without_a_partition_is_a_bad_record(store: Store) -> None:
+    users = create(store, partition_by="name")
+
+    with users.writer() as writer:
+        writer.write({"id": 1, "name": "a"})
+        with pytest.raises(PartitionSpecError, match="lacks 'name'"):
+            writer.write({"id": 2})
+        with pytest.raises(PartitionSpecError, match="needs 305 bytes"):
+            writer.write({"id": 3, "name": "x" * 300})
+        writer.write({"id": 4, "name": None})
+
+    assert sorted(ids(users)) == [1, 4]
+
+
+def test_behaviour_4_entity_outside_the_view_is_a_bad_record(users: Dataset) -> None:
+    with users.where("id < 5").writer() as writer:
+        writer.write({"id": 1})
+        with pytest.raises(InvalidInputError, match="outside the view"):
+            writer.write({"id": 5})
+        writer.write({"id": 2})
+
+    assert ids(users) == [1, 2]
+
+
+def test_behaviour_5_closing_twice_is_fine(users: Dataset) -> None:
+    writer = users.writer()
+    writer.write({"id": 1})
+    writer.close()
+    writer.close()
+    writer.abort()
+    unused = users.writer()
+    unused.abort()
+    unused.close()
+
+    reader = users.reader()
+    reader.close()
+    reader.close()
+
+    assert ids(users) == [1]
+    assert users.version == 1
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_behaviour_6_writer_that_has_ended_takes_nothing_more(users: Dataset, end: str) -> None:
+    writer = users.writer()
+    getattr(writer, end)()
+
+    with pytest.raises(InvalidInputError, match=r"The writer is (closed|aborted)"):
+        writer.write({"id": 1})
+
+
+def test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone(
+    users: Dataset, store: Store
+) -> None:
+    with users.writer(options=WriteOptions(target_bytes=1_000, row_group_bytes=1_000)) as writer:
+        for number in range(3 * ENTITIES_PER_BATCH):
+            writer.write({"id": number})
+        assert data_files(store)
+        assert users.count() == 0
+
+    assert ids(users) == list(range(3 * ENTITIES_PER_BATCH))
+
+
+def test_behaviour_9_rolled_files_hold_every_entity_once(users: Dataset) -> None:
+    options = WriteOptions(target_bytes=20_000)
+    with users.writer(options=options) as writer:
+        for number in range(20_000):
+            writer.write({"id": number, "name": f"{hash(str(number))}"})
+
+    sizes = sorted(file.size_bytes for file in users.files())
+    assert len(sizes) > 5
+    assert ids(users) == list(range(20_000))
+    assert sizes[-1] < 1.5 * 20_000
+
+
+def test_behaviour_10_writer_that_stays_open_begins_other_files(
+    users: Dataset, store: Store
+) -> None:
+    with users.writer(options=WriteOptions(roll_interval_s=0.02)) as writer:
+        for number in range(3):
+            writer.write({"id": number})
+            time.sleep(0.03)
+        assert users.count() == 0
+
+    assert writer.commit is not None
+    assert len(writer.commit.files_added) >= 2
+    assert ids(users) == [0, 1, 2]
+
+
+def test_behaviour_13_ten_users_over_two_hashes_make_six_partitions(store: Store) -> None:
+    users = create(store, partition_by="hash(name, 2), hash(id, 3)")
+
+    with users.writer() as writer:
+        for number in range(10):
+            writer.write({"id": number // 2, "name": f"test-{number}"})
+
+    assert len(users.partitions()) == 6
+    assert sum(one.row_count for one in users.partitions()) == 10
+
+
+# Kinds of entities
+
+
+@dataclasses.dataclass
+class User:
+    id: int
+    name: str | None = None
+    tags: list[str] | None = None
+
+
+Named = collections.namedtuple("Named", ["id", "name"])
+
+
+def test_entities_are_dicts_dataclasses_named_tuples_and_records_of_avro(users: Dataset) -> None:
+    document = {
+        "type": "record",
+        "name": "user",
+        "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}],
+    }
+    sink = io.BytesIO()
+    fastavro.writer(sink, document, [{"id": 4, "name": "avro"}])
+    sink.seek(0)
+
+    with users.writer() as writer:
+        writer.write({"id": 1, "name": "dict", "tags": ["a", "b"]})
+        writer.write(User(2, "dataclass", ["c"]))
+        writer.write(Named(3, "tuple"))
+        for record in fastavro.reader(sink):
+            writer.write(record)
+
+    assert list(users.reader(User)) == [
+        User(1, "dict", ["a", "b"]),
+        User(2, "dataclass", ["c"]),
+        User(3, "tuple"),
+        User(4, "avro"),
+    ]
+
+
+def test_entity_may_be_used_again_for_the_next_one(users: Dataset) -> None:
+    entity = {"id": 0, "tags": []}
+
+    with users.writer() as writer:
+        for number in range(3):
+            entity["id"] = number
+            entity["tags"].append(str(number))
+            writer.write(entity)
+
+    assert [row["tags"] for row in users.reader()] == [["0"], ["0", "1"], ["0", "1", "2"]]
+
+
+# Readers
+
+
+def test_behaviour_7_next_past_the_end_stops(users: Dataset) -> None:
+    users.append([{"id": 1}])
+
+    with users.reader() as reader:
+        assert next(reader)["id"] == 1
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(reader)
+
+
+def test_behaviour_6_closed_reader_ends(users: Dataset) -> None:
+    users.append([{"id": number} for number in range(3)])
+
+    with users.reader() as reader:
+        next(reader)
+
+    assert list(reader) == []
+    with pytest.raises(StopIteration):
+        next(reader)
+
+
+def test_behaviour_11_entities_of_an_older_schema_are_read_by_the_newer(users: Dataset) -> None:
+    users.append([{"id": 1, "name": "old"}])
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]
+    added = {"name": "since", "type": "int", "default": 2013}
+    newer = {"type": "record", "name": "user", "fields": [*fields, added]}
+    now = users.descriptor
+
+    users.update(DatasetDescriptor(schema=newer, format=now.format, compression=now.compression))
+    users.append([{"id": 2, "name": "new", "since": 2020}])
+
+    assert list(users.reader()) == [
+        {"id": 1, "name": "old", "since": 2013},
+        {"id": 2, "name": "new", "since": 2020},
+    ]
