@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from frames import comparable, frame_of, spark_rows
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
-from pyspark.sql.types import StructType
 
 import lakebed
 from lakebed import by
@@ -22,7 +22,6 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.model.spark_types import schema_to_spark
 from lakebed.store import open_store
 from lakebed.testing import FailingStore
 
@@ -74,30 +73,6 @@ def rows(count=40):
 
 def table(count=40):
     return pa.Table.from_pylist(rows(count), schema=SCHEMA)
-
-
-def frame_of(spark, data):
-    schema = lakebed.DatasetDescriptor(schema=data.schema).schema
-    return spark.createDataFrame(data, StructType.fromJson(schema_to_spark(schema)))
-
-
-def comparable(found):
-    """Rows as text, so that NaN equals itself, in any order."""
-    return sorted(repr(_plain(row)) for row in found.to_pylist(maps_as_pydicts="strict"))
-
-
-def spark_rows(frame):
-    return comparable(frame.toArrow())
-
-
-def _plain(value):
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in sorted(value.items())}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, dt.datetime) and value.tzinfo:
-        return value.astimezone(dt.UTC).isoformat()
-    return value
 
 
 @pytest.fixture

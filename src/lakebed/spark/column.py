@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakebed.model.evaluate import OPERATORS
 from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
-from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.schema import Decimal, Kind, Primitive, Type, path_of
 from lakebed.model.values import FLOATS, Scalar, is_nan, to_micros
 
 if TYPE_CHECKING:
@@ -33,26 +33,28 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
             found = [to_spark_column(part, types) for part in parts]
             return reduce(operator.or_, found) if found else F.lit(False)  # noqa: FBT003 - Spark's signature
         case NullCheck(name, negated):
-            column = _column(name)
+            column = _column(name, types)
             return column.isNotNull() if negated else column.isNull()
         case Comparison(name, op, value):
-            return _comparison(name, op, value, types[name])
+            return _comparison(_column(name, types), op, value, types[name])
         case Membership(name, values, negated):
-            return _membership(name, values, types[name], negated=negated)
+            return _membership(_column(name, types), values, types[name], negated=negated)
 
 
-def _column(name: str) -> Column:
+def _column(name: str, types: Mapping[str, Type]) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
-    return F.col(f"`{name}`")
+    return F.col(".".join(f"`{part}`" for part in path_of(name, types)))
 
 
-def _comparison(name: str, op: Op, value: Scalar, kind: Type) -> Column:
+def _comparison(column: Column, op: Op, value: Scalar, kind: Type) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
-    column = _column(name)
-    found: Column = OPERATORS[op](column, _literal(value, kind))
+    found: Column = OPERATORS[op](column, literal(value, kind))
     if _is_float(kind):
+        if is_nan(value) and op in (Op.EQ, Op.GE):
+            # Parquet's bounds leave NaN out, so that row groups would be dropped that hold one.
+            return F.isnan(column)
         if is_nan(value):
             return found
         if op in (Op.NE, Op.GT, Op.GE):
@@ -62,22 +64,22 @@ def _comparison(name: str, op: Op, value: Scalar, kind: Type) -> Column:
     return found
 
 
-def _membership(name: str, values: tuple[Scalar, ...], kind: Type, *, negated: bool) -> Column:
+def _membership(column: Column, values: tuple[Scalar, ...], kind: Type, *, negated: bool) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     if not values:
         return F.lit(negated)
-    column = _column(name)
-    found = column.isin(*[_literal(value, kind) for value in values])
+    found = column.isin(*[literal(value, kind) for value in values])
     if not negated:
-        return found
+        has_nan = _is_float(kind) and any(is_nan(value) for value in values)
+        return found | F.isnan(column) if has_nan else found
     wanted = ~found
     if _is_float(kind) and not any(is_nan(value) for value in values):
         return wanted | F.isnan(column)
     return wanted
 
 
-def _literal(value: Scalar, kind: Type) -> Column:
+def literal(value: Scalar, kind: Type) -> Column:
     """Return a literal that does not depend on the session's time zone."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.arrow.kernel import BatchTarget, WriteOptions, column_facts
+from lakebed.arrow.formats.parquet import column_facts
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
 from lakebed.spark.session import settings_for
 from lakebed.spark.types import struct_type
@@ -47,7 +49,8 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
     """Whether Spark's writer gives what the kernel would give.
 
     It cannot roll files at a size, so that it is not used where one is asked for; it writes the
-    layout of partitions in its own way; and its files must have the types of the schema.
+    layout of partitions in its own way; it does not look whether rows are in a view; and its files
+    must have the types of the schema.
 
     Args:
         store: Where the dataset is.
@@ -56,8 +59,10 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
     """
     options, descriptor = target.options, target.descriptor
     return (
-        store.local_path(target.dataset) is not None
+        descriptor.format == "parquet"
+        and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
+        and target.constraint == TRUE
         and options.target_bytes == WriteOptions().target_bytes
         and all(_is_plain(field, given.find(field.name)) for field in descriptor.schema)
     )

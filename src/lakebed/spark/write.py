@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed import errors
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.write import write_batches
-from lakebed.errors import InvalidInputError
+from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.answers import read_error, table_from_bytes
+from lakebed.spark.caps import with_admitted
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import settings_for
+from lakebed.spark.tasks import (
+    ANSWER,
+    FEW_PARTITIONS,
+    PLACED,
+    gathering_task,
+    placing_task,
+    writing_task,
+)
+from lakebed.state.caps import concat_facts
 from lakebed.state.facts import facts_schema
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-# Spark's default of 10,000 rows makes many small messages between the JVM and Python.
-_ROWS_PER_MESSAGE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100000"}
-_ANSWER = "facts binary, error string"
+_ROWS_A_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
+_UNMEASURED = str(2**31 - 1)  # the one value of it with which Spark does not measure
 
 
 def is_spark_frame(data: object) -> bool:
@@ -35,9 +43,10 @@ def is_spark_frame(data: object) -> bool:
 def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table:
     """Write a DataFrame as the data files of one batch.
 
-    Each task runs the write kernel and writes the partitions that its rows belong to: for few
-    files, let rows of one partition be in one task. Where Spark's own writer gives the same
-    files, it serves instead, since rows then need not travel to Python.
+    Each task runs the write kernel and writes the partitions that its rows belong to. Rows of
+    many partitions that lie scattered over the tasks are brought together first; see
+    `WriteOptions.cluster`. Where Spark's own writer gives the same files, it serves instead, since
+    rows then need not travel to Python.
 
     Returns:
         The facts of the files.
@@ -46,7 +55,8 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
         SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
 
     Cost:
-        One Spark job without shuffle. The driver receives some hundred bytes a file.
+        One Spark job, with a shuffle of the rows that are scattered, and before it one over the sources of dimensions that
+        have a cap and room under it. The driver receives some hundred bytes a file.
     """
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue())
@@ -56,50 +66,47 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
         return write_batches(store, target, frame.toArrow().to_batches())
     if can_write_natively(store, target, given):
         return write_natively(frame, store, target, given)
-    with settings_for(frame.sparkSession, _ROWS_PER_MESSAGE):
-        answers = frame.mapInArrow(_task(store, target), _ANSWER).collect()
+    target = with_admitted(frame, target)
+    if _may_scatter(target):
+        placed = frame.mapInArrow(placing_task(store, target), PLACED)
+        answer = placed.repartition("place").mapInArrow(gathering_task(store, target), ANSWER)
+    else:
+        answer = frame.mapInArrow(writing_task(store, target), ANSWER)
+    with settings_for(frame.sparkSession, _message_settings(frame.sparkSession, given)):
+        answers = answer.collect()
     empty = facts_schema(target.descriptor.stored_schema).empty_table()
-    tables = [pa.ipc.open_stream(row.facts).read_all() for row in answers if row.facts]
-    facts = pa.concat_tables([empty, *tables])
+    tables = [table_from_bytes(row.facts) for row in answers if row.facts is not None]
+    facts = concat_facts([empty, *tables])
     for row in answers:
         if row.error is not None:
             labels = facts.column("label").to_pylist()
             delete_or_leave(store, [target.key(label) for label in labels])
-            raise _read_error(row.error)
+            raise read_error(row.error)
     return facts
 
 
-def _task(
-    store: Store, target: BatchTarget
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        facts, error = b"", None
-        try:
-            facts = _to_bytes(write_batches(store, target, batches))
-        except InvalidInputError as exc:
-            # An answer instead of a failure: Spark would only try the same rows again.
-            error = _write_error(exc)
-        yield pa.record_batch(
-            {"facts": pa.array([facts], pa.binary()), "error": pa.array([error], pa.string())}
-        )
-
-    return run
+def _may_scatter(target: BatchTarget) -> bool:
+    """Whether tasks shall look how their rows lie; nobody else can know."""
+    if target.options.cluster is not None:
+        return target.options.cluster
+    count = target.descriptor.partition_by.cardinality
+    return count is None or count > FEW_PARTITIONS
 
 
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+def _message_settings(spark: SparkSession, given: Schema) -> dict[str, str]:
+    """Return the settings for the messages between the JVM and Python.
+
+    Spark measures a message after each row of it, which takes longer than all else that it does
+    to make it. So it gets few rows instead of a limit of bytes, unless they may be large, or the
+    caller has set a limit: 2,000 texts fit, if they are shorter than 1 MiB on average.
+    """
+    settings = {_ROWS_A_MESSAGE: "2000"}
+    if not any(_may_be_large(field.type) for field in given):
+        settings[_BYTES_A_MESSAGE] = spark.conf.get(_BYTES_A_MESSAGE, None) or _UNMEASURED
+    return settings
 
 
-def _write_error(exc: InvalidInputError) -> str:
-    return json.dumps({"class": type(exc).__name__, "message": exc.message, "hint": exc.hint})
-
-
-def _read_error(text: str) -> InvalidInputError:
-    document: dict[str, Any] = json.loads(text)
-    found = getattr(errors, document["class"], InvalidInputError)
-    error: InvalidInputError = found(document["message"], hint=document["hint"])
-    return error
+def _may_be_large(kind: Type) -> bool:
+    if isinstance(kind, Struct):
+        return any(_may_be_large(field.type) for field in kind.fields)
+    return isinstance(kind, ListOf | MapOf) or kind == Primitive(Kind.BYTES)

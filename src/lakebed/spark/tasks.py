@@ -1,0 +1,193 @@
+"""What Spark tasks run when they write: the kernel, and what brings rows of a partition together.
+
+Rows of many partitions that lie scattered over many tasks would make as many small files as there
+are pairs of both. Only a task sees how its rows lie, so that the task decides: it writes its rows,
+or gives them on as Arrow streams, each with the rows of one *place*. Spark shuffles these by their
+place as bytes, and does not take the rows apart. All rows of a partition have the same place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.write import write_batches
+from lakebed.errors import InvalidInputError
+from lakebed.spark.answers import table_from_bytes, table_to_bytes, write_error
+from lakebed.store.base import Store
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+ANSWER = "facts binary, error string"
+PLACED = f"place int, rows binary, {ANSWER}"
+
+# A task that writes into up to so many partitions may write for itself.
+FEW_PARTITIONS = 32
+# Rows in order of time stay in few partitions for so long; scattered ones do not.
+_ROWS_TO_DECIDE = 50_000
+_BYTES_TO_DECIDE = 32 * 2**20
+
+_PLACES = 256  # the most tasks that scattered rows are gathered by
+_BYTES_TO_SORT = 32 * 2**20  # of rows that a task holds before it gives them on
+_BYTES_A_STREAM = 256 * 2**10  # at most: a message to the gathering tasks holds many
+
+
+def writing_task(store: Store, target: BatchTarget) -> Task:
+    """Return the task that writes its rows and answers with the facts of its files."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield _answer(write_batches(store, target, batches))
+        except InvalidInputError as exc:
+            yield _refusal(exc)
+
+    return run
+
+
+def placing_task(store: Store, target: BatchTarget) -> Task:
+    """Return the task that writes its rows, or gives them on to `gathering_task`.
+
+    Its output has the columns of `PLACED`.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        places = _Places(store, target)
+        waiting = iter(batches)
+        try:
+            first: list[pa.RecordBatch] = []
+            gives_on = target.options.cluster or places.are_scattered(waiting, first)
+            rows = itertools.chain(first, waiting)
+            if not gives_on:
+                yield _placed(_answer(write_batches(store, target, rows)))
+                return
+            for chunk in _chunks(rows):
+                yield from places.streams(chunk)
+        except InvalidInputError as exc:
+            yield _placed(_refusal(exc))
+
+    return run
+
+
+def gathering_task(store: Store, target: BatchTarget) -> Task:
+    """Return the task that writes the rows it is given, and passes answers on."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        answers: list[pa.RecordBatch] = []
+        given = _without_answers(batches, answers)
+        rows = (
+            batch
+            for stream in itertools.chain.from_iterable(given)
+            for batch in table_from_bytes(stream.as_buffer()).to_batches()
+        )
+        try:
+            yield _answer(write_batches(store, target, rows))
+        except InvalidInputError as exc:
+            # The driver must know all files to delete them: also of answers that come later.
+            deque(given, maxlen=0)
+            yield _refusal(exc)
+        yield from answers
+
+    return run
+
+
+def _without_answers(
+    batches: Iterable[pa.RecordBatch], answers: list[pa.RecordBatch]
+) -> Iterator[pa.Array]:
+    """Yield streams of rows, and put what is already an answer aside."""
+    for batch in batches:
+        answers.append(batch.filter(batch.column("place").is_null()).select(["facts", "error"]))
+        yield batch.column("rows").drop_null()
+
+
+class _Places:
+    """Says where rows go, by the partitions that the kernel finds for them."""
+
+    def __init__(self, store: Store, target: BatchTarget) -> None:
+        # It writes nothing: it is asked for the partitions of rows.
+        self._kernel = KernelWriter(store, target)
+        self._by_number = np.zeros(0, dtype=np.uint16)
+
+    def are_scattered(self, waiting: Iterator[pa.RecordBatch], first: list[pa.RecordBatch]) -> bool:
+        """Look at the first rows, and keep them in `first`."""
+        row_count = size_bytes = 0
+        while row_count < _ROWS_TO_DECIDE and size_bytes < _BYTES_TO_DECIDE:
+            batch = next(waiting, None)
+            if batch is None:
+                break
+            first.append(batch)
+            self._kernel.checked(batch)
+            if len(self._kernel.partitions) > FEW_PARTITIONS:
+                return True
+            row_count += batch.num_rows
+            size_bytes += batch.nbytes
+        return False
+
+    def streams(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give rows on, in the columns of `PLACED`."""
+        table = pa.Table.from_batches(batches)
+        places = np.concatenate([self._of_rows(batch) for batch in batches])
+        order = np.argsort(places, kind="stable")
+        columns = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
+        rows = pa.Table.from_arrays(columns, schema=table.schema)
+        found, starts = np.unique(places[order], return_index=True)
+        length = max(1, int(_BYTES_A_STREAM * rows.num_rows / max(rows.nbytes, 1)))
+        for place, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
+            pieces = [
+                table_to_bytes(rows.slice(at, min(length, end - at)))
+                for at in range(start, end, length)
+            ]
+            yield _batch(
+                place=pa.array([place] * len(pieces), pa.int32()),
+                rows=pa.array(pieces, pa.binary()),
+                facts=pa.nulls(len(pieces), pa.binary()),
+                error=pa.nulls(len(pieces), pa.string()),
+            )
+
+    def _of_rows(self, batch: pa.RecordBatch) -> np.ndarray:
+        numbers = self._kernel.checked(batch).numbers
+        new = self._kernel.partitions[len(self._by_number) :]
+        if new:
+            # Not Python's hash, which differs from process to process.
+            more = [zlib.crc32(path.encode()) % _PLACES for path in new]
+            self._by_number = np.append(self._by_number, np.array(more, dtype=np.uint16))
+        return np.broadcast_to(self._by_number[numbers], batch.num_rows)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    chunk: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            chunk.append(batch)
+        if sum(one.nbytes for one in chunk) >= _BYTES_TO_SORT:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _answer(facts: pa.Table) -> pa.RecordBatch:
+    return _batch(facts=pa.array([table_to_bytes(facts)]), error=pa.nulls(1, pa.string()))
+
+
+def _refusal(exc: InvalidInputError) -> pa.RecordBatch:
+    """Answer instead of failing: Spark would only try the same rows again."""
+    return _batch(facts=pa.nulls(1, pa.binary()), error=pa.array([write_error(exc)]))
+
+
+def _placed(answer: pa.RecordBatch) -> pa.RecordBatch:
+    return _batch(
+        place=pa.nulls(1, pa.int32()),
+        rows=pa.nulls(1, pa.binary()),
+        facts=answer.column("facts"),
+        error=answer.column("error"),
+    )
+
+
+def _batch(**columns: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch(columns)
