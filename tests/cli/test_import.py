@@ -1,7 +1,9 @@
 """import: files through a real Spark."""
 
+import datetime as dt
 import json
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -161,3 +163,97 @@ def test_all_types_are_read_from_json_lines(cli, lake, write) -> None:
 
     assert cli.json("query", f"{lake.uri}/typed") == [line]
     assert dataset.arrow().to_pylist()[0]["raw"] == b"\x00\xff"
+
+
+TREE = {
+    "20131113/a.tsv": 'u1\t{"appName":"Firefox","version":"28"}\nu2\t{"appName":"Other"}\nno tab\n',
+    "20131114/b.tsv": 'u3\t{"version":"29"}\nu4\t{"appName":\n',
+}
+DIMENSIONS = {
+    "version": 1,
+    "dimensions": [
+        {"field_name": "appName", "allowed_values": ["Firefox", "Fennec"]},
+        {"field_name": "version", "allowed_values": "*"},
+    ],
+}
+
+
+@pytest.fixture
+def tree(write, tmp_path):
+    for name, text in TREE.items():
+        write(f"tree/{name}", text)
+    return tmp_path / "tree"
+
+
+def test_tree_of_submissions_makes_a_dataset_with_dimensions(cli, lake, write, tree) -> None:
+    dimensions = write("telemetry_schema.json", json.dumps(DIMENSIONS))
+    call = ("import", f"{lake.uri}/pings", tree, "--format", "submissions", "--run", "first")
+
+    result = cli(*call, "--dimensions", dimensions, "-o", "json")
+
+    told = json.loads(result.stdout)
+    assert (told["row_count"], told["rejected_count"], told["file_count"]) == (3, 2, 2)
+    assert told["quarantine"] == "pings_quarantine"
+    assert "2 lines did not fit" in result.stderr
+    pings = lake.open("pings")
+    assert pings.descriptor.format == "submissions"
+    assert {one.path for one in pings.partitions()} == {
+        "appName_dimension=Firefox/version_dimension=28",
+        "appName_dimension=OTHER/version_dimension=UNKNOWN",
+        "appName_dimension=UNKNOWN/version_dimension=29",
+    }
+    # The note says how to see them.
+    query = result.stderr.partition("lakebed query ")[2].splitlines()[0]
+    address, _, where = query.partition(" --where ")
+    assert len(cli.json("query", address, "--where", where.strip('"'))) == 2
+    again = cli.json(*call)
+    assert again["is_repeated"]
+    assert pings.count() == 3
+
+
+def test_rejects_fail_the_command_where_that_is_asked_for(cli, lake, tree) -> None:
+    cli("import", f"{lake.uri}/pings", tree, "--fail-on-rejects", exit_code=2)
+
+    assert lake.open("pings").count() == 3
+
+
+def test_avro_makes_a_dataset_of_the_schema_in_it(cli, lake, tmp_path) -> None:
+    fields = [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "n", "type": ["null", "int"]},
+    ]
+    rows = [{"at": dt.datetime(2013, 6, 1, tzinfo=dt.UTC), "n": n or None} for n in range(3)]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows)
+
+    commit = cli.json(
+        *("import", f"{lake.uri}/rows", tmp_path / "a.avro"),
+        *("--partition-by", "date(at) as dt"),
+    )
+
+    assert (commit["row_count"], commit["rejected_count"], commit["quarantine"]) == (3, 0, None)
+    assert [str(one.type) for one in lake.open("rows").schema] == ["timestamp", "int"]
+    assert lake.list() == ["rows"]
+
+
+def test_rows_of_csv_are_set_aside_where_that_is_asked_for(
+    cli, lake, flights, address, write
+) -> None:
+    rows = write("rows.csv", "time_hour,flight\n2013-03-01,1\n2013-03-01,one\n")
+
+    told = cli.json("import", address, rows, "--quarantine")
+
+    assert (told["row_count"], told["rejected_count"]) == (1, 1)
+    assert lake.open("flights_quarantine").arrow(["line"])["line"].to_pylist() == [
+        b"2013-03-01,one"
+    ]
+
+
+@pytest.mark.parametrize("text", ["2013-03-01\n", "2013-03-01,1,2\n"])
+def test_csv_without_header_must_have_a_column_for_each_field(
+    cli, flights, address, write, text: str
+) -> None:
+    error = cli.error("import", address, write("rows.csv", text), "--no-header")
+
+    assert "6 fields" in error["message"]
+    assert (error["exit_code"], flights.version) == (2, 1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
-from lakebed.cli.inputs import FILE_FORMATS, CsvOptions, FileFormat, Inputs, find_inputs
-from lakebed.cli.local_files import read_rows
+from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.arrow.reading.rows import read_rows
+from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.options import Verb, takes_dataset, takes_state, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
@@ -26,7 +27,7 @@ TABLE_LIMIT = 20  # rows of a table; more are for programs
 def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
     """Give the function `inputs`: the files that are named, or None."""
     options = (
-        click.argument("files", nargs=-1, required=required, type=click.Path(path_type=Path)),
+        click.argument("files", nargs=-1, required=required),
         click.option(
             "--format",
             "file_format",
@@ -58,7 +59,7 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
         @functools.wraps(function)
         def run(
             *arguments: Any,
-            files: tuple[Path, ...],
+            files: tuple[str, ...],
             file_format: FileFormat | None,
             has_header: bool,
             delimiter: str,
@@ -107,12 +108,13 @@ def append(
 ) -> None:
     """Add the rows of files, without Spark.
 
-    FILES are CSV with a header, JSON lines or Parquet, or directories of them; '-' is JSON
-    lines on stdin. The dataset's types are taken, and every column must be one of its fields.
+    FILES are CSV with a header, JSON lines, submissions, Avro or Parquet, or directories of
+    them; '-' is JSON lines on stdin. The dataset's types are taken, and every column must be one
+    of its fields.
     """
     dataset = repository.open(name)
     with output.progress(f"Appending {inputs.label}"):
-        commit = dataset.append(read_rows(inputs, dataset.descriptor), run)
+        commit = dataset.append(_rows_of(inputs, dataset), run)
     show_commit(output, commit)
 
 
@@ -152,8 +154,12 @@ def overwrite(
         show_commit(output, dataset.overwrite([], view, run=run))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.overwrite(read_rows(inputs, dataset.descriptor), view, run=run)
+        commit = dataset.overwrite(_rows_of(inputs, dataset), view, run=run)
     show_commit(output, commit)
+
+
+def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
+    return read_rows(inputs.files, inputs.format, dataset.descriptor, inputs.csv)
 
 
 def _view(dataset: Dataset, where: str | None) -> View:

@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from lakebed.arrow.conform import Conformer, check_columns
-from lakebed.cli.inputs import CsvOptions, Inputs, check_flat, read_header, reading
+from lakebed.arrow.reading.csv import check_column_count, check_flat, first_cells
+from lakebed.arrow.reading.files import CsvOptions, RawFile, check_header, reading
+from lakebed.cli.inputs import Inputs
 from lakebed.errors import InvalidInputError, LakebedError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
@@ -62,7 +64,7 @@ def read_frame(session: Any, inputs: Inputs, descriptor: DatasetDescriptor | Non
 def _read_csv(
     session: Any, inputs: Inputs, uris: list[str], descriptor: DatasetDescriptor | None
 ) -> Any:
-    header = _common_header(inputs.paths, inputs.csv) if inputs.csv.has_header else None
+    header = _common_header(inputs.files, inputs.csv) if inputs.csv.has_header else None
     reader = session.read.options(
         **_STRICT,
         header=inputs.csv.has_header,
@@ -80,15 +82,25 @@ def _read_csv(
     names = header or descriptor.schema.names
     with reading(inputs.paths[0]):
         check_columns(names, descriptor)
+    if header is None:
+        for file in inputs.files:
+            with reading(file.location):
+                check_column_count(first_cells(file, inputs.csv), names)
     # Spark goes by position here: the names were compared above, for each file.
     return reader.schema(struct_type(descriptor.schema.select(names))).csv(uris)
 
 
-def _common_header(paths: Sequence[Path], options: CsvOptions) -> tuple[str, ...]:
-    first = read_header(paths[0], options)
-    for path in paths[1:]:
-        _compare_names(paths[0], first, path, read_header(path, options))
+def _common_header(files: Sequence[RawFile], options: CsvOptions) -> tuple[str, ...]:
+    first = _header(files[0], options)
+    for file in files[1:]:
+        names = _header(file, options)
+        _compare_names(Path(files[0].location), first, Path(file.location), names)
     return first
+
+
+def _header(file: RawFile, options: CsvOptions) -> tuple[str, ...]:
+    with reading(file.location):
+        return check_header(first_cells(file, options))
 
 
 def _compare_names(

@@ -1,0 +1,247 @@
+"""JSON documents as entities: by the types of a schema, or with a reason why not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import decimal
+import functools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.schema import Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct, Type
+from lakebed.model.values import FLOATS, TIMESTAMPS, parse_value
+
+_FLOAT_NAMES = frozenset({"NaN", "Infinity", "-Infinity"})
+_TEXTUAL = TIMESTAMPS | {Kind.DATE}
+# What a decoder raises of bytes that are no JSON, too deep, or a number that no Decimal holds.
+_BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, decimal.DecimalException)
+
+# Decimals keep their digits; a double is made of them where the field is one.
+_decoder = msgspec.json.Decoder(float_hook=decimal.Decimal)
+
+
+def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
+    """Read a JSON object as an entity that has no other fields than these.
+
+    Values are converted where JSON has no type of their own; whether they fit shows when a
+    record batch is made of them. A name that stands twice has its last value.
+
+    Raises:
+        SchemaMismatchError: It is no JSON object, or a text stands for no value of its field.
+    """
+    return _from_object(decode_object(data), fields, "", is_open=False)
+
+
+@contextmanager
+def at_row(position: int) -> Iterator[None]:
+    """Let an error say which row of the data it is about."""
+    try:
+        yield
+    except SchemaMismatchError as exc:
+        exc.row = position
+        raise
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Read a JSON object as it stands there; numbers with a point or exponent are decimals.
+
+    Raises:
+        SchemaMismatchError: It is no JSON object.
+    """
+    document = _decode(data)
+    if not isinstance(document, dict):
+        raise SchemaMismatchError("This is no JSON object.", hint="Give one object a line.")
+    return document
+
+
+class DocumentReader:
+    """Reads some fields of JSON objects and passes over the others, however large they are.
+
+    >>> from lakebed.model.schema import Primitive
+    >>> reader = DocumentReader((Field(name="n", type=Primitive(Kind.LONG)),))
+    >>> reader.read(b'{"n": 1, "rest": [1.5, {"deep": null}]}')
+    {'n': 1}
+    """
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = tuple(fields)
+        self._decoder = _struct_decoder(self._fields, is_plain=False)
+        # Most documents hold what their fields say: those are read in one go.
+        self._names = tuple(field.name for field in self._fields)
+        self._plain_decoder = _struct_decoder(self._fields, is_plain=True)
+        self._others = tuple(field for field in self._fields if _plain_type(field) is None)
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """Return the fields that the object has; nested fields that are not asked for are left out.
+
+        Raises:
+            SchemaMismatchError: It is no JSON object, or a text stands for no value of its field.
+        """
+        try:
+            values = msgspec.structs.astuple(self._plain_decoder.decode(data))
+        except _BAD_JSON:
+            return self._read_closely(data)
+        found = {
+            name: value
+            for name, value in zip(self._names, values, strict=True)
+            if value is not msgspec.UNSET
+        }
+        for field in self._others:
+            if field.name in found:
+                value = _decode(found[field.name])
+                found[field.name] = _from_json(value, field.type, field.name, is_open=True)
+        return found
+
+    def _read_closely(self, data: bytes) -> dict[str, Any]:
+        """Read a document some value of which is not what its field says."""
+        try:
+            values = msgspec.structs.astuple(self._decoder.decode(data))
+        except _BAD_JSON as exc:
+            raise _no_json(exc) from exc
+        return {
+            field.name: _from_json(_decode(raw), field.type, field.name, is_open=True)
+            for field, raw in zip(self._fields, values, strict=True)
+            if raw is not msgspec.UNSET
+        }
+
+
+def document_reader(fields: tuple[Field, ...]) -> DocumentReader:
+    """Return a reader of these fields, the same again where that is possible."""
+    try:
+        return _cached_reader(fields)
+    except TypeError:  # a default of a list has no hash
+        return DocumentReader(fields)
+
+
+@functools.lru_cache(maxsize=16)
+def _cached_reader(fields: tuple[Field, ...]) -> DocumentReader:
+    return DocumentReader(fields)
+
+
+def _struct_decoder(fields: Sequence[Field], *, is_plain: bool) -> msgspec.json.Decoder[Any]:
+    # Members get names of our own: a field may be called like a keyword of Python.
+    members = {f"field_{n}": field.name for n, field in enumerate(fields)}
+    kinds = [(_plain_type(field) if is_plain else None) or msgspec.Raw for field in fields]
+    return msgspec.json.Decoder(
+        msgspec.defstruct(
+            "Document",
+            [
+                (member, kind | msgspec.UnsetType, msgspec.UNSET)
+                for member, kind in zip(members, kinds, strict=True)
+            ],
+            rename=members,
+        )
+    )
+
+
+def _plain_type(field: Field) -> Any:
+    """Return the type of JSON values that `_from_json` leaves as they are; None if it may not.
+
+    A number with a point is a float, also where the field wants a whole number: what takes the
+    entity says whether it fits.
+    """
+    match field.type:
+        case Primitive(kind=Kind.STRING):
+            return str | None
+        case Primitive(kind=Kind.BOOLEAN):
+            return bool | None
+        case Primitive(kind=Kind.INT | Kind.LONG | Kind.FLOAT | Kind.DOUBLE):
+            return int | float | None
+    return None
+
+
+def compact(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON without blanks.
+
+    Raises:
+        SchemaMismatchError: It holds what JSON cannot.
+    """
+    try:
+        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise SchemaMismatchError(
+            f"A document that JSON cannot hold: {exc}.", hint="Give text, numbers, lists and dicts."
+        ) from exc
+
+
+def _decode(data: bytes | msgspec.Raw) -> Any:
+    try:
+        return _decoder.decode(data)
+    except _BAD_JSON as exc:
+        raise _no_json(exc) from exc
+
+
+def _no_json(cause: Exception) -> SchemaMismatchError:
+    if isinstance(cause, RecursionError):
+        said = "it is nested too deep"
+    elif isinstance(cause, decimal.DecimalException):
+        said = "a number is out of range"
+    else:
+        said = str(cause).rstrip(".")
+    return SchemaMismatchError(f"This is no JSON: {said}.", hint="Give one JSON object a line.")
+
+
+def _from_object(
+    document: Mapping[str, Any], fields: Sequence[Field], place: str, *, is_open: bool
+) -> dict[str, Any]:
+    """Convert the known fields; whoever takes the entity refuses the others by name."""
+    types = {field.name: field.type for field in fields}
+    return {
+        name: _from_json(value, types[name], f"{place}{name}", is_open=is_open)
+        if name in types
+        else value
+        for name, value in document.items()
+        if name in types or not is_open
+    }
+
+
+def _from_json(value: Any, kind: Type, place: str, *, is_open: bool) -> Any:
+    """Convert what JSON has no type for."""
+    match kind, value:
+        case ListOf(), list():
+            return [_from_json(one, kind.element, f"{place}[]", is_open=is_open) for one in value]
+        case MapOf(), dict():
+            return {
+                key: _from_json(one, kind.value, f"{place}{{}}", is_open=is_open)
+                for key, one in value.items()
+            }
+        case Struct(), dict():
+            return _from_object(value, kind.fields, f"{place}.", is_open=is_open)
+        case ((Primitive() | Decimal()), str()):
+            return _from_text(value, kind, place)
+        case Primitive(), decimal.Decimal():
+            return _to_float(value, place)
+    return value
+
+
+def _to_float(number: decimal.Decimal, place: str) -> float:
+    found = float(number)
+    if math.isinf(found):
+        raise SchemaMismatchError(
+            f"Number {number} is too large for column {place!r}.",
+            hint='Infinity stands in JSON as the text "Infinity".',
+        )
+    return found
+
+
+def _from_text(text: str, kind: Primitive | Decimal, place: str) -> Any:
+    if isinstance(kind, Decimal) or kind.kind in _TEXTUAL:
+        return parse_value(text, kind, place)
+    if kind.kind in FLOATS and text in _FLOAT_NAMES:
+        return float(text)
+    if kind.kind is Kind.BYTES:
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as exc:
+            raise SchemaMismatchError(
+                f"Text {text[:40]!r} is no base64 (column {place!r}).",
+                hint="Bytes stand in JSON as base64.",
+            ) from exc
+    return text

@@ -1,0 +1,1 @@
+"""Files of other tools, read in: CSV, JSON lines, submissions, Avro, Parquet."""

@@ -1,0 +1,141 @@
+"""Rows of raw files in chunks, which can be cut down to the one row that does not fit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.arrow.reading.files import Line, RawFile, lines_of
+from lakebed.errors import InvalidInputError
+
+_LINES_PER_CHUNK = 1_024
+_CHUNK_BYTES = 4 * 2**20
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A line, row or rest of a file that does not fit.
+
+    Attributes:
+        reason: Why.
+        line_number: From 1 on; of a row in a binary file its number.
+        line: Its bytes; of a binary file the row as JSON.
+        hint: What to do.
+    """
+
+    reason: str
+    line_number: int
+    line: bytes
+    hint: str = ""
+
+
+class Chunk(ABC):
+    """Some rows, one after the other."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    @abstractmethod
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows as data for the dataset.
+
+        Raises:
+            InvalidInputError: One does not fit.
+        """
+
+    @abstractmethod
+    def part(self, start: int, end: int) -> Chunk:
+        """Return the rows from `start` to before `end`."""
+
+    @abstractmethod
+    def reject(self, cause: InvalidInputError) -> Reject:
+        """Return the only row, as one that does not fit."""
+
+    def halves(self) -> tuple[Chunk, Chunk]:
+        """Cut into two."""
+        middle = len(self) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+
+class FormatReader(ABC):
+    """Reads the raw files of one format as data for one dataset."""
+
+    @abstractmethod
+    def check(self, file: RawFile) -> None:
+        """Compare header or schema of a file with the dataset's.
+
+        Raises:
+            SchemaMismatchError: It does not fit.
+            PartitionSpecError: The file lacks the source of a partition function.
+        """
+
+    @abstractmethod
+    def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
+        """Yield all that is in a file, in order."""
+
+
+Parse = Callable[[Sequence[bytes]], pa.RecordBatch]
+
+
+class LineChunk(Chunk):
+    """Lines, and what makes data of them."""
+
+    def __init__(self, lines: Sequence[Line], parse: Parse) -> None:
+        self._lines = lines
+        self._parse = parse
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows as data for the dataset."""
+        return self._parse([line.data for line in self._lines])
+
+    def part(self, start: int, end: int) -> Chunk:
+        """Return the rows from `start` to before `end`."""
+        return LineChunk(self._lines[start:end], self._parse)
+
+    def reject(self, cause: InvalidInputError) -> Reject:
+        """Return the only row, as one that does not fit."""
+        (line,) = self._lines
+        return Reject(cause.message, line.number, line.data, cause.hint)
+
+
+def grouped(
+    lines: Iterable[Line], parse: Parse, count: int = _LINES_PER_CHUNK
+) -> Iterator[Chunk | Reject]:
+    """Gather lines into chunks of up to `count`; a line with a problem is a reject."""
+    waiting: list[Line] = []
+    size_bytes = 0
+    for line in lines:
+        if not line.problem:
+            waiting.append(line)
+            size_bytes += len(line.data)
+            if len(waiting) < count and size_bytes < _CHUNK_BYTES:
+                continue
+        if waiting:
+            yield LineChunk(waiting, parse)
+            waiting, size_bytes = [], 0
+        if line.problem:
+            yield Reject(line.problem, line.number, line.data, "Look at the file.")
+    if waiting:
+        yield LineChunk(waiting, parse)
+
+
+def text_lines(file: RawFile) -> Iterator[Line]:
+    """Yield the lines of a text without the mark that some programs put before it."""
+    for line in lines_of(file):
+        if line.number == 1 and line.data.startswith(_BOM):
+            yield Line(1, line.data.removeprefix(_BOM), line.problem)
+        else:
+            yield line
+
+
+def without_blanks(lines: Iterable[Line]) -> Iterator[Line]:
+    """Leave out lines that hold nothing."""
+    return (line for line in lines if line.problem or line.data.strip())

@@ -1,0 +1,242 @@
+"""CSV as data for a dataset."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from lakebed.arrow.conform import Conformer, check_columns
+from lakebed.arrow.reading.chunks import (
+    Chunk,
+    FormatReader,
+    Reject,
+    grouped,
+    text_lines,
+    without_blanks,
+)
+from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import Decimal, Kind, Primitive, Schema, Type
+
+_ROWS_PER_CHUNK = 16_384  # Arrow's parser begins slowly, and is fast then
+_MAX_RECORD_BYTES = 2**20  # looking for the end of a quoted cell goes no farther
+
+
+class CsvReader(FormatReader):
+    """CSV by the types of the dataset; header and schema must agree."""
+
+    def __init__(self, descriptor: DatasetDescriptor, options: CsvOptions) -> None:
+        check_flat(descriptor.schema)
+        self._descriptor = descriptor
+        self._options = options
+
+    def check(self, file: RawFile) -> None:
+        """Compare the file with the dataset; see `FormatReader`."""
+        first = next(csv_records(file, self._options), None)
+        if first is not None and first.problem:
+            return  # it will be rejected with what is wrong
+        if self._options.has_header or first is not None:
+            self._names(first)
+
+    def _names(self, first: Line | None) -> tuple[str, ...]:
+        """Return the names of the columns of a file that begins with this line."""
+        cells = () if first is None else csv_cells(first.data, self._options)
+        if self._options.has_header:
+            names = check_header(cells)
+            check_columns(names, self._descriptor)
+            return names
+        names = self._descriptor.schema.names
+        check_column_count(cells, names)
+        return names
+
+    def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
+        """Yield all that is in a file, in order."""
+        records = csv_records(file, self._options)
+        first = next(records, None)
+        if first is None and not self._options.has_header:
+            return
+        if first is not None and first.problem:
+            yield Reject(first.problem, first.number, first.data, "Look at the file.")
+            return
+        names = self._names(first)
+        if not self._options.has_header and first is not None:
+            records = itertools.chain([first], records)
+        # In a file of one column an empty line is a null.
+        lines = records if len(names) == 1 else without_blanks(records)
+        yield from grouped(
+            lines, _CsvParser(names, self._descriptor, self._options), _ROWS_PER_CHUNK
+        )
+
+
+def first_cells(file: RawFile, options: CsvOptions) -> tuple[str, ...]:
+    """Return the cells of the first line; none if the file is empty.
+
+    Raises:
+        SchemaMismatchError: It is no UTF-8, or the file is damaged.
+    """
+    first = next(csv_records(file, options), None)
+    if first is None:
+        return ()
+    if first.problem:
+        raise SchemaMismatchError(first.problem, hint="Correct the file.")
+    return csv_cells(first.data, options)
+
+
+def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Check that a file without a header has a column for each field.
+
+    Raises:
+        SchemaMismatchError: It has not.
+    """
+    if len(cells) != len(names):
+        raise SchemaMismatchError(
+            f"The first line has {len(cells)} columns, but the dataset has {len(names)} fields.",
+            hint=f"Without a header the columns are, in this order: {', '.join(names)}.",
+        )
+
+
+class _CsvParser:
+    """Turns records of CSV into data, all by the types of the dataset."""
+
+    def __init__(
+        self, names: tuple[str, ...], descriptor: DatasetDescriptor, options: CsvOptions
+    ) -> None:
+        given = descriptor.schema.select(names)
+        self._types = [field.type for field in given]
+        self._names = list(names)
+        self._conformer = Conformer(pa.schema(map(field_to_arrow, given)), descriptor)
+        self._parsing = pacsv.ParseOptions(
+            delimiter=options.delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=len(names) > 1,
+        )
+        self._converting = pacsv.ConvertOptions(
+            column_types={field.name: _csv_type(field.type) for field in given},
+            null_values=["", options.null_text],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def __call__(self, records: Sequence[bytes]) -> pa.RecordBatch:
+        data = b"\n".join(records) + b"\n"
+        reading = pacsv.ReadOptions(
+            column_names=self._names, use_threads=False, block_size=len(data) + 1
+        )
+        try:
+            table = pacsv.read_csv(io.BytesIO(data), reading, self._parsing, self._converting)
+            columns = [
+                _from_csv(table.column(name).combine_chunks(), kind)
+                for name, kind in zip(self._names, self._types, strict=True)
+            ]
+        except pa.ArrowException as exc:
+            reason = " ".join(str(exc).split())
+            raise SchemaMismatchError(reason, hint="Correct the file.") from exc
+        return self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._names))
+
+
+def _csv_type(kind: Type) -> pa.DataType:
+    if kind == Primitive(Kind.TIMESTAMP):
+        return pa.string()  # Arrow takes no text without a zone for it
+    return type_to_arrow(kind)
+
+
+def _from_csv(column: pa.Array, kind: Type) -> pa.Array:
+    if kind != Primitive(Kind.TIMESTAMP):
+        return column
+    text = pc.utf8_trim_whitespace(column)
+    has_time = pc.match_substring(text, ":")
+    text = pc.if_else(has_time, text, pc.binary_join_element_wise(text, "T00:00", ""))
+    has_zone = pc.match_substring_regex(text, r"(Z|[+-]\d\d(:?\d\d)?)$")
+    text = pc.if_else(has_zone, text, pc.binary_join_element_wise(text, "Z", ""))
+    return text.cast(pa.timestamp("us", tz="UTC"))
+
+
+def check_flat(schema: Schema) -> None:
+    """Check that CSV can hold all fields.
+
+    Raises:
+        SchemaMismatchError: One is nested, or bytes; the message names it.
+    """
+    for field in schema:
+        if not isinstance(field.type, Primitive | Decimal) or field.type == Primitive(Kind.BYTES):
+            raise SchemaMismatchError(
+                f"CSV cannot hold column {field.name!r} of type {field.type}.",
+                hint="Give JSON lines or Parquet.",
+            )
+
+
+def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
+    """Return the cells of one record.
+
+    Raises:
+        SchemaMismatchError: It is no UTF-8.
+    """
+    try:
+        text = record.decode()
+    except UnicodeDecodeError as exc:
+        raise SchemaMismatchError(f"This is no UTF-8: {exc}.", hint="Convert the file.") from exc
+    return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter), ()))
+
+
+def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
+    """Yield the records of a file, header included; a quoted cell may hold newlines.
+
+    A quote that does not end within a megabyte is a problem of its line alone.
+    """
+    delimiter = options.delimiter.encode()
+    source = text_lines(file)
+    ahead: deque[Line] = deque()  # lines that a quote which never ended has looked at
+    while (line := ahead.popleft() if ahead else next(source, None)) is not None:
+        if line.problem or not (is_open := _ends_in_quotes(line.data, delimiter, inside=False)):
+            yield line
+            continue
+        seen = [line]
+        size_bytes = len(line.data)
+        while is_open and size_bytes <= _MAX_RECORD_BYTES:
+            following = ahead.popleft() if ahead else next(source, None)
+            if following is None:
+                break
+            seen.append(following)
+            if following.problem:
+                break
+            size_bytes += len(following.data)
+            is_open = _ends_in_quotes(following.data, delimiter, inside=True)
+        if is_open:
+            ahead.extendleft(reversed(seen[1:]))
+            yield Line(line.number, line.data, "A quote in this line has no end.")
+        else:
+            yield Line(line.number, b"\n".join(one.data for one in seen))
+
+
+def _ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:
+    """Whether a record goes on in the next line; `inside` says whether this one begins in quotes.
+
+    As in RFC 4180 a cell is quoted if it begins with a quote; two of them inside stand for one.
+    """
+    if not inside and b'"' not in data:
+        return False
+    at = 0
+    while True:
+        if inside or data[at : at + 1] == b'"':
+            at += not inside
+            while True:
+                at = data.find(b'"', at)
+                if at < 0:
+                    return True
+                if data[at + 1 : at + 2] != b'"':
+                    break
+                at += 2
+            inside = False
+        at = data.find(delimiter, at)
+        if at < 0:
+            return False
+        at += len(delimiter)

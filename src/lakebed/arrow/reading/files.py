@@ -1,0 +1,508 @@
+"""Raw files: which there are, and their bytes and lines, however they are compressed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+import glob
+import lzma
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Literal, Self, get_args
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.store.base import ObjectInfo, Store
+from lakebed.store.locate import open_store
+
+FileFormat = Literal["csv", "json", "submissions", "avro", "parquet"]
+FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+
+STDIN = "-"
+MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record of anything, and would fill the memory
+_CHUNK_BYTES = 64 * 2**10
+
+_FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".tsv": "submissions",
+    ".avro": "avro",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_CODEC_OF_SUFFIX = {
+    ".gz": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".lz4": "lz4",
+    ".xz": "xz",
+    ".lzma": "xz",
+}
+_CODEC_OF_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xfd7zXZ": "xz",
+}
+_MAGIC_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvOptions:
+    """How CSV is written.
+
+    Attributes:
+        has_header: Whether the first line names the columns.
+        delimiter: One character.
+        null_text: A further text that stands for null, besides the empty cell.
+
+    >>> CsvOptions(delimiter=";").has_header
+    True
+    """
+
+    has_header: bool = True
+    delimiter: str = ","
+    null_text: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1:
+            raise InvalidInputError(
+                f"Delimiter {self.delimiter!r} is not one character.", hint="Give one."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawFile:
+    """A file to be read in. Travels to Spark tasks.
+
+    Attributes:
+        location: A path of a file system that all readers see, or a URL.
+        size_bytes: As it lies there.
+        storage_options: What the store of a URL needs to know.
+        modified_at: When it was last changed; aware, UTC. None if nobody has looked.
+    """
+
+    location: str
+    size_bytes: int
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    modified_at: dt.datetime | None = None
+
+    @property
+    def codec(self) -> str | None:
+        """What it is compressed with, by its suffix; None for plain bytes."""
+        return _codec_of(self.location)
+
+    def open_raw(self) -> pa.NativeFile:
+        """Open its bytes as they lie there, to be read in any order.
+
+        Raises:
+            InvalidInputError: There is no such file.
+        """
+        if self.location == STDIN:
+            return pa.PythonFile(sys.stdin.buffer, mode="r")
+        if not _is_url(self.location):
+            return pa.OSFile(self.location)
+        parent, _, name = self.location.rpartition("/")
+        try:
+            return open_store(parent, storage_options=self.storage_options).open_input(name)
+        except ObjectNotFoundError as exc:
+            raise _no_file(self.location) from exc
+
+    def looked_at(self) -> RawFile:
+        """Return the file with what only its content tells."""
+        return self
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open its bytes, uncompressed."""
+        with self.open_raw() as raw, _uncompressed(raw, self.codec) as stream:
+            yield stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile(RawFile):
+    """A file in a store that is open already, under a key that tells nothing of its content.
+
+    Attributes:
+        store: Where it is.
+        key: In the store.
+        name: The path that it had, whose suffix may tell how it is compressed.
+        content_codec: What its first bytes say it is compressed with.
+    """
+
+    store: Store
+    key: str
+    name: str
+    content_codec: str | None = None
+
+    @property
+    def codec(self) -> str | None:
+        """What it is compressed with, by its content, or else by the suffix of its name."""
+        return self.content_codec or _codec_of(self.name)
+
+    def open_raw(self) -> pa.NativeFile:
+        """Open its bytes as they lie there, to be read in any order.
+
+        Raises:
+            InvalidInputError: There is no such file.
+        """
+        try:
+            return self.store.open_input(self.key, size_bytes=self.size_bytes)
+        except ObjectNotFoundError as exc:
+            raise _no_file(self.location) from exc
+
+    def looked_at(self) -> Self:
+        """Return the file with what only its content tells.
+
+        Cost:
+            The first bytes, unless its name tells.
+        """
+        if self.codec is not None:
+            return self
+        with reading(self.location), self.open_raw() as raw:
+            head = raw.read(_MAGIC_BYTES)
+        found = [codec for magic, codec in _CODEC_OF_MAGIC.items() if head.startswith(magic)]
+        return replace(self, content_codec=found[0]) if found else self
+
+
+def _codec_of(path: str) -> str | None:
+    return _CODEC_OF_SUFFIX.get(PurePosixPath(path.lower()).suffix)
+
+
+def _uncompressed(raw: pa.NativeFile, codec: str | None) -> Any:
+    if codec is None:
+        return raw
+    if codec == "xz":
+        return lzma.open(raw)
+    return pa.CompressedInputStream(raw, codec)
+
+
+def _is_url(location: str) -> bool:
+    return "://" in location
+
+
+def _no_file(location: str) -> InvalidInputError:
+    return InvalidInputError(f"No file {location!r}.", hint="Check the path.")
+
+
+def find_files(
+    given: object,
+    format: FileFormat | None = None,  # noqa: A002 - the word of the option
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> tuple[FileFormat, tuple[RawFile, ...]]:
+    """Find the files that are meant, and tell their format.
+
+    Args:
+        given: A path, a pattern such as `in/*.tsv.gz` (`**` for any depth), a directory, which
+            is searched to its depths, a URL of a file, or of a folder if it ends with `/`; or
+            several of them. Of a directory come the files whose suffix tells the format, names
+            that begin with `.` or `_` aside; for submissions also `.log` and what has only the
+            suffix of a compression.
+        format: None to tell it by the suffixes.
+        storage_options: What the store of a URL needs to know.
+
+    Returns:
+        The format, and the files in the order given; those of a directory by name.
+
+    Raises:
+        InvalidInputError: A file is missing, or the format cannot be told.
+
+    Cost:
+        A look at each file; a LIST for each URL of a folder or pattern.
+    """
+    if format is not None and format not in FILE_FORMATS:
+        raise InvalidInputError(
+            f"Unknown file format {format!r}.", hint=f"Known are: {', '.join(FILE_FORMATS)}."
+        )
+    if isinstance(given, str | os.PathLike):
+        given = [given]
+    if not isinstance(given, Iterable):
+        raise InvalidInputError(
+            f"Cannot read files from {type(given).__name__}.", hint="Give paths or a pattern."
+        )
+    options = dict(storage_options or {})
+    found: dict[str, RawFile] = {}
+    for one in given:
+        for file in _expand(os.fspath(one), format, options):
+            found.setdefault(file.location, file)
+    if not found:
+        raise InvalidInputError("No file is given.", hint="Give paths or a pattern.")
+    files = tuple(found.values())
+    return format or _common_format(files), files
+
+
+def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) -> Iterable[RawFile]:
+    if text == STDIN:
+        return [RawFile(location=STDIN, size_bytes=0)]
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    if _is_url(text):
+        return _expand_url(text, wanted, options)
+    path = Path(text)
+    if path.is_dir():
+        inside = sorted(_walk(path))
+        return _fitting(text, [_local(one) for one in inside], wanted)
+    if path.exists():
+        return [_local(path)]
+    matches = [Path(one) for one in sorted(_glob(text))]
+    files = [_local(one) for one in matches if one.is_file()]
+    if not files:
+        raise _no_file(text)
+    return files
+
+
+def _glob(pattern: str) -> list[str]:
+    return glob.glob(pattern, recursive=True)  # noqa: PTH207 - the pattern may be absolute
+
+
+def _local(path: Path) -> RawFile:
+    found = path.stat()
+    modified_at = dt.datetime.fromtimestamp(found.st_mtime, dt.UTC)
+    return RawFile(location=str(path.absolute()), size_bytes=found.st_size, modified_at=modified_at)
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        yield from (Path(root) / name for name in names if not name.startswith((".", "_")))
+
+
+def _expand_url(
+    url: str, wanted: FileFormat | None, options: Mapping[str, str]
+) -> Iterable[RawFile]:
+    root, _, name = url.rpartition("/")
+    pattern = _PATTERN.intersection(url)
+    if name and not pattern:
+        store = open_store(root, storage_options=options)
+        try:
+            found = store.stat(name)
+        except ObjectNotFoundError as exc:
+            raise _no_file(url) from exc
+        return [_remote(url, found, options)]
+    while _PATTERN.intersection(root):
+        root = root.rpartition("/")[0]
+    files = [
+        _remote(f"{root}/{info.key}", info, options)
+        for info in open_store(root, storage_options=options).list()
+        if not any(part.startswith("_") for part in info.key.split("/"))
+    ]
+    if not pattern:
+        return _fitting(url, files, wanted)
+    matching = [file for file in files if fnmatch.fnmatchcase(file.location, url)]
+    if not matching:
+        raise _no_file(url)
+    return matching
+
+
+def _remote(url: str, info: ObjectInfo, options: Mapping[str, str]) -> RawFile:
+    return RawFile(
+        location=url,
+        size_bytes=info.size_bytes,
+        storage_options=options,
+        modified_at=info.modified_at,
+    )
+
+
+_PATTERN = frozenset("*?[")
+
+
+def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None) -> list[RawFile]:
+    found = [file for file in files if _fits(file, wanted)]
+    if not found:
+        raise InvalidInputError(
+            f"No {wanted or 'CSV, JSON lines, submissions, Avro or Parquet'} file in {directory!r}.",
+            hint="Files of a directory are known by their suffix.",
+        )
+    return found
+
+
+def _fits(file: RawFile, wanted: FileFormat | None) -> bool:
+    told = format_of(file.location)
+    if told is not None:
+        return wanted in (None, told)
+    if wanted != "submissions":
+        return False
+    return file.codec is not None or file.location.lower().endswith(".log")
+
+
+def format_of(location: str) -> FileFormat | None:
+    """Tell the format of a file by its suffix, that of a compression aside; None if unknown."""
+    path = PurePosixPath(location.lower())
+    if path.suffix in _CODEC_OF_SUFFIX:
+        path = path.with_suffix("")
+    return _FORMAT_OF_SUFFIX.get(path.suffix)
+
+
+def _common_format(files: Sequence[RawFile]) -> FileFormat:
+    if files[0].location == STDIN:
+        return "json"
+    told = {file.location: format_of(file.location) for file in files}
+    first = told[files[0].location]
+    for location, one in told.items():
+        if one is None:
+            raise InvalidInputError(
+                f"Cannot tell the format of {location!r} by its suffix.",
+                hint=f"Say it with format, or --format: {', '.join(FILE_FORMATS)}.",
+            )
+        if one != first:
+            raise InvalidInputError(
+                f"{files[0].location!r} and {location!r} are of different formats.",
+                hint="Load one format at a time.",
+            )
+    assert first is not None
+    return first
+
+
+@contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Name the place in what goes wrong with it.
+
+    Raises:
+        InvalidInputError: Whatever went wrong with the input.
+    """
+    try:
+        yield
+    except InvalidInputError as exc:
+        exc.message = f"{place}: {exc.message}"
+        raise
+
+
+@contextmanager
+def reading(location: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in what goes wrong with it, and let it all be errors of the input.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or holds something else.
+    """
+    place = os.fspath(location)
+    try:
+        with naming(place):
+            yield
+    except (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError) as exc:
+        reason = " ".join(str(exc).split())
+        raise InvalidInputError(f"{place}: {reason}", hint="Correct the file.") from exc
+    except OSError as exc:
+        reason = exc.strerror or " ".join(str(exc).split())
+        raise InvalidInputError(f"Cannot read {place}: {reason}", hint="Check the file.") from exc
+
+
+def read_text(path: Path) -> str:
+    """Read a small text file.
+
+    Raises:
+        InvalidInputError: It cannot be read.
+    """
+    with reading(path):
+        return path.read_text(encoding="utf-8-sig")
+
+
+def check_header(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a header if there are any, each once.
+
+    Raises:
+        SchemaMismatchError: There is none, or a column stands twice in it.
+    """
+    if not names:
+        raise SchemaMismatchError(
+            "The file is empty, it lacks even a header.", hint="Leave the file out."
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaMismatchError(
+            f"Column {twice!r} stands twice in the header.", hint="Rename one of them."
+        )
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, or what was left of one.
+
+    Attributes:
+        number: From 1 on.
+        data: Its bytes, without the newline.
+        problem: Why it is no whole line; empty if it is.
+    """
+
+    number: int
+    data: bytes
+    problem: str = ""
+
+
+def lines_of(file: RawFile) -> Iterator[Line]:
+    """Yield the lines of a file, compressed or not.
+
+    Where the file is damaged, the lines before the damage come whole, and last a line whose
+    problem says what is wrong and where. A line that is too long comes in pieces.
+    """
+    pending: list[bytes] = []
+    pending_bytes, number, is_cut = 0, 1, False
+    try:
+        for chunk in _chunks(file):
+            *whole, rest = chunk.split(b"\n")
+            for data in whole:
+                problem = _TOO_LONG if is_cut else ""
+                yield Line(number, b"".join([*pending, data]), problem)
+                pending, pending_bytes, is_cut = [], 0, False
+                number += 1
+            pending.append(rest)
+            pending_bytes += len(rest)
+            if pending_bytes > MAX_LINE_BYTES:
+                yield Line(number, b"".join(pending), _TOO_LONG)
+                pending, pending_bytes, is_cut = [], 0, True
+    except _DamageError as exc:
+        yield Line(number, b"".join(pending), str(exc))
+        return
+    if pending_bytes:
+        yield Line(number, b"".join(pending), _TOO_LONG if is_cut else "")
+
+
+_TOO_LONG = f"The line is longer than {MAX_LINE_BYTES:,} bytes; it is kept in pieces."
+
+
+class _DamageError(Exception):
+    """A compressed file does not decode from here on."""
+
+
+def _chunks(file: RawFile) -> Iterator[bytes]:
+    """Yield the bytes of a file, all that can be had before a damage."""
+    good = 0
+    try:
+        with file.open() as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+                good += len(chunk)
+        return
+    except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as exc:
+        if file.codec is None or (isinstance(exc, OSError) and exc.errno is not None):
+            raise
+        cause = " ".join(str(exc).split()).rstrip(".")
+    # A read that fails gives nothing of what it had decoded; single bytes give it all.
+    last = b"".join(_bytes_after(file.open, good))
+    if last:
+        yield last
+    raise _DamageError(
+        f"The file is damaged after {good + len(last):,} bytes of text: {cause}. "
+        "What follows could not be read."
+    )
+
+
+def _bytes_after(open_file: Callable[[], object], good: int) -> Iterator[bytes]:
+    with open_file() as stream:  # type: ignore[attr-defined]  # a context manager
+        for start in range(0, good, _CHUNK_BYTES):
+            stream.read(min(_CHUNK_BYTES, good - start))
+        try:
+            while byte := stream.read(1):
+                yield byte
+        except (OSError, EOFError, lzma.LZMAError, pa.ArrowException):
+            return

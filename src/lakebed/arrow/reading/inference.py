@@ -1,0 +1,441 @@
+"""Schemas from the rows of raw files: the narrowest types that hold every row looked at."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from lakebed.arrow.documents import decode_object
+from lakebed.arrow.formats.submissions import split_line
+from lakebed.arrow.reading.binary import avro_file_schema
+from lakebed.arrow.reading.chunks import text_lines, without_blanks
+from lakebed.arrow.reading.csv import csv_cells, csv_records
+from lakebed.arrow.reading.files import (
+    CsvOptions,
+    FileFormat,
+    Line,
+    RawFile,
+    check_header,
+    find_files,
+    naming,
+    reading,
+)
+from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.avro import MAX_DEPTH
+from lakebed.model.descriptor import DOCUMENT, UUID
+from lakebed.model.names import check_field_name, nearest
+from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
+
+DEFAULT_ROWS = 100_000
+_RECORDS_PER_CHUNK = 4_096
+_MAX_EXACT = 2**53  # up to here a double holds every whole number
+_MAX_DIGITS = 17  # of a double; more of them are lost
+
+
+def infer_schema(
+    paths: object,
+    format: FileFormat | None = None,  # noqa: A002 - the word of API.md
+    *,
+    rows: int = DEFAULT_ROWS,
+    require: Collection[str] = (),
+    csv: CsvOptions | None = None,
+    name: str = "entity",
+    storage_options: Mapping[str, str] | None = None,
+) -> Schema:
+    r"""Find a schema that every row looked at fits, without loss.
+
+    CSV: whole numbers of 64 bits are long, other numbers double, as long as they have no more
+    digits than it holds; `true` and `false` boolean; ISO dates and times date and timestamp. A
+    number with leading zeros is text, and so is a column in which types mix. JSON: objects are
+    structs, whole numbers and others in one field are double, text stays text, and types that do
+    not go together are an error. A field in which nothing stands is text. Avro and Parquet
+    files have a schema, which is taken.
+
+    Args:
+        paths: As for `Dataset.load`.
+        format: As for `Dataset.load`.
+        rows: How many rows of each file are looked at; 0 for all.
+        require: Names of fields that shall not be nullable; all others are.
+        csv: How CSV is written.
+        name: Of the record, for Avro.
+        storage_options: What the store of a URL needs to know.
+
+    Raises:
+        InvalidNameError: A column has a name that no field may have; a legal one is suggested.
+        SchemaMismatchError: Types of a field conflict, with both lines; a required field is
+            unknown or null; or a line is no row.
+        InvalidInputError: A file cannot be read.
+
+    Cost:
+        Reads the rows that are looked at.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = Path(directory) / "rows.csv"
+    ...     _ = path.write_text("code,n\n007,-1\n,2e3\n", encoding="utf-8")
+    ...     print(*(f"{field.name}: {field.type}" for field in infer_schema(path)))
+    code: string n: double
+    """
+    if rows < 0:
+        raise InvalidInputError(f"{rows} rows to look at.", hint="Give 0 for all.")
+    told, files = find_files(paths, format, storage_options=storage_options)
+    schema, nulls = _INFER[told](files, rows or None, csv or CsvOptions())
+    for one in require:
+        if one not in schema:
+            raise SchemaMismatchError(
+                f"Required field {one!r} is not in the files.",
+                hint=nearest(one, schema.names) or f"Fields are: {', '.join(schema.names)}.",
+            )
+        if one in nulls:
+            raise SchemaMismatchError(
+                f"Required field {one!r} is null or missing: {nulls[one]}.",
+                hint="Leave it nullable, or correct the file.",
+            )
+    fields = (replace(field, nullable=field.name not in require) for field in schema)
+    return Schema(fields=tuple(fields), name=name)
+
+
+_Found = tuple[Schema, Mapping[str, str]]  # a schema, and where a field is null first
+
+
+def _from_csv(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:
+    columns: dict[str, _Column] = {}
+    for file in files:
+        with reading(file.location):
+            records = csv_records(file, options)
+            names, records = _names_of(records, options)
+            for one in columns.keys() - set(names):
+                columns[one].note_null(f"{file.location} lacks it")
+            for chunk in _chunked(itertools.islice(records, rows)):
+                table = _as_text(chunk, names, options)
+                for one in names:
+                    column = columns.setdefault(one, _Column())
+                    column.add(table.column(one), chunk, file.location)
+            for one in names:
+                columns.setdefault(one, _Column())
+    nulls = {one: column.null_at for one, column in columns.items() if column.null_at}
+    fields = (Field(name=one, type=Primitive(column.kind)) for one, column in columns.items())
+    return Schema(fields=tuple(fields)), nulls
+
+
+def _names_of(
+    records: Iterator[Line], options: CsvOptions
+) -> tuple[tuple[str, ...], Iterator[Line]]:
+    first = next(records, None)
+    cells = () if first is None else csv_cells(_whole(first).data, options)
+    check_header(cells if options.has_header else tuple(map(str, range(len(cells)))))
+    if options.has_header:
+        return tuple(check_field_name(cell) for cell in cells), records
+    assert first is not None
+    names = tuple(f"field_{number}" for number in range(1, len(cells) + 1))
+    return names, itertools.chain([first], records)
+
+
+def _whole(line: Line) -> Line:
+    if line.problem:
+        raise SchemaMismatchError(f"Line {line.number}: {line.problem}", hint="Correct the file.")
+    return line
+
+
+def _chunked(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    whole = map(_whole, lines)
+    while chunk := list(itertools.islice(whole, _RECORDS_PER_CHUNK)):
+        yield chunk
+
+
+def _as_text(chunk: Sequence[Line], names: Sequence[str], options: CsvOptions) -> pa.Table:
+    """Read cells as what stands in them, null where reading takes them for null."""
+    data = b"\n".join(line.data for line in chunk) + b"\n"
+    try:
+        return pacsv.read_csv(
+            io.BytesIO(data),
+            pacsv.ReadOptions(
+                column_names=list(names), use_threads=False, block_size=len(data) + 1
+            ),
+            pacsv.ParseOptions(
+                delimiter=options.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=len(names) > 1,
+            ),
+            pacsv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=["", options.null_text],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as exc:
+        if len(chunk) > 1:
+            for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
+                _as_text(half, names, options)
+        said = " ".join(str(exc).split())
+        raise SchemaMismatchError(
+            f"Line {chunk[0].number}: {said}", hint="Correct the file."
+        ) from exc
+
+
+class _Column:
+    """What the texts of a column of CSV can be."""
+
+    def __init__(self) -> None:
+        self._kinds: set[Kind] = set()
+        self._is_exact = True
+        self.null_at = ""
+
+    def add(self, texts: pa.ChunkedArray, chunk: Sequence[Line], location: str) -> None:
+        if texts.null_count and not self.null_at:
+            position = texts.is_null().to_pylist().index(True)
+            # Empty lines are passed over, so that rows and lines may differ by then.
+            is_aligned = len(texts) == len(chunk)
+            line = f", line {chunk[position].number}" if is_aligned else ""
+            self.null_at = f"{location}{line}"
+        for text in texts.unique().drop_null().to_pylist():
+            kind = _kind_of(text)
+            self._kinds.add(kind)
+            if kind is Kind.LONG and abs(int(text)) > _MAX_EXACT:
+                self._is_exact = False
+
+    def note_null(self, place: str) -> None:
+        self.null_at = self.null_at or place
+
+    @property
+    def kind(self) -> Kind:
+        if len(self._kinds) == 1:
+            return next(iter(self._kinds))
+        if self._kinds == {Kind.LONG, Kind.DOUBLE} and self._is_exact:
+            return Kind.DOUBLE
+        if self._kinds == {Kind.DATE, Kind.TIMESTAMP}:
+            return Kind.TIMESTAMP
+        return Kind.STRING
+
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_NUMBER = re.compile(r"-?(?P<digits>(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})?"
+)
+
+
+def _kind_of(text: str) -> Kind:
+    """Return the narrowest type whose value says as much as the text."""
+    if text in ("true", "false"):
+        return Kind.BOOLEAN
+    if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+        return Kind.LONG
+    if _is_double(text):
+        return Kind.DOUBLE
+    if _DATE.fullmatch(text) and _is_calendar(text):
+        return Kind.DATE
+    if _TIME.fullmatch(text) and _is_calendar(text):
+        return Kind.TIMESTAMP
+    return Kind.STRING
+
+
+def _is_double(text: str) -> bool:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return False
+    digits = found["digits"].replace(".", "").lstrip("0")
+    if len(digits) > _MAX_DIGITS:
+        return False
+    number = float(text)
+    # Too large becomes infinity, too small zero.
+    return abs(number) != float("inf") and (number != 0 or not digits.strip("0"))
+
+
+def _is_calendar(text: str) -> bool:
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            moment.astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _from_json(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+    root = _Node()
+    for file in files:
+        _add_documents(root, file, rows)
+    return _found(root)
+
+
+def _from_submissions(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+    root = _Node()
+    for file in files:
+        _add_documents(root, file, rows, is_submission=True)
+    for one in (UUID, DOCUMENT):
+        root.fields.pop(one, None)  # the line's own come first
+    own = tuple(
+        Field(name=one, type=Primitive(Kind.STRING), nullable=False) for one in (UUID, DOCUMENT)
+    )
+    if not root.fields:
+        return Schema(fields=own), {}
+    schema, nulls = _found(root)
+    return Schema(fields=(*own, *schema.fields)), nulls
+
+
+def _add_documents(
+    root: _Node, file: RawFile, rows: int | None, *, is_submission: bool = False
+) -> None:
+    with reading(file.location):
+        lines = itertools.islice(without_blanks(text_lines(file)), rows)
+        for line in lines:
+            data = _whole(line).data
+            place = f"{file.location}, line {line.number}"
+            with naming(f"Line {line.number}"):
+                document = decode_object(split_line(data)[1] if is_submission else data)
+            root.add(document, "", place, depth=0)
+
+
+def _found(root: _Node) -> _Found:
+    if not root.fields:
+        raise SchemaMismatchError("No object has a field.", hint="Look at more rows, or others.")
+    fields = root.as_fields()
+    nulls = {one: node.null_at for one, node in root.fields.items() if node.null_at}
+    nulls |= {
+        one: "a line lacks it"
+        for one, node in root.fields.items()
+        if node.count < root.count and one not in nulls
+    }
+    return Schema(fields=fields), nulls
+
+
+@dataclass(slots=True)
+class _Node:
+    """What has been seen of a value in JSON, and where first."""
+
+    kind: str = ""
+    place: str = ""
+    count: int = 0
+    null_at: str = ""
+    is_exact: bool = True
+    fields: dict[str, _Node] = field(default_factory=dict)
+    element: _Node | None = None
+
+    def add(self, value: Any, path: str, place: str, *, depth: int) -> None:
+        self.count += 1
+        if value is None:
+            self.null_at = self.null_at or place
+            return
+        self._unify(_json_kind(value, path, place), path, place)
+        if isinstance(value, int) and abs(value) > _MAX_EXACT:
+            self.is_exact = False
+        if self.kind == "double" and not self.is_exact:
+            raise SchemaMismatchError(
+                f"Field {path!r} has whole numbers that no double holds, and other numbers: "
+                f"{self.place}; {place}.",
+                hint="Write a schema by hand, or write the numbers as text.",
+            )
+        if isinstance(value, list | dict) and depth >= MAX_DEPTH:
+            raise SchemaMismatchError(
+                f"Field {path!r} is nested more than {MAX_DEPTH} deep: {place}.",
+                hint="Flatten it, or read the lines as submissions.",
+            )
+        if isinstance(value, list):
+            self.element = self.element or _Node()
+            for one in value:
+                self.element.add(one, f"{path}[]", place, depth=depth + 1)
+        elif isinstance(value, dict):
+            for name, one in value.items():
+                with naming(place):
+                    check_field_name(name)
+                inner = self.fields.setdefault(name, _Node())
+                inner.add(one, f"{path}.{name}" if path else name, place, depth=depth + 1)
+
+    def _unify(self, kind: str, path: str, place: str) -> None:
+        if not self.kind:
+            self.kind, self.place = kind, place
+        elif {self.kind, kind} == {"long", "double"}:
+            self.kind = "double"
+        elif self.kind != kind:
+            raise SchemaMismatchError(
+                f"Field {path!r} is {self.kind} and {kind}: {self.place}; {place}.",
+                hint="Correct one of the lines, or leave the field out.",
+            )
+
+    def as_type(self) -> Type:
+        match self.kind:
+            case "":
+                return Primitive(Kind.STRING)
+            case "list":
+                assert self.element is not None
+                return ListOf(self.element.as_type())
+            case "object":
+                if not self.fields:
+                    return MapOf(Primitive(Kind.STRING))  # a struct has at least one field
+                return Struct(self.as_fields())
+        return Primitive(Kind(self.kind))
+
+    def as_fields(self) -> tuple[Field, ...]:
+        return tuple(Field(name=one, type=node.as_type()) for one, node in self.fields.items())
+
+
+def _json_kind(value: object, path: str, place: str) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int() if -(2**63) <= value < 2**63:
+            return "long"
+        case decimal.Decimal() if abs(float(value)) != float("inf"):
+            return "double"
+        case str():
+            return "string"
+        case list():
+            return "list"
+        case dict():
+            return "object"
+    raise SchemaMismatchError(
+        f"Field {path!r} has a number that neither long nor double holds: {place}.",
+        hint="Write a schema by hand, or write the numbers as text.",
+    )
+
+
+def _from_avro(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+    return _common([_located(file, avro_file_schema(file)) for file in files])
+
+
+def _from_parquet(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+    return _common([_located(file, _parquet_schema(file)) for file in files])
+
+
+def _located(file: RawFile, schema: Schema) -> tuple[str, Schema]:
+    return file.location, schema
+
+
+def _parquet_schema(file: RawFile) -> Schema:
+    with reading(file.location), file.open_raw() as raw:
+        return schema_from_arrow(pq.read_schema(raw))
+
+
+def _common(found: Sequence[tuple[str, Schema]]) -> _Found:
+    first_place, first = found[0]
+    for place, other in found[1:]:
+        if other.fields != first.fields:
+            raise SchemaMismatchError(
+                f"{first_place} and {place} have different schemas.", hint="Give files of one."
+            )
+    return first, {}
+
+
+_INFER = {
+    "csv": _from_csv,
+    "json": _from_json,
+    "submissions": _from_submissions,
+    "avro": _from_avro,
+    "parquet": _from_parquet,
+}

@@ -1,0 +1,130 @@
+"""From the name of a format to its reader, and files as one stream of rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lakebed.arrow.reading.binary import AvroReader, ParquetReader
+from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
+from lakebed.arrow.reading.csv import CsvReader
+from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
+from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
+from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+
+
+def open_reader(
+    format: FileFormat,  # noqa: A002 - the word of the option
+    descriptor: DatasetDescriptor,
+    csv: CsvOptions,
+) -> FormatReader:
+    """Return the reader of a format.
+
+    Raises:
+        SchemaMismatchError: The format cannot hold the dataset's rows.
+    """
+    match format:
+        case "csv":
+            return CsvReader(descriptor, csv)
+        case "json":
+            return JsonReader(descriptor)
+        case "submissions":
+            return SubmissionLinesReader(descriptor)
+        case "avro":
+            return AvroReader(descriptor)
+        case "parquet":
+            return ParquetReader(descriptor)
+
+
+def check_files(
+    files: Sequence[RawFile],
+    format: FileFormat,  # noqa: A002 - the word of the option
+    descriptor: DatasetDescriptor,
+    csv: CsvOptions,
+) -> None:
+    """Compare the headers and schemas of files with a dataset, before any row is read.
+
+    A file that is damaged where its schema should be is left to be rejected when it is read.
+
+    Raises:
+        SchemaMismatchError: A header or schema does not fit; the message names the file.
+        PartitionSpecError: A file lacks the source of a partition function.
+        InvalidInputError: A file cannot be opened.
+
+    Cost:
+        The first bytes of each file, or its footer.
+    """
+    reader = open_reader(format, descriptor, csv)
+    for file in files:
+        try:
+            with reading(file.location):
+                reader.check(file)
+        except InvalidInputError as exc:
+            if not _is_damage(exc):
+                raise
+
+
+def _is_damage(exc: InvalidInputError) -> bool:
+    is_mismatch = type(exc) is not InvalidInputError
+    is_storage = isinstance(exc.__cause__, OSError) and exc.__cause__.errno is not None
+    return exc.__cause__ is not None and not is_mismatch and not is_storage
+
+
+def read_rows(
+    files: Sequence[RawFile],
+    format: FileFormat,  # noqa: A002 - the word of the option
+    descriptor: DatasetDescriptor,
+    csv: CsvOptions | None = None,
+) -> pa.RecordBatchReader:
+    """Return the rows of files as one stream; the first that does not fit is an error.
+
+    Headers and schemas of all files are checked first.
+
+    Raises:
+        SchemaMismatchError: A file does not fit; the message names the file and the line.
+        PartitionSpecError: A file lacks the source of a partition function.
+        InvalidInputError: A file cannot be read.
+
+    Cost:
+        Memory for some thousand rows.
+    """
+    reader = open_reader(format, descriptor, csv or CsvOptions())
+    for file in files:
+        with reading(file.location):
+            reader.check(file)
+    first = next(batches := _strict(reader, files), None)
+    if first is None:
+        return pa.RecordBatchReader.from_batches(schema_to_arrow(descriptor.schema), [])
+    return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
+
+
+def _strict(reader: FormatReader, files: Sequence[RawFile]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        pieces = reader.chunks(file)
+        while True:
+            with reading(file.location):
+                piece = next(pieces, None)
+                if piece is None:
+                    break
+                if isinstance(piece, Reject):
+                    message = f"Line {piece.line_number}: {piece.reason}"
+                    raise SchemaMismatchError(message, hint=piece.hint)
+                batch = _batch_or_place(piece)
+            yield batch
+
+
+def _batch_or_place(chunk: Chunk) -> pa.RecordBatch:
+    """Return the rows of a chunk, or name the line that does not fit."""
+    try:
+        return chunk.batch()
+    except InvalidInputError as exc:
+        if len(chunk) == 1:
+            exc.message = f"Line {chunk.reject(exc).line_number}: {exc.message}"
+            raise
+        for half in chunk.halves():
+            _batch_or_place(half)
+        raise

@@ -1,0 +1,251 @@
+"""Raw files into data files: what fits is staged as rows, what does not is set aside."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
+from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
+from lakebed.arrow.reading.rows import open_reader
+from lakebed.errors import (
+    InvalidInputError,
+    PartitionSpecError,
+    ReadOnlyError,
+    SchemaMismatchError,
+)
+from lakebed.state.sources import Runs
+from lakebed.store.base import Store, delete_or_leave
+
+# Rejects are gathered up to this size before they are set aside in a file.
+_REJECT_BYTES = 32 * 2**20
+
+REJECTS = pa.schema(
+    [
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("line_number", pa.int64(), nullable=False),
+        pa.field("line", pa.binary(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is to be read, and where it goes. Travels to Spark tasks.
+
+    Attributes:
+        target: Where the rows go.
+        format: Of the files.
+        csv: How CSV is written.
+        rejects_files: Whether a file whose header or schema does not fit is set aside as a
+            whole, instead of being an error.
+    """
+
+    target: BatchTarget
+    format: FileFormat
+    csv: CsvOptions
+    rejects_files: bool = False
+
+    def open_reader(self) -> FormatReader:
+        """Return what reads the files."""
+        return open_reader(self.format, self.target.descriptor, self.csv)
+
+    def new_reject_key(self) -> str:
+        """Return a key for rejects that nobody else uses, in the staging of the batch."""
+        return f"{self.target.dataset}/staging/{self.target.batch_id}/{uuid.uuid4().hex}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of one file.
+
+    Attributes:
+        row_count: Rows that were staged.
+        rejected_count: Lines, or rests of damaged files, that were not.
+    """
+
+    row_count: int
+    rejected_count: int
+
+
+OnFile = Callable[[str, Counts], None]
+"""Is told the location of each file that has been read, and what became of it."""
+
+
+def tell_nobody(location: str, counts: Counts) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sifted:
+    """What became of some files.
+
+    Attributes:
+        facts: Of the data files that were staged.
+        reject_keys: Of the files that hold the rejects, for a while.
+        rejected_count: How many rejects they hold.
+        counts: What became of each file, by location.
+        runs: By label, of which files the rows of a data file are; where the target is traced.
+    """
+
+    facts: pa.Table
+    reject_keys: tuple[str, ...]
+    rejected_count: int
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    runs: Mapping[str, Runs] = field(default_factory=dict)
+
+
+def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tell_nobody) -> Sifted:
+    """Stage the rows of files, and set aside what does not fit, with the reason.
+
+    A file that cannot be decoded gives the rows before the damage, and one reject for the rest.
+
+    Raises:
+        InvalidInputError: A file cannot be opened, or its header does not fit.
+        LakebedError: The store failed. What was written is deleted.
+
+    Cost:
+        One pass over the files. Where rows do not fit, their chunks are read some times more.
+    """
+    writer, rejects = KernelWriter(store, job.target), _RejectWriter(store, job)
+    reader = job.open_reader()
+    try:
+        counts = {}
+        for number, file in enumerate(files):
+            before = rejects.count
+            row_count = _sift_file(file.looked_at(), number, job, reader, writer, rejects)
+            counts[file.location] = Counts(row_count, rejects.count - before)
+            on_file(file.location, counts[file.location])
+        rejects.flush()
+        facts = writer.finish()
+        return Sifted(
+            facts=facts,
+            reject_keys=tuple(rejects.keys),
+            rejected_count=rejects.count,
+            counts=counts,
+            runs={
+                label: tuple((files[number].location, count) for number, count in runs)
+                for label, runs in writer.runs.items()
+            },
+        )
+    except BaseException:
+        writer.abort()
+        delete_or_leave(store, rejects.keys)
+        raise
+
+
+def _sift_file(
+    file: RawFile,
+    number: int,
+    job: Job,
+    reader: FormatReader,
+    writer: KernelWriter,
+    rejects: _RejectWriter,
+) -> int:
+    """Stage the rows of one file; return how many there are."""
+    if job.rejects_files:
+        try:
+            with reading(file.location):
+                reader.check(file)
+        except (SchemaMismatchError, PartitionSpecError) as exc:
+            rejects.add(file, Reject(exc.message, 1, b"", exc.hint))
+            return 0
+    row_count = 0
+    with reading(file.location):
+        pieces = reader.chunks(file)
+    while (piece := _next_piece(pieces, file)) is not None:
+        if isinstance(piece, Reject):
+            rejects.add(file, piece)
+        else:
+            row_count += _add(piece, file, number, writer, rejects)
+    return row_count
+
+
+def _next_piece(pieces: Iterator[Chunk | Reject], file: RawFile) -> Chunk | Reject | None:
+    with reading(file.location):
+        return next(pieces, None)
+
+
+def _add(
+    chunk: Chunk, file: RawFile, number: int, writer: KernelWriter, rejects: _RejectWriter
+) -> int:
+    """Write a chunk, or cut it until only the rows that do not fit are left.
+
+    Returns:
+        How many rows were written.
+    """
+    waiting, row_count = [chunk], 0
+    while waiting:
+        part = waiting.pop()
+        try:
+            checked = writer.checked(part.batch())
+        except ReadOnlyError:
+            raise
+        except InvalidInputError as exc:
+            row = _row_of(part, exc)
+            if row is None:
+                waiting += reversed(part.halves())
+            else:
+                rejects.add(file, part.part(row, row + 1).reject(exc))
+                around = (part.part(row + 1, len(part)), part.part(0, row))
+                waiting += [one for one in around if len(one)]
+        else:
+            writer.write_checked(checked, number)
+            row_count += checked.rows.num_rows
+    return row_count
+
+
+def _row_of(chunk: Chunk, cause: InvalidInputError) -> int | None:
+    """Return which row of a chunk an error is about, if that is known."""
+    if len(chunk) == 1:
+        return 0
+    return cause.row if isinstance(cause, SchemaMismatchError) else None
+
+
+class _RejectWriter:
+    """Sets rejects aside in files that nothing refers to."""
+
+    def __init__(self, store: Store, job: Job) -> None:
+        self._store = store
+        self._job = job
+        self._rows: list[dict[str, object]] = []
+        self._row_bytes = 0
+        self.keys: list[str] = []
+        self.count = 0
+
+    def add(self, file: RawFile, reject: Reject) -> None:
+        self._rows.append(
+            {
+                "reason": reject.reason,
+                "source_file": file.location,
+                "line_number": reject.line_number,
+                "line": reject.line,
+            }
+        )
+        self._row_bytes += len(reject.line) + len(reject.reason)
+        self.count += 1
+        if self._row_bytes >= _REJECT_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(self._rows, REJECTS), sink, compression="zstd")
+        key = self._job.new_reject_key()
+        self.keys.append(key)
+        self._store.put(key, sink.getvalue())
+        self._rows, self._row_bytes = [], 0
+
+
+def read_rejects(store: Store, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield what `sift` has set aside."""
+    for key in keys:
+        with store.open_input(key) as source, pq.ParquetFile(source) as file:
+            yield from file.iter_batches(batch_size=1_024)

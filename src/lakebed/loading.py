@@ -1,0 +1,316 @@
+"""Reading raw files into a dataset: good lines become a batch, the others go to quarantine."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, find_files
+from lakebed.arrow.reading.rows import check_files
+from lakebed.arrow.reading.sift import (
+    REJECTS,
+    Job,
+    OnFile,
+    Sifted,
+    read_rejects,
+    sift,
+    tell_nobody,
+)
+from lakebed.arrow.write import write_batches
+from lakebed.commit import Commit
+from lakebed.errors import (
+    DatasetNotFoundError,
+    InvalidInputError,
+    ObjectExistsError,
+)
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import encode_path, partition_of, split_label
+from lakebed.model.names import check_dataset_name
+from lakebed.model.values import Scalar
+from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state.creation import first_state
+from lakebed.state.head import HeadFormat
+from lakebed.state.reader import read_head
+from lakebed.state.scope import Nothing, ThesePartitions
+from lakebed.state.state import State
+from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.writer import commit_staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPERATION = "load"
+QUARANTINE_SUFFIX = "_quarantine"
+_MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
+
+QUARANTINE = DatasetDescriptor(
+    schema=pa.schema(
+        [
+            pa.field("run", pa.string(), nullable=False),
+            *REJECTS,
+            pa.field("loaded_at", pa.timestamp("us", tz="UTC"), nullable=False),
+        ]
+    ),
+    partition_by="run",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How raw files are read.
+
+    Attributes:
+        csv: How CSV is written.
+        storage_options: What the store of a URL needs to know.
+        write: How data files are cut.
+        commit: How long the commits fight for the head.
+        provided: Values of `provided` partition fields, the same for all rows.
+
+    >>> LoadOptions(csv=CsvOptions(delimiter=";")).storage_options
+    {}
+    """
+
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    write: WriteOptions = field(default_factory=WriteOptions)
+    commit: CommitOptions = field(default_factory=CommitOptions)
+    provided: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    r"""What became of raw files.
+
+    Attributes:
+        commit: Of the rows, one batch.
+        quarantine: Name of the dataset that holds what did not fit.
+        quarantine_commit: Of what did not fit; None if everything did.
+        run: Name of the run, by which the quarantine is partitioned.
+        row_count: Rows that were loaded.
+        rejected_count: Lines, or rests of damaged files, that were not.
+        file_count: Files that were read.
+        size_bytes: Of the files, as they lie there.
+        is_repeated: Whether the run had been loaded before, so that nothing was done now.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from lakebed import open_repository
+    >>> schema = pa.schema([("n", pa.int64())])
+    >>> numbers = open_repository("memory://doctest-load").create(
+    ...     "numbers", DatasetDescriptor(schema=schema)
+    ... )
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = Path(directory) / "numbers.jsonl"
+    ...     _ = path.write_text('{"n": 1}\n{"n": "one"}\n', encoding="utf-8")
+    ...     report = numbers.load(path)
+    >>> report.row_count, report.rejected_count, report.quarantine
+    (1, 1, 'numbers_quarantine')
+    """
+
+    commit: Commit
+    quarantine: str
+    quarantine_commit: Commit | None
+    run: str
+    row_count: int
+    rejected_count: int
+    file_count: int
+    size_bytes: int
+    is_repeated: bool = False
+
+
+def load(
+    store: Store,
+    name: str,
+    paths: object,
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    *,
+    run: str | None,
+    spark: SparkSession | Literal[True] | None,
+    quarantine: str | None,
+    options: LoadOptions,
+) -> LoadReport:
+    """Read files into a dataset; see `Dataset.load`."""
+    told, files = find_files(paths, format, storage_options=options.storage_options)
+    base = read_head(store, name).state
+    run = checked_run(run)
+    where = check_dataset_name(quarantine or f"{name}{QUARANTINE_SUFFIX}")
+    if where == name:
+        raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
+    if run is not None:
+        done = _find_commit(store, base, OPERATION, run)
+        if done is not None:
+            return _repeated(store, done, where, run, files)
+    base.descriptor.partition_by.check_provided(options.provided)
+    check_files(files, told, base.descriptor, options.csv)
+    started = Transaction.begin(store, name, OPERATION, run=run, options=options.commit)
+    run = run or f"load-{started.batch_id}"
+    target = replace(target_of(started, options.write), provided=options.provided)
+    job = Job(target=target, format=told, csv=options.csv)
+    try:
+        sifted = sift_files(spark, store, job, files)
+    except BaseException:
+        started.abort([])
+        raise
+    try:
+        rejected = _set_aside(store, where, run, sifted, options)
+    except BaseException:
+        started.abort([base.key(one) for one in sifted.facts.column("label").to_pylist()])
+        raise
+    finally:
+        delete_or_leave(store, sifted.reject_keys)
+    commit = commit_staged(started, sifted.facts, Nothing())
+    return LoadReport(
+        commit=commit,
+        quarantine=where,
+        quarantine_commit=rejected if sifted.rejected_count else None,
+        run=run,
+        row_count=commit.row_count,
+        rejected_count=sifted.rejected_count,
+        file_count=len(files),
+        size_bytes=sum(file.size_bytes for file in files),
+    )
+
+
+def checked_run(run: str | None) -> str | None:
+    """Return the name of a run if the quarantine can have a directory of that name.
+
+    Raises:
+        InvalidInputError: It is empty or too long.
+    """
+    if run is not None and not 1 <= len(encode_path({"run": run})) <= _MAX_RUN_BYTES:
+        raise InvalidInputError(
+            f"Run name {run[:40]!r} of {len(run)} characters.",
+            hint=f"The quarantine has a directory for each run: use at most {_MAX_RUN_BYTES}.",
+        )
+    return run
+
+
+def target_of(started: Transaction, options: WriteOptions) -> BatchTarget:
+    """Return where the files of a transaction's batch go."""
+    base = started.base
+    return BatchTarget(
+        dataset=base.name,
+        batch_id=started.batch_id,
+        descriptor=base.descriptor,
+        options=options,
+        schema_number=base.lineage.number,
+        admitted=admitted_values(base),
+    )
+
+
+def sift_files(
+    spark: SparkSession | Literal[True] | None,
+    store: Store,
+    job: Job,
+    files: Sequence[RawFile],
+    on_file: OnFile = tell_nobody,
+) -> Sifted:
+    """Sift files by tasks of Spark, or in this process."""
+    # Tasks of Spark do not see a store in this process.
+    if spark is None or not store.is_shared:
+        return sift(store, job, files, on_file)
+    from lakebed.spark.load import sift_with_spark
+    from lakebed.spark.session import get_session
+
+    session = get_session(None if spark is True else spark)
+    return sift_with_spark(session, store, job, files, on_file)
+
+
+def _find_commit(store: Store, state: State, operation: str, run: str) -> Commit | None:
+    """Return the last commit of a run."""
+    found = [
+        entry
+        for entry in history.read(store, state.history)
+        if entry.operation == operation and entry.run == run
+    ]
+    return Commit.of(found[-1], state) if found else None
+
+
+def find_quarantine(store: Store, name: str) -> State | None:
+    """Return the state of a quarantine; None if there is none.
+
+    Raises:
+        InvalidInputError: The dataset of that name is something else.
+    """
+    try:
+        state = read_head(store, name).state
+    except DatasetNotFoundError:
+        return None
+    if state.descriptor.schema.names != QUARANTINE.schema.names:
+        raise InvalidInputError(
+            f"Dataset {name!r} is no quarantine, its fields are others.",
+            hint="Give the name of another with quarantine=….",
+        )
+    return state
+
+
+def _labels_of(state: State | None, partition: str) -> list[str]:
+    labels = () if state is None else state.labels
+    return [label for label in labels if partition_of(split_label(label)[0]) == partition]
+
+
+def _repeated(
+    store: Store, done: Commit, quarantine: str, run: str, files: tuple[RawFile, ...]
+) -> LoadReport:
+    """Report a load that has been done before."""
+    state = find_quarantine(store, quarantine)
+    labels = _labels_of(state, encode_path({"run": run}))
+    counts = file_table.read_counts(store, state.files) if state and labels else {}
+    return LoadReport(
+        commit=done,
+        quarantine=quarantine,
+        quarantine_commit=_find_commit(store, state, "overwrite", run)
+        if state and labels
+        else None,
+        run=run,
+        row_count=done.row_count,
+        rejected_count=sum(counts[label][0] for label in labels),
+        file_count=len(files),
+        size_bytes=sum(file.size_bytes for file in files),
+        is_repeated=True,
+    )
+
+
+def _set_aside(
+    store: Store, name: str, run: str, sifted: Sifted, options: LoadOptions
+) -> Commit | None:
+    """Commit what did not fit, in place of what an earlier attempt of the run set aside."""
+    state = find_quarantine(store, name)
+    partition = encode_path({"run": run})
+    if not sifted.rejected_count and not _labels_of(state, partition):
+        return None
+    if state is None:
+        create_quarantine(store, name)
+    started = Transaction.begin(store, name, "overwrite", run=run, options=options.commit)
+    try:
+        rows = with_run(read_rejects(store, sifted.reject_keys), run)
+        facts = write_batches(store, target_of(started, options.write), rows)
+    except BaseException:
+        started.abort([])
+        raise
+    return commit_staged(started, facts, ThesePartitions(frozenset([partition])))
+
+
+def create_quarantine(store: Store, name: str) -> None:
+    """Create a quarantine; fine if it is there."""
+    schema_file.put(store, name, QUARANTINE)
+    try:
+        transaction.create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
+    except ObjectExistsError:
+        find_quarantine(store, name)  # somebody else was faster
+
+
+def with_run(batches: Iterator[pa.RecordBatch], run: str) -> Iterator[pa.RecordBatch]:
+    """Complete what was set aside to rows of the quarantine."""
+    now = dt.datetime.now(dt.UTC)
+    for batch in batches:
+        yield batch.append_column("run", pa.array([run] * batch.num_rows)).append_column(
+            "loaded_at", pa.array([now] * batch.num_rows, pa.timestamp("us", tz="UTC"))
+        )

@@ -1,0 +1,298 @@
+"""Schemas from files: the narrowest types that hold every row."""
+
+import csv
+import datetime as dt
+import io
+import json
+import math
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lakebed
+from lakebed import CsvOptions, DatasetDescriptor, infer_schema
+from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, text: str):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8", newline="")
+        return path
+
+    return write
+
+
+def types(schema) -> dict[str, str]:
+    return {field.name: str(field.type) for field in schema}
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1", "-2", "0"], "long"),
+        (["1", "-9223372036854775808"], "long"),
+        (["9223372036854775808"], "string"),
+        (["1", "-2.5", "1e-3", ".5", "6."], "double"),
+        (["9007199254740993", "0.5"], "string"),
+        (["0.12345678901234567890123"], "string"),
+        (["1e999"], "string"),
+        (["1e-999"], "string"),
+        (["007", "1"], "string"),
+        (["+1"], "string"),
+        (["1", "one"], "string"),
+        (["true", "false"], "boolean"),
+        (["true", "1"], "string"),
+        (["2013-06-01", "1969-12-31"], "date"),
+        (["2013-06-31"], "string"),
+        (["2013-06-01", "2013-06-01T12:30:00.5Z", "2013-06-01 12:30"], "timestamp"),
+        (["2013-06-01T12:30:00.0000005"], "string"),
+        (["2013-06-01", "1"], "string"),
+        (["", ""], "string"),
+        (["", "1"], "long"),
+        ([" 1"], "string"),
+        (['""', "1"], "string"),
+    ],
+)
+def test_column_of_csv_has_the_narrowest_type_that_holds_all(write, cells, expected) -> None:
+    path = write("a.csv", "x,y\n" + "".join(f"{cell},0\n" for cell in cells))
+
+    assert types(infer_schema(path))["x"] == expected
+
+
+def test_type_comes_from_all_rows_not_from_the_first(write) -> None:
+    path = write("a.csv", "x\n" + "1\n" * 20_000 + "last\n")
+
+    assert types(infer_schema(path)) == {"x": "string"}
+    assert types(infer_schema(path, rows=100)) == {"x": "long"}
+    assert types(infer_schema(path, rows=0)) == {"x": "string"}
+
+
+def test_fields_are_nullable_unless_required(write) -> None:
+    path = write("a.csv", "a,b\n1,2\n1,\n")
+
+    assert [field.nullable for field in infer_schema(path)] == [True, True]
+    assert [field.nullable for field in infer_schema(path, require=["a"])] == [False, True]
+    with pytest.raises(SchemaMismatchError, match=r"'b' is null.*line 3"):
+        infer_schema(path, require=["b"])
+    with pytest.raises(SchemaMismatchError, match="'c'"):
+        infer_schema(path, require=["c"])
+
+
+def test_options_of_csv_are_heeded(write) -> None:
+    path = write("a.csv", "1;NA\n2;3\n")
+
+    schema = infer_schema(path, csv=CsvOptions(has_header=False, delimiter=";", null_text="NA"))
+
+    assert types(schema) == {"field_1": "long", "field_2": "long"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.csv", "dep delay,b\n1,2\n", "dep_delay"),
+        ("a.jsonl", '{"dep delay": 1}\n', "dep_delay"),
+        ("a.jsonl", '{"a": {"dep delay": 1}}\n', "dep_delay"),
+    ],
+)
+def test_bad_name_comes_with_a_legal_one(write, name: str, text: str, told: str) -> None:
+    with pytest.raises(InvalidNameError, match=told):
+        infer_schema(write(name, text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.csv", "", "header"),
+        ("a.csv", "a,a\n1,2\n", "twice"),
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "Line 3"),
+        ("a.csv", 'a\n"1\n', "quote"),
+        ("a.jsonl", '{"a": 1}\n{"a"\n', "Line 2"),
+        ("a.jsonl", "[1]\n", "object"),
+        ("a.jsonl", "{}\n", "No object"),
+        ("a.jsonl", '{"a": 99999999999999999999}\n', "'a'"),
+        ("a.jsonl", '{"a": ' + "[" * 60 + "]" * 60 + "}\n", "deep"),
+        ("a.tsv", "no tab\n", "tab"),
+    ],
+)
+def test_file_that_cannot_be_read_is_named_with_the_line(write, name, text, told) -> None:
+    with pytest.raises(InvalidInputError, match=told) as caught:
+        infer_schema(write(name, text))
+
+    assert name in str(caught.value) or told == "No object"
+
+
+def test_objects_lists_and_numbers_of_json(write) -> None:
+    path = write(
+        "a.jsonl",
+        '{"a": 1, "b": {"c": null, "d": [1]}, "e": []}\n'
+        '\n{"a": 1.5, "b": {"c": true, "d": [2.5, null]}, "f": {}, "g": "2013-06-01"}\n',
+    )
+
+    assert types(infer_schema(path)) == {
+        "a": "double",
+        "b": "struct<c: boolean, d: list<double>>",
+        "e": "list<string>",
+        "f": "map<string, string>",
+        "g": "string",
+    }
+
+
+def test_conflicting_types_name_the_field_and_both_lines(write) -> None:
+    first = write("a.jsonl", '{"x": {"y": [1]}}\n')
+    second = write("b.jsonl", '{"z": 1}\n{"x": {"y": ["1"]}}\n')
+
+    with pytest.raises(SchemaMismatchError) as caught:
+        infer_schema([first, second])
+
+    message = str(caught.value)
+    assert "'x.y[]' is long and string" in message
+    assert f"{first}, line 1" in message
+    assert f"{second}, line 2" in message
+
+
+def test_whole_numbers_that_a_double_would_round_are_a_conflict(write) -> None:
+    path = write("a.jsonl", '{"x": 9007199254740993}\n{"x": 0.5}\n')
+
+    with pytest.raises(SchemaMismatchError, match=r"'x'.*line 1.*line 2"):
+        infer_schema(path)
+
+
+def test_submissions_have_the_fields_of_the_line_and_of_the_document(write) -> None:
+    schema = infer_schema(write("a.tsv", 'u1\t{"n": 1}\nu2\t{"uuid": 5, "s": "x"}\n'))
+
+    assert types(schema) == {"uuid": "string", "document": "string", "n": "long", "s": "string"}
+    assert [field.nullable for field in schema][:2] == [True, True]
+
+
+def test_avro_and_parquet_have_a_schema(tmp_path) -> None:
+    pq.write_table(pa.table({"n": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    record = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "float"}]}
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, record, [])
+
+    assert types(infer_schema(tmp_path / "a.parquet")) == {"n": "int"}
+    assert types(infer_schema(tmp_path / "a.avro")) == {"n": "float"}
+    pq.write_table(pa.table({"m": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(SchemaMismatchError, match="different schemas"):
+        infer_schema(tmp_path / "*.parquet")
+
+
+def load_all(path, schema, options=None):
+    """Read a file by the schema that was found in it; nothing may be rejected."""
+    repository = lakebed.open_repository(f"memory://inference-{path.parent.name}")
+    dataset = repository.create("rows", DatasetDescriptor(schema=schema))
+    report = dataset.load(path, options=options)
+    assert report.rejected_count == 0, list(repository.open("rows_quarantine").reader())
+    return list(dataset.reader())
+
+
+CELLS = st.one_of(
+    st.none(),
+    st.integers(-(10**20), 10**20).map(str),
+    st.floats(allow_nan=True).map(repr),
+    st.decimals(allow_nan=False, allow_infinity=False).map(str),
+    st.booleans().map(lambda value: str(value).lower()),
+    st.dates().map(str),
+    st.datetimes().map(str),
+    st.datetimes(timezones=st.just(dt.UTC)).map(dt.datetime.isoformat),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=5),
+    st.from_regex(r"[-+]?[0-9]{0,3}[.]?[0-9]{0,3}(e[0-9])?", fullmatch=True),
+)
+
+
+def says_the_same(value: object, text: str) -> bool:
+    match value:
+        case bool():
+            return text == str(value).lower()
+        case int():
+            return text == str(value)
+        case float():
+            return math.isclose(float(text), value, rel_tol=0)
+        case dt.datetime():
+            moment = dt.datetime.fromisoformat(text)
+            return value == (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC))
+        case dt.date():
+            return text == value.isoformat()
+    return value == text
+
+
+@settings(max_examples=50)
+@given(
+    st.integers(1, 3).flatmap(
+        lambda width: st.lists(
+            st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=8
+        )
+    )
+)
+def test_every_row_of_csv_is_read_without_loss(tmp_path_factory, rows) -> None:
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    text = io.StringIO()
+    names = [f"c{n}" for n in range(len(rows[0]))]
+    csv.writer(text, lineterminator="\n").writerow(names)
+    for row in rows:
+        # The csv module does not tell null and the empty text apart.
+        cells = ["" if cell is None else f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in row]
+        text.write(",".join(cells) + "\n")
+    path.write_text(text.getvalue(), encoding="utf-8", newline="")
+
+    found = load_all(path, infer_schema(path))
+
+    for read, row in zip(found, rows, strict=True):
+        for name, cell in zip(names, row, strict=True):
+            value = read[name]
+            assert (value is None) == (cell is None)
+            assert cell is None or says_the_same(value, cell), (value, cell)
+
+
+def documents(depth: int):
+    """One shape of object, of which each has some of the fields."""
+    leaf = st.sampled_from(
+        [
+            st.integers(-(2**63), 2**63 - 1),
+            st.floats(allow_nan=False, allow_infinity=False) | st.integers(-1000, 1000),
+            st.booleans(),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+            st.none(),
+        ]
+    )
+    if depth:
+        inner = documents(depth - 1)
+        leaf = leaf | inner | inner.map(lambda one: st.lists(one | st.none(), max_size=3))
+    names = st.sampled_from(["a", "b", "c", "from", "_x", "9"])
+    return st.dictionaries(names, leaf, min_size=1, max_size=3).map(
+        lambda shape: st.fixed_dictionaries(
+            {}, optional={name: one | st.none() for name, one in shape.items()}
+        )
+    )
+
+
+@settings(max_examples=50)
+@given(documents(2).flatmap(lambda shape: st.lists(shape, min_size=1, max_size=5)))
+def test_every_object_is_read_without_loss(tmp_path_factory, objects) -> None:
+    path = tmp_path_factory.mktemp("json") / "a.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects), encoding="utf-8")
+    if not any(objects):
+        with pytest.raises(SchemaMismatchError):
+            infer_schema(path)
+        return
+
+    found = load_all(path, infer_schema(path))
+
+    for one, row in zip(objects, found, strict=True):
+        assert without_nulls(row) == without_nulls(one)
+
+
+def without_nulls(value):
+    """A missing field reads as null, and an object of none of its fields as one of nulls."""
+    match value:
+        case dict():
+            return {k: without_nulls(v) for k, v in value.items() if v is not None}
+        case list():
+            return [without_nulls(one) for one in value]
+    return value
