@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +56,17 @@ class StoredObject:
     key: str
     data: bytes
     etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStat(ObjectInfo):
+    """What a store knows of one object without reading it.
+
+    Attributes:
+        attributes: What `Store.put_stream` was given with it; empty where the store keeps none.
+    """
+
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 def validate_key(key: str) -> str:
@@ -121,11 +132,13 @@ class Store(ABC):
             `lakebed.store.open_store` opens it again.
         supports_compare_and_swap: Whether `create` and `replace` are safe here. Without it the
             store can only be read: every write raises `ReadOnlyError`.
+        keeps_attributes: Whether `put_stream` keeps attributes with an object.
         is_shared: Whether other processes see the same objects.
     """
 
     uri: str
     supports_compare_and_swap: bool = True
+    keeps_attributes: bool = False
     is_shared: bool = True
 
     def __repr__(self) -> str:
@@ -177,6 +190,19 @@ class Store(ABC):
         self._log_call("size", key)
         return self._size(key)
 
+    def stat(self, key: str) -> ObjectStat:
+        """Return length, time and attributes of an object.
+
+        Raises:
+            ObjectNotFoundError: There is no object under `key`.
+
+        Cost:
+            One HEAD.
+        """
+        validate_key(key)
+        self._log_call("stat", key)
+        return self._stat(key)
+
     def create(self, key: str, data: Buffer) -> str:
         """Write an object if there is none, and return its etag.
 
@@ -216,6 +242,41 @@ class Store(ABC):
         """
         self._begin_write("put", key)
         self._put(key, memoryview(data).cast("B"))
+
+    def put_stream(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        *,
+        attributes: Mapping[str, str] | None = None,
+        size_bytes: int | None = None,
+    ) -> None:
+        """Write an immutable object as its pieces come; replaces without asking, as `put` does.
+
+        An error that `pieces` raises comes back to the caller, and nothing was written.
+
+        Args:
+            key: Which object; nobody else uses it.
+            pieces: The content, in order.
+            attributes: Short texts in ASCII to keep with the object, under lower-case names; left
+                out where the store keeps none, see `keeps_attributes`.
+            size_bytes: The length where the caller knows it; above 64 GiB object stores need it.
+
+        Raises:
+            ReadOnlyError: This store has no compare-and-swap.
+
+        Cost:
+            One PUT up to 8 MiB, else a multipart upload; memory for a few parts.
+        """
+        self._begin_write("put_stream", key)
+        source = _Pieces(pieces)
+        try:
+            self._put_stream(key, source, attributes=dict(attributes or {}), size_bytes=size_bytes)
+        except Exception:
+            # What the source raised is not to be told as an error of the storage.
+            if source.error is not None:
+                raise source.error from None
+            raise
 
     def adopt(self, path: Path, key: str) -> None:
         """Make a file of this machine an immutable object whose key nobody else uses.
@@ -323,6 +384,9 @@ class Store(ABC):
     def _size(self, key: str) -> int: ...
 
     @abstractmethod
+    def _stat(self, key: str) -> ObjectStat: ...
+
+    @abstractmethod
     def _create(self, key: str, data: memoryview) -> str:
         """Must be decided by the storage in one step; looking first and writing then is racy."""
 
@@ -332,6 +396,17 @@ class Store(ABC):
 
     @abstractmethod
     def _put(self, key: str, data: memoryview) -> None: ...
+
+    @abstractmethod
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],
+        size_bytes: int | None,
+    ) -> None:
+        """Nothing may be visible before `pieces` has come to its end."""
 
     def _adopt(self, path: Path, key: str) -> None:
         self._put(key, memoryview(path.read_bytes()))
@@ -401,6 +476,23 @@ def delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
         )
         return False
     return True
+
+
+class _Pieces(Iterator[memoryview]):
+    """The pieces of a stream as bytes, and the error that ended them, if one did."""
+
+    def __init__(self, pieces: Iterable[Buffer]) -> None:
+        self._pieces = iter(pieces)
+        self.error: Exception | None = None
+
+    def __next__(self) -> memoryview:
+        try:
+            return memoryview(next(self._pieces)).cast("B")
+        except StopIteration:
+            raise
+        except Exception as exc:
+            self.error = exc
+            raise
 
 
 class _RangeReader(io.RawIOBase):

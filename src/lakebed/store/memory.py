@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
-from lakebed.store.base import ObjectInfo, Store, StoredObject, validate_key
+from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, validate_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class _Held:
     data: bytes
     etag: str
     modified_at: datetime
+    attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +36,13 @@ class _Space:
     objects: dict[str, _Held] = field(default_factory=dict)
     serial: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def hold(self, key: str, data: memoryview) -> str:
+    def hold(
+        self, key: str, data: memoryview, attributes: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
         etag = f"m{next(self.serial)}"
-        self.objects[key] = _Held(data=bytes(data), etag=etag, modified_at=datetime.now(UTC))
+        self.objects[key] = _Held(
+            data=bytes(data), etag=etag, modified_at=datetime.now(UTC), attributes=attributes
+        )
         return etag
 
 
@@ -51,6 +57,7 @@ class MemoryStore(Store):
     process that loads it, which is an empty one in another process.
     """
 
+    keeps_attributes = True
     is_shared = False
 
     def __init__(self, location: str) -> None:
@@ -94,6 +101,15 @@ class MemoryStore(Store):
     def _size(self, key: str) -> int:
         return len(self._held(key).data)
 
+    def _stat(self, key: str) -> ObjectStat:
+        held = self._held(key)
+        return ObjectStat(
+            key=key,
+            size_bytes=len(held.data),
+            modified_at=held.modified_at,
+            attributes=held.attributes,
+        )
+
     def _create(self, key: str, data: memoryview) -> str:
         with self._space.lock:
             if self._begins_with + key not in self._space.objects:
@@ -112,6 +128,18 @@ class MemoryStore(Store):
     def _put(self, key: str, data: memoryview) -> None:
         with self._space.lock:
             self._space.hold(self._begins_with + key, data)
+
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],
+        size_bytes: int | None,  # noqa: ARG002 - memory asks for no parts
+    ) -> None:
+        data = memoryview(b"".join(pieces))
+        with self._space.lock:
+            self._space.hold(self._begins_with + key, data, attributes)
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         full = self._begins_with + begins_with

@@ -10,6 +10,7 @@ for its own commit, decides what it means.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from lakebed.errors import (
     StorageError,
     ThrottledError,
 )
-from lakebed.store.base import ObjectInfo, Store, StoredObject, is_listed
+from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 
 _CLIENT_OPTIONS = frozenset(  # obstore.store.ClientConfig; they go to the HTTP client
     {
@@ -59,6 +60,19 @@ _PACKAGE = "obstore"
 _DEFAULT_RETRIES = 5  # with obstore's backoff about 6 s, so that a wrong endpoint is soon told
 _DEFAULT_RETRY_TIMEOUT_S = 60.0
 _KEYS_PER_DELETE = 1000  # S3 DeleteObjects limit; obstore splits further where a service asks
+_PART_BYTES = 8 * 1024 * 1024
+_MAX_PARTS = 9_000  # S3 takes 10,000; the rest is for a file that grew
+_PARTS_AT_ONCE = 4
+_HEADERS = frozenset(  # what obstore lists beside the attributes of a user
+    {
+        "Cache-Control",
+        "Content-Disposition",
+        "Content-Encoding",
+        "Content-Language",
+        "Content-Type",
+        "Storage-Class",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +106,8 @@ _ALIASES = {"s3a": "s3"}  # what Hadoop calls it
 
 class ObjectStore(Store):
     """A bucket, or a prefix of one."""
+
+    keeps_attributes = True
 
     def __init__(self, url: str, *, options: Mapping[str, str] | None = None) -> None:
         """Open the store; nothing is sent yet.
@@ -172,6 +188,18 @@ class ObjectStore(Store):
         with translating_object_store_errors(self._where(key)):
             return int(self._obstore.head(self._client, self._begins_with + key)["size"])
 
+    def _stat(self, key: str) -> ObjectStat:
+        with translating_object_store_errors(self._where(key)):
+            found = self._obstore.get(self._client, self._begins_with + key, options={"head": True})
+            return ObjectStat(
+                key=key,
+                size_bytes=found.meta["size"],
+                modified_at=found.meta["last_modified"],
+                attributes={
+                    name: value for name, value in found.attributes.items() if name not in _HEADERS
+                },
+            )
+
     def _create(self, key: str, data: memoryview) -> str:
         with (
             translating_object_store_errors(self._where(key)),
@@ -206,6 +234,36 @@ class ObjectStore(Store):
             _missing_bucket_on_write(self._where(key)),
         ):
             self._obstore.put(self._client, self._begins_with + key, data)
+
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],
+        size_bytes: int | None,
+    ) -> None:
+        first = bytearray()
+        for piece in pieces:
+            first += piece
+            if len(first) > _PART_BYTES:
+                break
+        is_whole = len(first) <= _PART_BYTES
+        # Of a small object the whole content goes in one request; obstore copies what it is given.
+        content = first if is_whole else map(bytes, itertools.chain([first], pieces))
+        with (
+            translating_object_store_errors(self._where(key)),
+            _missing_bucket_on_write(self._where(key)),
+        ):
+            self._obstore.put(
+                self._client,
+                self._begins_with + key,
+                content,
+                attributes=dict(attributes),
+                use_multipart=not is_whole,
+                chunk_size=max(_PART_BYTES, (size_bytes or 0) // _MAX_PARTS),
+                max_concurrency=_PARTS_AT_ONCE,
+            )
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         entries = self._entries(begins_with, recursive=recursive)

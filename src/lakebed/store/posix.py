@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.store.base import ObjectInfo, Store, StoredObject, is_listed
+from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 
 try:
     import fcntl
@@ -140,11 +140,23 @@ class PosixStore(Store):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             return path.stat().st_size
 
+    def _stat(self, key: str) -> ObjectStat:
+        path = self._root / key
+        with translating_os_errors(path, writing=False):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            status = path.stat()
+        return ObjectStat(
+            key=key,
+            size_bytes=status.st_size,
+            modified_at=datetime.fromtimestamp(status.st_mtime, UTC),
+        )
+
     def _create(self, key: str, data: memoryview) -> str:
         target = self._root / key
         with (
             translating_os_errors(target, writing=True),
-            self._temporary(target, data) as temporary,
+            self._temporary(target, [data]) as temporary,
         ):
             if not self._appear(target, temporary, key):
                 msg = f"Object {key!r} exists in {self.uri}."
@@ -179,7 +191,7 @@ class PosixStore(Store):
             # Most losers of a race are found here, before they write and sync for nothing.
             if self._current_etag(target) != if_match:
                 raise self._changed(key)
-            with self._temporary(target, data) as temporary, self._locked(key):
+            with self._temporary(target, [data]) as temporary, self._locked(key):
                 if self._current_etag(target) != if_match:
                     raise self._changed(key)
                 temporary.replace(target)
@@ -200,7 +212,23 @@ class PosixStore(Store):
         target = self._root / key
         with (
             translating_os_errors(target, writing=True),
-            self._temporary(target, data) as temporary,
+            self._temporary(target, [data]) as temporary,
+        ):
+            temporary.replace(target)
+        self._make_name_durable(target)
+
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],  # noqa: ARG002 - not every file system keeps such
+        size_bytes: int | None,  # noqa: ARG002 - a file grows as it is written
+    ) -> None:
+        target = self._root / key
+        with (
+            translating_os_errors(target, writing=True),
+            self._temporary(target, pieces) as temporary,
         ):
             temporary.replace(target)
         self._make_name_durable(target)
@@ -280,14 +308,14 @@ class PosixStore(Store):
                 directory = directory.parent
 
     @contextlib.contextmanager
-    def _temporary(self, target: Path, data: memoryview) -> Iterator[Path]:
-        """Hold `data` in a hidden file beside `target`, which is gone afterwards."""
+    def _temporary(self, target: Path, pieces: Iterable[memoryview]) -> Iterator[Path]:
+        """Hold the pieces in a hidden file beside `target`, which is gone afterwards."""
         stem = target.name[:_LONGEST_NAME_IN_TEMPORARY]
         temporary = target.with_name(f".{stem}.{uuid.uuid4().hex}.tmp")
         descriptor = self._open_new(temporary)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+                file.writelines(pieces)
                 file.flush()
                 if self._durable:
                     os.fsync(file.fileno())

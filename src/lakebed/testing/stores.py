@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from lakebed.errors import StorageError
-from lakebed.store.base import ObjectInfo, Store, StoredObject
+from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
 
-StoreOperation = Literal["get", "get_range", "size", "create", "replace", "put", "list", "delete"]
+StoreOperation = Literal[
+    "get", "get_range", "size", "stat", "create", "replace", "put", "put_stream", "list", "delete"
+]
 
 _PAGE = 1000  # objects in one LIST, keys in one DeleteObjects of S3
 
@@ -29,6 +31,7 @@ class DelegatingStore(Store):
         self.inner = inner
         self.uri = inner.uri
         self.supports_compare_and_swap = inner.supports_compare_and_swap
+        self.keeps_attributes = inner.keeps_attributes
         self.is_shared = inner.is_shared
 
     def __repr__(self) -> str:
@@ -43,6 +46,9 @@ class DelegatingStore(Store):
     def _size(self, key: str) -> int:
         return self.inner.size(key)
 
+    def _stat(self, key: str) -> ObjectStat:
+        return self.inner.stat(key)
+
     def _create(self, key: str, data: memoryview) -> str:
         return self.inner.create(key, data)
 
@@ -51,6 +57,16 @@ class DelegatingStore(Store):
 
     def _put(self, key: str, data: memoryview) -> None:
         self.inner.put(key, data)
+
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],
+        size_bytes: int | None,
+    ) -> None:
+        self.inner.put_stream(key, pieces, attributes=attributes, size_bytes=size_bytes)
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         return self.inner.list(begins_with, recursive=recursive)
@@ -73,9 +89,9 @@ class RequestCounts:
 
     Attributes:
         get: Whole objects and ranges.
-        put: Conditional and unconditional writes, refused ones included.
+        put: Conditional and unconditional writes, refused ones included; a stream counts once.
         list: Pages of 1,000 objects.
-        head: Sizes.
+        head: Sizes and attributes.
         delete: Bulk deletions of up to 1,000 keys.
         bytes_read: What the reads returned.
         bytes_written: What the writes were given.
@@ -146,6 +162,10 @@ class CountingStore(DelegatingStore):
         self._add(head=1)
         return super()._size(key)
 
+    def _stat(self, key: str) -> ObjectStat:
+        self._add(head=1)
+        return super()._stat(key)
+
     def _create(self, key: str, data: memoryview) -> str:
         self._add(put=1, bytes_written=len(data))
         return super()._create(key, data)
@@ -157,6 +177,24 @@ class CountingStore(DelegatingStore):
     def _put(self, key: str, data: memoryview) -> None:
         self._add(put=1, bytes_written=len(data))
         super()._put(key, data)
+
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],
+        size_bytes: int | None,
+    ) -> None:
+        self._add(put=1)
+        super()._put_stream(
+            key, self._counted(pieces), attributes=attributes, size_bytes=size_bytes
+        )
+
+    def _counted(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        for piece in pieces:
+            self._add(bytes_written=len(piece))
+            yield piece
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         self._add(list=1)
@@ -253,6 +291,11 @@ class FailingStore(DelegatingStore):
             self._fail("size", key)
         return super()._size(key)
 
+    def _stat(self, key: str) -> ObjectStat:
+        if self._is_due("stat", key):
+            self._fail("stat", key)
+        return super()._stat(key)
+
     def _create(self, key: str, data: memoryview) -> str:
         due = self._is_due("create", key)
         etag = super()._create(key, data) if self._landed or not due else ""
@@ -273,6 +316,20 @@ class FailingStore(DelegatingStore):
             super()._put(key, data)
         if due:
             self._fail("put", key)
+
+    def _put_stream(
+        self,
+        key: str,
+        pieces: Iterator[memoryview],
+        *,
+        attributes: Mapping[str, str],
+        size_bytes: int | None,
+    ) -> None:
+        due = self._is_due("put_stream", key)
+        if self._landed or not due:
+            super()._put_stream(key, pieces, attributes=attributes, size_bytes=size_bytes)
+        if due:
+            self._fail("put_stream", key)
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         if self._is_due("list", begins_with):

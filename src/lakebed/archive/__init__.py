@@ -1,0 +1,47 @@
+"""The archive: raw files with metadata records, found by time or work id."""
+
+from lakebed.archive.archive import Archive, open_archive
+from lakebed.archive.bundle import Bundle, open_bundle
+from lakebed.archive.content import content_hash
+from lakebed.archive.index import ArchiveIndex, open_index
+from lakebed.archive.metadata import FileMetadata
+from lakebed.archive.notifications import (
+    IngestReport,
+    ingest_directory,
+    ingest_lines,
+    ingest_message,
+    ingest_sqs,
+    ingest_url,
+)
+from lakebed.archive.query import Page
+from lakebed.archive.record import ArchiveRecord
+from lakebed.archive.reindex import ReindexReport, SkippedObject
+from lakebed.archive.times import time_buckets, to_epoch_ms
+from lakebed.archive.translator import Translator
+from lakebed.archive.upload_queue import Upload, UploadQueue
+
+__all__ = [
+    "Archive",
+    "ArchiveIndex",
+    "ArchiveRecord",
+    "Bundle",
+    "FileMetadata",
+    "IngestReport",
+    "Page",
+    "ReindexReport",
+    "SkippedObject",
+    "Translator",
+    "Upload",
+    "UploadQueue",
+    "content_hash",
+    "ingest_directory",
+    "ingest_lines",
+    "ingest_message",
+    "ingest_sqs",
+    "ingest_url",
+    "open_archive",
+    "open_bundle",
+    "open_index",
+    "time_buckets",
+    "to_epoch_ms",
+]

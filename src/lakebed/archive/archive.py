@@ -1,0 +1,455 @@
+"""The archive: raw files with metadata records, found by time or work id."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO
+
+from lakebed.archive import files
+from lakebed.archive.content import can_verify, open_verified, opened, write_file
+from lakebed.archive.frames import FrameOf, to_frame
+from lakebed.archive.index import ArchiveIndex, open_index
+from lakebed.archive.keys import check_file_id
+from lakebed.archive.metadata import FileMetadata
+from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
+from lakebed.archive.record import ArchiveRecord
+from lakebed.archive.reindex import ReindexReport, reindex
+from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
+from lakebed.archive.times import DAY_MS, time_bucket, to_epoch_ms
+from lakebed.archive.translator import translate
+from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
+from lakebed.store import Store, open_store
+from lakebed.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFAULT_LOOKBACK_DAYS = 14
+MAX_LOOKBACK_DAYS = 36_525  # a century
+
+_DEFAULT_INDEX = ".lakebed/archive.db"  # hidden from listings of the store
+
+
+class Archive:
+    """Files in a store, and an index of their records. Pickles.
+
+    Attributes:
+        store: Where contents and their metadata are.
+        index: What finds them.
+
+    Examples:
+        >>> import io, lakebed
+        >>> archive = lakebed.open_archive("memory://examples")
+        >>> record = archive.push(
+        ...     io.BytesIO(b"hello"), path="/var/log/syslog", where="web1", what="syslog",
+        ...     start="2015-03-20T10:00", end="2015-03-20T11:00",
+        ... )
+        >>> [found.path for found in archive.list("syslog", start="2015-03-20", end="2015-03-21")]
+        ['/var/log/syslog']
+        >>> with archive.open(record.id) as file:
+        ...     file.read()
+        b'hello'
+    """
+
+    def __init__(self, store: Store, index: ArchiveIndex) -> None:
+        self.store = store
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"Archive({self.store.uri!r}, index={self.index.url!r})"
+
+    def init(self) -> None:
+        """Make the tables of the index; fine if they are there. SQLite makes its own."""
+        self.index.create()
+
+    def push(
+        self,
+        source: str | os.PathLike[str] | IO[bytes],
+        *,
+        where: str,
+        what: str,
+        start: object,
+        end: object = None,
+        work_id: str | None = None,
+        path: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the field
+        compress: bool = False,
+        extra: Mapping[str, object] | None = None,
+    ) -> ArchiveRecord:
+        """Store a file and put it into the index.
+
+        It is hashed as it is uploaded, read once and never held in memory as a whole. With an `id`
+        of your own it is read twice, and pushing the same again changes nothing.
+
+        Args:
+            source: A path, or a binary file, which is read from where it stands.
+            where: The place or machine that the file is from.
+            what: The program or process that made it.
+            start: Time of the first event, see `lakebed.archive.to_epoch_ms`.
+            end: Time of the last event; None for a file of one moment.
+            work_id: An id of yours by which the file can be found.
+            path: The absolute path to tell of; that of `source` unless given.
+            id: The id; drawn unless given.
+            compress: Whether the content becomes gzip; hash and size are those of the gzip.
+            extra: Further fields of the metadata.
+
+        `where`, `what` and `work_id` may be expressions of a `Translator` over the path.
+
+        Raises:
+            InvalidInputError: A field breaks a rule, or the file cannot be read.
+            RecordExistsError: Another file has the id.
+
+        Cost:
+            Two PUTs and a HEAD, more for parts above 8 MiB; one write to the index.
+        """
+        with opened(source) as file:
+            fields = prepare_fields(
+                source,
+                {
+                    "where": where,
+                    "what": what,
+                    "start": start,
+                    "end": end,
+                    "work_id": work_id,
+                    "path": path,
+                },
+                extra,
+            )
+            if id is None:
+                fields["id"] = uuid.uuid4().hex
+                record = files.write_new(self.store, file, fields, compress=compress)
+            else:
+                fields["id"] = check_file_id(id)
+                record = files.write_claimed(self.store, file, fields, compress=compress)
+        self._put(record)
+        return record
+
+    def push_prepared(self, file: IO[bytes], metadata: FileMetadata) -> ArchiveRecord:
+        """Store a content whose metadata is complete; doing it again changes nothing.
+
+        Raises:
+            InvalidInputError: The content has another hash than the metadata says.
+            RecordExistsError: Another file has the id.
+        """
+        expected = metadata.hash if can_verify(metadata.hash) else None
+        record = files.write_claimed(
+            self.store, file, metadata, expected_hash=expected, is_stored=True
+        )
+        self._put(record)
+        return record
+
+    def _put(self, record: ArchiveRecord) -> None:
+        try:
+            self.index.put([record])
+        except LakebedError as exc:
+            exc.add_note(
+                f"The file is stored as {record.url}: `lakebed archive ingest` indexes it."
+            )
+            raise
+
+    def list(
+        self,
+        what: str,
+        *,
+        start: object = None,
+        end: object = None,
+        work_id: str | None = None,
+        where: str | None = None,
+    ) -> Iterator[ArchiveRecord]:
+        """Yield the files of a time or a work id, each once.
+
+        Args:
+            what: Which program or process.
+            start: Begin of the time; with `end`, or else `work_id`.
+            end: End of the time, included; `now` is a time.
+            work_id: Which work.
+            where: Which place; None for all.
+
+        Returns:
+            SQLite: in the order of their starts. DynamoDB: day by day.
+
+        Raises:
+            InvalidInputError: Neither or both of time and work id are given, or one is wrong.
+
+        Cost:
+            One question to the index for 100 files; on DynamoDB also one for each day asked for.
+        """
+        query = ArchiveQuery.of(what, where=where, work_id=work_id, start=start, end=end)
+        return self._list(query)
+
+    def _list(self, query: ArchiveQuery) -> Iterator[ArchiveRecord]:
+        cursor = None
+        while True:
+            page = self.index.page(query, cursor=cursor)
+            yield from page.records
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def page(
+        self,
+        what: str,
+        *,
+        start: object = None,
+        end: object = None,
+        work_id: str | None = None,
+        where: str | None = None,
+        limit: int = PAGE_LIMIT,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a part of what `list` yields, and the cursor of the next part.
+
+        Raises:
+            InvalidInputError: As `list`; or `limit` is not 1 to 1,000, or the cursor is none of
+                this question.
+        """
+        query = ArchiveQuery.of(what, where=where, work_id=work_id, start=start, end=end)
+        return self.index.page(query, limit=limit, cursor=cursor)
+
+    def latest(
+        self,
+        what: str,
+        where: str,
+        *,
+        lookback_days: int = DEFAULT_LOOKBACK_DAYS,
+        now: dt.datetime | None = None,
+    ) -> ArchiveRecord:
+        """Return the file with the latest start.
+
+        Those are looked at that touch today or one of the days before, and start today or earlier.
+        Of equal starts the file that was stored last is taken.
+
+        Args:
+            what: Which program or process.
+            where: Which place.
+            lookback_days: How many days before today are looked at.
+            now: What today is; the clock's time unless given.
+
+        Raises:
+            RecordNotFoundError: There is none.
+            InvalidInputError: `lookback_days` is out of range.
+        """
+        if not isinstance(lookback_days, int) or not 0 <= lookback_days <= MAX_LOOKBACK_DAYS:
+            msg = f"{lookback_days!r} is no number of days to look back."
+            raise InvalidInputError(msg, hint=f"Give 0 to {MAX_LOOKBACK_DAYS:,}.")
+        today = time_bucket(to_epoch_ms("now", now=now))
+        found = self.index.latest(
+            what,
+            where,
+            first_ms=(today - lookback_days) * DAY_MS,
+            last_ms=(today + 1) * DAY_MS - 1,
+        )
+        if found is None:
+            msg = f"No file of {what!r} at {where!r} in the last {lookback_days} days."
+            raise RecordNotFoundError(msg, hint="Look back further, or list a time.")
+        return found
+
+    def record(self, url_or_id: str) -> ArchiveRecord:
+        """Return what the storage tells of a file; the index is not asked.
+
+        Args:
+            url_or_id: The URL of a record; or its id, if the file lies under `<id>/data`.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: The URL leads out of the archive, or the id is none.
+            CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
+
+        Cost:
+            One HEAD, and a GET where the metadata lies beside the content only.
+        """
+        return files.read_record(self.store, files.key_of(self.store, url_or_id))
+
+    def open(self, url_or_id: str, *, verify: bool = True) -> BinaryIO:
+        """Open a file to be read from its begin to its end. Close it, or use it in a `with`.
+
+        Args:
+            url_or_id: As in `record`.
+            verify: Whether the last read raises `FormatError` if the content has not the hash that
+                its metadata says. A hash that is not 32 hex digits is not checked.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: The URL leads out of the archive, or the id is none.
+            CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
+
+        Cost:
+            As `record`, and a GET for each 4 MiB.
+        """
+        return self.open_record(self.record(url_or_id), verify=verify)
+
+    def open_record(self, record: ArchiveRecord, *, verify: bool = True) -> BinaryIO:
+        """Open the file of a record that `record` has just returned, as `open` does.
+
+        Raises:
+            InvalidInputError: The URL of the record leads out of the archive.
+
+        Cost:
+            A GET for each 4 MiB.
+        """
+        key = files.key_of(self.store, record.url)
+        content = self.store.open_input(key, size_bytes=record.size_bytes)
+        expected = record.hash if verify and can_verify(record.hash) else None
+        return open_verified(content, record.url, expected)
+
+    def fetch(
+        self,
+        url_or_id: str,
+        to: str | os.PathLike[str] = ".",
+        *,
+        template: str = DEFAULT_TEMPLATE,
+        verify: bool = True,
+    ) -> Path:
+        """Copy a file to a folder; it appears there only if it is complete and has its hash.
+
+        Args:
+            url_or_id: As in `record`.
+            to: The folder; it is made if it is not there.
+            template: The path in it: names of the metadata in braces, and `{start_iso}` and
+                `{end_iso}`. A leading slash of a value is dropped. It cannot lead out of the folder.
+            verify: As in `open`.
+
+        Returns:
+            Where the file is.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: The template is wrong or leads out of the folder, or the folder
+                cannot be written.
+            FormatError: The content has another hash than its metadata says.
+        """
+        record = self.record(url_or_id)
+        target = target_path(Path(to), template, record.metadata)
+        with self.open_record(record, verify=verify) as content:
+            write_file(content, target)
+        return target
+
+    def spark(
+        self,
+        spark: SparkSession | None,
+        what: str,
+        *,
+        start: object = None,
+        end: object = None,
+        work_id: str | None = None,
+        where: str | None = None,
+        read: FrameOf = "records",
+    ) -> DataFrame:
+        """Return what `list` finds as a Spark DataFrame.
+
+        `records` have the columns id, what, where, work_id, start, end, path, size_bytes, hash,
+        url, created_at and metadata, which is JSON. `lines` have id, url, line_number, line and
+        problem, whatever the file is compressed with. `contents` have id, url and content, the
+        bytes as they lie there. The latter two go by the size of files: each task reads a group
+        of them from the storage, and the driver none.
+
+        Args:
+            spark: The session; else the active one, else one started in this process.
+            what: As for `list`.
+            start: As for `list`.
+            end: As for `list`.
+            work_id: As for `list`.
+            where: As for `list`.
+            read: `records`, `lines` or `contents`.
+
+        Raises:
+            InvalidInputError: As `list`; or tasks do not see the storage.
+            MissingDependencyError: pyspark or Java is not installed.
+
+        Cost:
+            As `list`; no Spark job until the DataFrame is used.
+        """
+        found = self.list(what, start=start, end=end, work_id=work_id, where=where)
+        return to_frame(spark, self.store, tuple(found), read)
+
+    def ingest(self, url_or_id: str) -> ArchiveRecord:
+        """Put a file that is in the storage into the index, as a notification would.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: The URL leads out of the archive, or the id is none.
+            CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
+        """
+        record = self.record(url_or_id)
+        self.index.put([record])
+        return record
+
+    def reindex(self, *, dry_run: bool = False) -> ReindexReport:
+        """Make the index anew from the metadata that lies with the files.
+
+        Files may be pushed meanwhile: a record is taken out only when its own object is seen to be
+        gone.
+
+        Args:
+            dry_run: Whether the index stays as it is.
+
+        Raises:
+            StorageError: The storage or the index failed; what was indexed so far stays.
+
+        Cost:
+            One LIST for each 1,000 objects, a HEAD or GET or both for each; 16 at a time.
+        """
+        return reindex(self.store, self.index, dry_run=dry_run)
+
+
+def prepare_fields(
+    source: str | os.PathLike[str] | IO[bytes],
+    fields: Mapping[str, object],
+    extra: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """Complete the fields of a file's metadata: its path, and what is to be taken from the path.
+
+    Raises:
+        InvalidInputError: An expression is broken or does not fit, or the path is missing.
+    """
+    found = {**(extra or {}), **fields}
+    if found["path"] is None:
+        if not isinstance(source, str | os.PathLike):
+            msg = "A file that is open has no path to tell of."
+            raise InvalidInputError(msg, hint="Give path='/…'.")
+        found["path"] = os.path.abspath(source)  # noqa: PTH100 - links in the path must stay
+    for name in ("where", "what", "work_id"):
+        value = found[name]
+        if isinstance(value, str):
+            found[name] = translate(value, str(found["path"]))
+    return found
+
+
+def open_archive(
+    storage: str | os.PathLike[str],
+    *,
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Archive:
+    """Open the archive at a storage URL; nothing is read or written yet.
+
+    Args:
+        storage: A path or URL, see `lakebed.store.open_store`. Give an archive a place of its own.
+        index: `sqlite:///PATH` or `dynamodb://TABLE?region=REGION`. A directory has one of SQLite
+            in it unless given; for other storage it must be given.
+        storage_options: What the store needs to know.
+
+    Raises:
+        InvalidInputError: A URL or option cannot be used, or the index is missing.
+        MissingDependencyError: Storage or index need a package that is not installed.
+
+    Examples:
+        >>> open_archive("s3://raw", index="sqlite:///data/raw.db")
+        Archive('s3://raw', index='sqlite:///data/raw.db')
+    """
+    store = open_store(storage, storage_options=storage_options)
+    return Archive(store, open_index(index if index is not None else _default_index(store)))
+
+
+def _default_index(store: Store) -> str | Path:
+    if isinstance(store, MemoryStore):
+        return "sqlite://"
+    path = store.local_path("x")
+    if path is not None:
+        return path.parent / _DEFAULT_INDEX
+    msg = f"The archive {store.uri} needs an index."
+    raise InvalidInputError(msg, hint="Give index='sqlite:///PATH' or 'dynamodb://TABLE'.")

@@ -1,0 +1,156 @@
+"""Bundles: a content and its metadata in one file, which waits for its upload.
+
+A bundle is a plain tar with the members `content`, `version` and `datalake-metadata.json`, as the
+`datalake` client writes it. Nothing is ever unpacked: members are read where they lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from lakebed.archive.content import Hashed, pieces_of, temporary_file, using
+from lakebed.archive.keys import check_file_id
+from lakebed.archive.metadata import FileMetadata
+from lakebed.errors import FormatError, RecordExistsError, UnsupportedVersionError
+
+BUNDLE_VERSION = b"0"
+BUNDLE_SUFFIX = ".tar"
+
+_CONTENT, _VERSION, _METADATA = "content", "version", "datalake-metadata.json"
+_MAX_METADATA_BYTES = 1024 * 1024
+_BLOCK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """An open bundle.
+
+    Attributes:
+        metadata: What is told of the content.
+        content: Can be read from its begin any number of times.
+    """
+
+    metadata: FileMetadata
+    content: IO[bytes]
+
+
+def write_bundle(
+    directory: Path, file: IO[bytes], fields: Mapping[str, object], *, compress: bool = False
+) -> Path:
+    """Write a bundle named after the id, which appears only when it is complete and on disk.
+
+    Args:
+        directory: Where; it is made if it is not there.
+        file: The content, from where it stands to its end.
+        fields: Metadata with `id` and without `hash`.
+        compress: Whether the content becomes gzip.
+
+    Raises:
+        InvalidInputError: The metadata breaks a rule, or a file cannot be read or written.
+        RecordExistsError: A bundle of this id waits already.
+    """
+    target = directory / f"{check_file_id(fields['id'])}{BUNDLE_SUFFIX}"
+    with using(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with temporary_file(directory) as (temporary, out):
+            content_hash = _write_content(out, pieces_of(file, compress=compress))
+            metadata = FileMetadata({**fields, "hash": content_hash})
+            with tarfile.open(fileobj=out, mode="a", format=tarfile.PAX_FORMAT) as tar:
+                _add(tar, _VERSION, BUNDLE_VERSION)
+                _add(tar, _METADATA, metadata.to_json().encode("ascii"))
+            out.flush()
+            os.fsync(out.fileno())
+            try:
+                os.link(temporary, target)  # unlike a rename it refuses a name that is taken
+            except FileExistsError as exc:
+                msg = f"{target} waits for its upload already."
+                raise RecordExistsError(
+                    msg, hint="Leave the id out, or choose another one."
+                ) from exc
+        _sync(directory)
+    return target
+
+
+def _write_content(out: IO[bytes], pieces: Iterable[bytes]) -> str:
+    """Write the first member, whose length is known only afterwards."""
+    info = tarfile.TarInfo(_CONTENT)
+    info.size = 1 << 40  # room for any length in the header, which is written again below
+    header_bytes = len(info.tobuf(tarfile.GNU_FORMAT))
+    out.write(b"\0" * header_bytes)
+    content = Hashed(pieces)
+    for piece in content:
+        out.write(piece)
+    info.size = content.size_bytes
+    padding = -info.size % tarfile.BLOCKSIZE
+    out.write(b"\0" * (padding + 2 * tarfile.BLOCKSIZE))
+    out.seek(0)
+    out.write(info.tobuf(tarfile.GNU_FORMAT))
+    out.seek(0)
+    return content.hash
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def _sync(directory: Path) -> None:
+    if os.name == "nt":  # a directory cannot be opened there
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def open_bundle(path: Path) -> Iterator[Bundle]:
+    """Open a bundle.
+
+    Raises:
+        FormatError: It is no bundle, or a member is missing or no plain file.
+        UnsupportedVersionError: The bundle or its metadata is of another version.
+        InvalidInputError: Its metadata breaks a rule, or the file cannot be read.
+    """
+    with contextlib.ExitStack() as stack:
+        with using(path):
+            file = stack.enter_context(path.open("rb"))
+        try:
+            tar = stack.enter_context(tarfile.open(fileobj=file, mode="r:"))
+            members = {name: _member(tar, name, path) for name in (_CONTENT, _VERSION, _METADATA)}
+            version = members[_VERSION].read(_BLOCK_BYTES).strip()
+            text = members[_METADATA].read(_MAX_METADATA_BYTES)
+        except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as exc:
+            raise _no_bundle(path, str(exc)) from exc
+        if version != BUNDLE_VERSION:
+            msg = f"{path} is a bundle of version {version[:20]!r}; this release knows 0."
+            raise UnsupportedVersionError(msg)
+        try:
+            yield Bundle(metadata=FileMetadata.from_json(text), content=members[_CONTENT])
+        except tarfile.TarError as exc:  # the content ends before its time
+            raise _no_bundle(path, str(exc)) from exc
+
+
+def _member(tar: tarfile.TarFile, name: str, path: Path) -> IO[bytes]:
+    try:
+        found = tar.getmember(name)
+    except KeyError as exc:
+        raise _no_bundle(path, f"it has no {name}") from exc
+    # Links are not followed: they would lead to another member, or nowhere.
+    file = tar.extractfile(found) if found.isreg() else None
+    if file is None:
+        raise _no_bundle(path, f"{name} is no plain file")
+    return file
+
+
+def _no_bundle(path: Path, reason: str) -> FormatError:
+    return FormatError(f"{path} is no bundle: {reason}.", hint="Bundles are what enqueue writes.")

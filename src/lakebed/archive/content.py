@@ -1,0 +1,235 @@
+"""Contents on their way: read in pieces, hashed and compressed as they pass, checked at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import shutil
+import tempfile
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from lakebed.errors import FormatError, InvalidInputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+PIECE_BYTES = 1024 * 1024
+HASH_BYTES = 16
+_READ_AHEAD_BYTES = 4 * 1024 * 1024  # an object store is asked for this much at once
+_SPOOL_BYTES = 8 * 1024 * 1024
+_GZIP = 31  # zlib's window bits that mean gzip; it writes no name and no time
+_OWN_HASH = re.compile(rf"[0-9a-f]{{{2 * HASH_BYTES}}}")
+
+
+def content_hash(pieces: Iterable[Buffer]) -> str:
+    """Return BLAKE2b of a content, 16 bytes in hex.
+
+    Examples:
+        >>> content_hash([b"mwa", b"haha"])
+        'a3e75ee4f45f676422e038f2c116d000'
+    """
+    digest = hashlib.blake2b(digest_size=HASH_BYTES)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def can_verify(expected_hash: str) -> bool:
+    """Tell whether a hash is one of ours; callers of the originals could give anything."""
+    return _OWN_HASH.fullmatch(expected_hash) is not None
+
+
+class Hashed(Iterator[bytes]):
+    """Pieces that are hashed and counted as they are taken.
+
+    Attributes:
+        size_bytes: How much was taken.
+    """
+
+    def __init__(self, pieces: Iterable[bytes], *, expected: str | None = None) -> None:
+        """Take the pieces of a content.
+
+        Args:
+            pieces: The content.
+            expected: Its hash, if it is known; another one is an error at the end of the pieces.
+        """
+        self._pieces = iter(pieces)
+        self._digest = hashlib.blake2b(digest_size=HASH_BYTES)
+        self._expected = expected
+        self.size_bytes = 0
+
+    def __next__(self) -> bytes:
+        piece = next(self._pieces, None)
+        if piece is None:
+            if self._expected is not None and self.hash != self._expected:
+                msg = f"The content changed while it was read: {self._expected} became {self.hash}."
+                raise InvalidInputError(msg, hint="Push it again when nobody writes to it.")
+            raise StopIteration
+        self._digest.update(piece)
+        self.size_bytes += len(piece)
+        return piece
+
+    @property
+    def hash(self) -> str:
+        """The hash of what was taken."""
+        return self._digest.hexdigest()
+
+
+def pieces_of(file: IO[bytes], *, compress: bool = False) -> Iterator[bytes]:
+    """Yield what is left of a file; as gzip, whose bytes depend on the content alone, if asked."""
+    pieces = _read_pieces(file)
+    return _compressed(pieces) if compress else pieces
+
+
+def _read_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while True:
+        with using(getattr(file, "name", "the content")):
+            piece = file.read(PIECE_BYTES)
+        if not piece:
+            return
+        yield piece
+
+
+def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(wbits=_GZIP)
+    for piece in pieces:
+        if found := compressor.compress(piece):
+            yield found
+    yield compressor.flush()
+
+
+@contextlib.contextmanager
+def using(path: object) -> Iterator[None]:
+    """Say of a file or folder of the caller that it cannot be used."""
+    try:
+        yield
+    except OSError as exc:
+        reason = os.strerror(exc.errno) if exc.errno else str(exc)
+        raise InvalidInputError(
+            f"{path} cannot be used: {reason}.", hint="Check path, owner, mode and space."
+        ) from exc
+
+
+@contextlib.contextmanager
+def opened(source: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Open a path; a file that is open stays so.
+
+    Raises:
+        InvalidInputError: It cannot be opened.
+    """
+    if not isinstance(source, str | os.PathLike):
+        yield source
+        return
+    with contextlib.ExitStack() as stack:
+        with using(source):
+            file = stack.enter_context(Path(source).open("rb"))
+        yield file
+
+
+@contextlib.contextmanager
+def readable_twice(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Yield a file that can be read from its begin again: a copy on disk if `file` cannot."""
+    with using(getattr(file, "name", "the content")):
+        is_seekable = file.seekable()
+    if is_seekable:
+        yield file
+        return
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
+        for piece in pieces_of(file):
+            copy.write(piece)
+        copy.seek(0)
+        yield copy
+
+
+def open_verified(file: pa.NativeFile, where: str, expected_hash: str | None) -> BinaryIO:
+    """Return a reader that checks the hash when the last byte has been read.
+
+    Args:
+        file: The content; closed with the reader.
+        where: What the error names.
+        expected_hash: What the metadata says; None checks nothing.
+    """
+    return io.BufferedReader(_VerifiedReader(file, where, expected_hash), _READ_AHEAD_BYTES)
+
+
+class _VerifiedReader(io.RawIOBase):
+    def __init__(self, file: pa.NativeFile, where: str, expected_hash: str | None) -> None:
+        super().__init__()
+        self._file = file
+        self._where = where
+        self._expected_hash = expected_hash
+        self._digest = hashlib.blake2b(digest_size=HASH_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self._file.read(len(target))
+        self._digest.update(data)
+        if not data and len(target):
+            self._check()
+        target[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        # The inherited one asks for 8 KiB at a time, each of which may be a request.
+        pieces = []
+        while True:
+            piece = self._file.read(_READ_AHEAD_BYTES)
+            if not piece:
+                break
+            self._digest.update(piece)
+            pieces.append(piece)
+        self._check()
+        return b"".join(pieces)
+
+    def _check(self) -> None:
+        found = self._digest.hexdigest()
+        if self._expected_hash is not None and found != self._expected_hash:
+            msg = (
+                f"The content of {self._where} has the hash {found}, "
+                f"but its metadata says {self._expected_hash}."
+            )
+            hint = "It was damaged or replaced; to read it all the same, do not verify."
+            raise FormatError(msg, hint=hint)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def write_file(source: IO[bytes], target: Path) -> None:
+    """Copy a content to a file, which appears only when it is complete."""
+    with using(target):
+        _write_file(source, target)
+
+
+def _write_file(source: IO[bytes], target: Path) -> None:
+    with temporary_file(target.parent) as (temporary, file):
+        shutil.copyfileobj(source, file, PIECE_BYTES)
+        file.close()
+        temporary.replace(target)
+
+
+@contextlib.contextmanager
+def temporary_file(directory: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Hold a hidden new file, which is gone afterwards if it still has this name."""
+    path = directory / f".{uuid.uuid4().hex}.tmp"
+    # Not tempfile: its files are for their owner alone, and keep that when they are renamed.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield path, file
+    finally:
+        path.unlink(missing_ok=True)

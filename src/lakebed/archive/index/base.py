@@ -1,0 +1,140 @@
+"""What every index of an archive promises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from lakebed.archive.query import (
+    MAX_PAGE_LIMIT,
+    PAGE_LIMIT,
+    ArchiveQuery,
+    Page,
+    Position,
+    decode_cursor,
+    encode_cursor,
+)
+from lakebed.archive.record import ArchiveRecord
+from lakebed.errors import InvalidInputError
+
+
+class ArchiveIndex(ABC):
+    """Records of files, found by time or work id; safe for many threads and processes.
+
+    A file is in the index once, under its id. Every method may raise `StorageError`.
+
+    Attributes:
+        url: Where the index is; `lakebed.archive.open_index` opens it again.
+    """
+
+    kind: ClassVar[str]
+    url: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def create(self) -> None:
+        """Make the tables; fine if they are there.
+
+        Raises:
+            InvalidInputError: What is there is another program's.
+        """
+        self._create()
+
+    def put(self, records: Iterable[ArchiveRecord]) -> None:
+        """Add records; one that is there under the same id is replaced, in all its days.
+
+        Raises:
+            InvalidInputError: The index cannot hold a record.
+
+        Cost:
+            SQLite: a transaction for 1,000 records. DynamoDB: a read and a transaction for each.
+        """
+        self._put(records)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Take records out; a missing id is no error."""
+        self._delete(ids)
+
+    def find(self, file_id: str) -> ArchiveRecord | None:
+        """Return the record of an id, if it is there."""
+        return self._find(file_id)
+
+    def records(self) -> Iterator[ArchiveRecord]:
+        """Yield every record, in no order."""
+        return self._records()
+
+    def page(
+        self, query: ArchiveQuery, *, limit: int = PAGE_LIMIT, cursor: str | None = None
+    ) -> Page:
+        """Answer a question, a page at a time.
+
+        No record comes twice, on one page or over all. Files that come in while one reads page by
+        page may or may not be seen.
+
+        Args:
+            query: The question.
+            limit: How many records, up to 1,000.
+            cursor: `next_cursor` of the page before; None for the first.
+
+        Raises:
+            InvalidInputError: `limit` is out of range, or the cursor is none of this question.
+        """
+        if not 1 <= limit <= MAX_PAGE_LIMIT:
+            msg = f"A page of {limit} records is not to be had."
+            raise InvalidInputError(msg, hint=f"Ask for 1 to {MAX_PAGE_LIMIT:,}.")
+        after = None if cursor is None else decode_cursor(query, self.kind, cursor)
+        # One more than asked for tells whether there is another page.
+        found = self._page(query, after, limit + 1)
+        next_cursor = None
+        if len(found) > limit:
+            next_cursor = encode_cursor(query, self.kind, found[limit - 1][1])
+        records = tuple(record for record, _ in found[:limit])
+        return Page(records=records, next_cursor=next_cursor)
+
+    def latest(self, what: str, where: str, *, first_ms: int, last_ms: int) -> ArchiveRecord | None:
+        """Return the file with the latest start, of those that touch an interval.
+
+        Of equal starts the one that was stored last is taken.
+
+        Args:
+            what: Which program or process.
+            where: Which place.
+            first_ms: The file ends here or later.
+            last_ms: The file starts here or earlier.
+        """
+        return self._latest(what, where, first_ms=first_ms, last_ms=last_ms)
+
+    def close(self) -> None:
+        """Give back what the index holds open; it opens again by itself."""
+        self._close()
+
+    @abstractmethod
+    def _create(self) -> None: ...
+
+    @abstractmethod
+    def _put(self, records: Iterable[ArchiveRecord]) -> None: ...
+
+    @abstractmethod
+    def _delete(self, ids: Iterable[str]) -> None: ...
+
+    @abstractmethod
+    def _find(self, file_id: str) -> ArchiveRecord | None: ...
+
+    @abstractmethod
+    def _records(self) -> Iterator[ArchiveRecord]: ...
+
+    @abstractmethod
+    def _page(
+        self, query: ArchiveQuery, after: Position | None, limit: int
+    ) -> Sequence[tuple[ArchiveRecord, Position]]:
+        """Return up to `limit` records with their positions, from behind `after` on."""
+
+    @abstractmethod
+    def _latest(
+        self, what: str, where: str, *, first_ms: int, last_ms: int
+    ) -> ArchiveRecord | None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...

@@ -1,0 +1,240 @@
+"""The metadata of a file in the archive: one JSON object, checked rule by rule."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lakebed.archive.times import check_epoch_ms, to_epoch_ms
+from lakebed.errors import InvalidInputError, UnsupportedVersionError
+
+METADATA_VERSION = 0
+REQUIRED = ("version", "start", "where", "what", "id", "hash", "path")
+RESERVED_WORK_ID = "null"  # stands in the keys of files without one
+
+_SLUG = re.compile(r"[a-z0-9_-]+")
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:\\.+", re.DOTALL)
+_SLUG_HINT = "Use lower-case letters, digits, '-' and '_' only."
+
+
+class FileMetadata(Mapping[str, Any]):
+    """What is told of one file: a mapping that cannot change and whose rules hold.
+
+    Unknown keys are kept. Two are equal if their JSON is.
+
+    Examples:
+        >>> metadata = FileMetadata(
+        ...     {
+        ...         "start": "2015-03-20", "where": "nebraska", "what": "apache", "work_id": None,
+        ...         "path": "/var/log/access.log", "hash": "a3e75ee4f45f676422e038f2c116d000",
+        ...     }
+        ... )
+        >>> metadata.start, metadata.end, metadata["version"]
+        (1426809600000, None, 0)
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, object], *, is_stored: bool = False) -> None:
+        """Check and complete the fields; what is given is copied and never changed.
+
+        A missing `id` is drawn, a missing `version` is 0, `start` and `end` are normalised by
+        `lakebed.archive.times.to_epoch_ms`, and `end` is there afterwards, None by default.
+
+        Args:
+            fields: The metadata.
+            is_stored: Whether the times are normalised already: a whole number is milliseconds,
+                however small. Without it 1000 would be taken for seconds each time it is read.
+
+        Raises:
+            InvalidInputError: A field is missing or breaks its rule; the first one is told, in the
+                order version, where, what, work_id, path, start, end, interval.
+            UnsupportedVersionError: `version` is not 0.
+        """
+        if not isinstance(fields, Mapping):
+            msg = f"Metadata is a {type(fields).__name__}, not an object of fields."
+            raise InvalidInputError(msg, hint='Write it as {"where": …, "what": …, "start": …}.')
+        found: dict[str, Any] = _copy(fields)
+        found.setdefault("id", uuid.uuid4().hex)
+        found.setdefault("version", METADATA_VERSION)
+        for name in REQUIRED:
+            if found.get(name) is None:
+                msg = f"Metadata without {name!r}."
+                raise InvalidInputError(msg, hint=f"Required are {', '.join(REQUIRED)}.")
+        _check_version(found["version"])
+        for name in ("where", "what"):
+            _check_slug(name, found[name])
+        _check_work_id(found)
+        _check_path(found["path"])
+        normalised = check_epoch_ms if is_stored else to_epoch_ms
+        found["start"] = normalised(found["start"])
+        end = found.get("end")
+        found["end"] = None if end is None else normalised(end)
+        if found["end"] is not None and found["end"] < found["start"]:
+            msg = f"Metadata has end {found['end']} before start {found['start']}."
+            raise InvalidInputError(msg, hint="Leave end out for a file of one moment.")
+        _check_json(found)
+        self._fields = found
+
+    @classmethod
+    def from_json(cls, text: str | bytes | None) -> FileMetadata:
+        """Read metadata from JSON, where whole numbers are milliseconds, as `to_json` writes them.
+
+        Raises:
+            InvalidInputError: It is no JSON object, or breaks a rule of metadata.
+            UnsupportedVersionError: Its `version` is not 0.
+        """
+        try:
+            fields = json.loads(text if text is not None else "", parse_constant=_refuse_constant)
+        except (ValueError, TypeError, RecursionError) as exc:
+            msg = f"Metadata is no JSON: {exc}"
+            raise InvalidInputError(msg, hint="It is one JSON object in UTF-8.") from exc
+        if not isinstance(fields, dict):
+            msg = f"Metadata is the JSON {_shortened(fields)}, not an object."
+            raise InvalidInputError(msg, hint='Write it as {"where": …, "what": …, "start": …}.')
+        return cls(fields, is_stored=True)
+
+    def with_hash(self, found_hash: str) -> FileMetadata:
+        """Return a copy with another hash."""
+        return FileMetadata({**self._fields, "hash": found_hash}, is_stored=True)
+
+    def to_json(self) -> str:
+        """Return the JSON, in ASCII, so that it can be a header of an object."""
+        return json.dumps(self._fields, allow_nan=False)
+
+    @property
+    def id(self) -> str:
+        """The id of the file; unique in an archive."""
+        return str(self._fields["id"])
+
+    @property
+    def hash(self) -> str:
+        """BLAKE2b of the content, 16 bytes in hex, unless the caller gave something else."""
+        return str(self._fields["hash"])
+
+    @property
+    def where(self) -> str:
+        """The place or machine that the file is from."""
+        where: str = self._fields["where"]
+        return where
+
+    @property
+    def what(self) -> str:
+        """The program or process that made the file."""
+        what: str = self._fields["what"]
+        return what
+
+    @property
+    def work_id(self) -> str | None:
+        """The caller's own id of the work that the file belongs to."""
+        work_id: str | None = self._fields["work_id"]
+        return work_id
+
+    @property
+    def path(self) -> str:
+        """The absolute path that the file had."""
+        path: str = self._fields["path"]
+        return path
+
+    @property
+    def start(self) -> int:
+        """The time of the first event, in milliseconds since the epoch."""
+        start: int = self._fields["start"]
+        return start
+
+    @property
+    def end(self) -> int | None:
+        """The time of the last event, in milliseconds since the epoch; None for a moment."""
+        end: int | None = self._fields["end"]
+        return end
+
+    def __getitem__(self, name: str) -> Any:
+        return copy.deepcopy(self._fields[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.hash))
+
+    def __repr__(self) -> str:
+        return f"FileMetadata({self._fields!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., FileMetadata], tuple[dict[str, Any]]]:
+        return _restored, (self._fields,)
+
+
+def _restored(fields: dict[str, Any]) -> FileMetadata:
+    return FileMetadata(fields, is_stored=True)
+
+
+def _copy(fields: Mapping[str, object]) -> dict[str, Any]:
+    try:
+        return copy.deepcopy(dict(fields))
+    except (TypeError, RecursionError) as exc:
+        msg = f"Metadata holds what JSON cannot hold: {exc}"
+        raise InvalidInputError(
+            msg, hint="Use text, numbers, true, false, lists and objects."
+        ) from exc
+
+
+def _check_version(version: object) -> None:
+    if version != METADATA_VERSION or isinstance(version, str):
+        msg = f"Metadata is of version {_shortened(version)}; this release knows version 0."
+        raise UnsupportedVersionError(msg, hint="Use a newer release, or write version 0.")
+
+
+def _check_slug(name: str, value: object) -> None:
+    if not isinstance(value, str) or not _SLUG.fullmatch(value):
+        msg = f"Metadata has {name} {_shortened(value)}."
+        raise InvalidInputError(msg, hint=_SLUG_HINT)
+
+
+def _check_work_id(fields: Mapping[str, Any]) -> None:
+    if "work_id" not in fields:
+        msg = "Metadata without 'work_id'."
+        raise InvalidInputError(msg, hint="It must be there; null is fine.")
+    if fields["work_id"] is None:
+        return
+    _check_slug("work_id", fields["work_id"])
+    if fields["work_id"] == RESERVED_WORK_ID:
+        msg = "Metadata has work_id 'null', which is kept for files without one."
+        raise InvalidInputError(msg, hint="Leave it None, or begin it with a word of your own.")
+
+
+def _check_path(path: object) -> None:
+    if not isinstance(path, str) or not (path.startswith("/") or _WINDOWS_PATH.fullmatch(path)):
+        msg = f"Metadata has path {_shortened(path)}, which is not absolute."
+        raise InvalidInputError(msg, hint=r"Write it as /var/log/syslog, or C:\logs\syslog.")
+
+
+def _check_json(fields: Mapping[str, Any]) -> None:
+    if not all(isinstance(name, str) for name in fields):
+        names = [name for name in fields if not isinstance(name, str)]
+        msg = f"Metadata has fields whose names are no text: {_shortened(names)}."
+        raise InvalidInputError(msg, hint="Names of fields are text.")
+    for name, value in fields.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            msg = f"Metadata has {name} {_shortened(value)}, which JSON cannot hold: {exc}"
+            raise InvalidInputError(
+                msg, hint="Use text, finite numbers, lists and objects."
+            ) from exc
+
+
+def _refuse_constant(name: str) -> None:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,310 @@
+"""Notifications of an object store: what has happened to files, told as JSON.
+
+A message is an event of S3, alone or inside the envelope of SNS. What it names is read from the
+storage, never taken from the message, so a message may come twice, late or out of order.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote_plus
+
+from lakebed.archive import files
+from lakebed.archive.archive import Archive
+from lakebed.archive.content import using
+from lakebed.archive.index.dynamodb import translating_boto_errors
+from lakebed.archive.keys import file_id_of, is_metadata_key
+from lakebed.archive.record import ArchiveRecord
+from lakebed.errors import (
+    FormatError,
+    InvalidInputError,
+    LakebedError,
+    MissingDependencyError,
+    ObjectNotFoundError,
+    RecordNotFoundError,
+)
+
+_log = logging.getLogger(__name__)
+
+_STORED = frozenset(
+    {"ObjectCreated:Put", "ObjectCreated:CompleteMultipartUpload", "ObjectCreated:Copy"}
+)
+_REMOVED = frozenset(
+    {
+        "ObjectRemoved:Delete",
+        "ObjectRemoved:DeleteMarkerCreated",
+        "LifecycleExpiration:Delete",
+        "LifecycleExpiration:DeleteMarkerCreated",
+    }
+)
+_TEST_EVENT = "s3:TestEvent"
+_EVENT_VERSION = "2."  # greater minor versions only add fields
+_SHORT_MESSAGE = 80
+_LONG_POLL_S = 20  # SQS allows no more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestReport:
+    """What became of one message.
+
+    Attributes:
+        started_at: When the work began; aware, UTC.
+        duration_s: How long it took.
+        status: `success`; or `error` if something in the message cannot be used, now or later.
+        records: The files that it told of, each once, that are in the index now.
+        removed: The ids of files that it told of and that are gone.
+        error: What cannot be used.
+    """
+
+    started_at: dt.datetime
+    duration_s: float
+    status: Literal["success", "error"]
+    records: tuple[ArchiveRecord, ...] = ()
+    removed: tuple[str, ...] = ()
+    error: LakebedError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    name: str
+    url: str
+    key: str
+
+
+def ingest_message(archive: Archive, message: str | bytes) -> IngestReport:
+    """Bring the index up to date with what a message tells of.
+
+    What is wrong with the message or with a file is reported, and the other files of the message
+    are looked at all the same. A test event of S3 is a success without records.
+
+    Raises:
+        StorageError: The storage or the index failed; the same message may do later.
+
+    Cost:
+        For each file a HEAD, perhaps a GET, and a write to the index.
+    """
+    started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
+    records: dict[str, ArchiveRecord] = {}
+    removed: list[str] = []
+    error: LakebedError | None = None
+    try:
+        events = list(_events(archive, message))
+    except InvalidInputError as exc:
+        events, error = [], exc
+    for event in events:
+        try:
+            record = _follow(archive, event)
+        except (InvalidInputError, FormatError, RecordNotFoundError) as exc:
+            error = error or exc
+            continue
+        if isinstance(record, ArchiveRecord):
+            records[record.url] = record
+        elif record is not None:
+            removed.append(record)
+    if error is not None:
+        _log.warning("message cannot be used error=%s", error)
+    return IngestReport(
+        started_at=started_at,
+        duration_s=time.monotonic() - begin,
+        status="success" if error is None else "error",
+        records=tuple(records.values()),
+        removed=tuple(removed),
+        error=error,
+    )
+
+
+def _follow(archive: Archive, event: _Event) -> ArchiveRecord | str | None:
+    """Return the record of a file that is there, the id of one that is gone, None for neither."""
+    if event.name in _REMOVED:
+        return _remove(archive, event)
+    if event.name not in _STORED:
+        msg = f"Event {event.name!r} of {event.url} is none that an archive follows."
+        raise InvalidInputError(msg, hint=f"Subscribe to {', '.join(sorted(_STORED))}.")
+    try:
+        return archive.ingest(event.url)
+    except FormatError:
+        if is_metadata_key(event.key):  # what push writes beside a content
+            return None
+        raise
+
+
+def _remove(archive: Archive, event: _Event) -> str | None:
+    file_id = file_id_of(event.key)
+    if file_id is None:
+        if is_metadata_key(event.key):
+            return None
+        msg = f"{event.url} was deleted, and its key does not tell its id."
+        raise InvalidInputError(msg, hint="Run `lakebed archive reindex`.")
+    try:
+        archive.store.stat(event.key)
+    except ObjectNotFoundError:
+        held = archive.index.find(file_id)
+        if held is not None and held.url == event.url:
+            archive.index.delete([file_id])
+        return file_id
+    return None  # pushed again since
+
+
+def _events(archive: Archive, message: str | bytes) -> Iterator[_Event]:
+    document = _parse(message)
+    if "Message" in document:
+        document = _parse(document["Message"])
+    if document.get("Event") == _TEST_EVENT:
+        return
+    found = document.get("Records")
+    if not isinstance(found, list):
+        msg = f"No notification: {_shortened(message)}."
+        raise InvalidInputError(msg, hint="It is an event of S3, or one in an envelope of SNS.")
+    for one in found:
+        yield _event(archive, one)
+
+
+def _parse(text: object) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text) if isinstance(text, str | bytes) else None
+    except (ValueError, RecursionError) as exc:
+        msg = f"No notification: {exc}: {_shortened(text)}."
+        raise InvalidInputError(msg, hint="It is JSON.") from exc
+    if not isinstance(found, dict):
+        msg = f"No notification: {_shortened(text)}."
+        raise InvalidInputError(msg, hint="It is a JSON object.")
+    return found
+
+
+def _event(archive: Archive, one: object) -> _Event:
+    match one:
+        case {
+            "eventVersion": str() as version,
+            "eventName": str() as name,
+            "s3": {"bucket": {"name": str() as bucket}, "object": {"key": str() as key}},
+        } if version.startswith(_EVENT_VERSION):
+            url = f"s3://{bucket}/{unquote_plus(key)}"
+            # `s3:` stands in front of the name in the settings of a bucket, and in some services.
+            name = name.removeprefix("s3:")
+            return _Event(name=name, url=url, key=files.key_of(archive.store, url))
+    msg = f"No event of version 2: {_shortened(one)}."
+    raise InvalidInputError(msg, hint="It has eventVersion, eventName, s3.bucket and s3.object.")
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHORT_MESSAGE else f"{text[: _SHORT_MESSAGE - 3]}..."
+
+
+def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[IngestReport]:
+    """Ingest lines that are URLs of stored files, or messages of one line each.
+
+    Raises:
+        StorageError: The storage or the index failed.
+    """
+    for line in lines:
+        text = line.strip()
+        if text.startswith("{"):
+            yield ingest_message(archive, text)
+        elif text:
+            yield ingest_url(archive, text)
+
+
+def ingest_url(archive: Archive, url_or_id: str) -> IngestReport:
+    """Ingest one stored file, and report as `ingest_message` does.
+
+    Raises:
+        StorageError: The storage or the index failed.
+    """
+    started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
+    record, error = None, None
+    try:
+        record = archive.ingest(url_or_id)
+    except (InvalidInputError, FormatError, RecordNotFoundError) as exc:
+        error = exc
+    return IngestReport(
+        started_at=started_at,
+        duration_s=time.monotonic() - begin,
+        status="success" if error is None else "error",
+        records=() if record is None else (record,),
+        error=error,
+    )
+
+
+def ingest_directory(archive: Archive, directory: str | os.PathLike[str]) -> Iterator[IngestReport]:
+    """Ingest a directory of messages, a file each, in the order of their names.
+
+    A file goes when it was followed; one that cannot be used moves to `failed/`. Names that begin
+    with a dot are still being written.
+
+    Raises:
+        StorageError: The storage or the index failed; the file stays.
+        InvalidInputError: The directory cannot be used.
+    """
+    root = Path(directory)
+    with using(root):
+        waiting = sorted(one for one in root.iterdir() if one.is_file())
+    for path in waiting:
+        if path.name.startswith("."):
+            continue
+        try:
+            message = path.read_bytes()
+        except FileNotFoundError:  # taken by another
+            continue
+        report = ingest_message(archive, message)
+        with using(path):
+            if report.status == "success":
+                path.unlink(missing_ok=True)
+            else:
+                failed = root / "failed"
+                failed.mkdir(exist_ok=True)
+                path.replace(failed / path.name)
+        yield report
+
+
+def ingest_sqs(
+    archive: Archive,
+    queue_url: str,
+    *,
+    region: str | None = None,
+    endpoint: str | None = None,
+    wait_s: int = _LONG_POLL_S,
+) -> Iterator[IngestReport]:
+    """Ingest the messages of a queue of SQS until it is empty.
+
+    A message is deleted when it was followed or cannot be used; after a failure it comes again.
+
+    Args:
+        archive: Whose index.
+        queue_url: The queue.
+        region: Its region; from the environment unless given.
+        endpoint: The service, where it is not that of AWS.
+        wait_s: How long the queue is waited for before it counts as empty, up to 20.
+
+    Raises:
+        StorageError: The queue, the storage or the index failed.
+        MissingDependencyError: boto3 is not installed.
+    """
+    try:
+        boto3 = importlib.import_module("boto3")
+    except ImportError as exc:
+        raise MissingDependencyError.for_extra("boto3", "dynamodb", queue_url) from exc
+    with translating_boto_errors(queue_url):
+        client = boto3.client("sqs", region_name=region, endpoint_url=endpoint)
+    while True:
+        with translating_boto_errors(queue_url):
+            answer = client.receive_message(
+                QueueUrl=queue_url, MaxNumberOfMessages=1, WaitTimeSeconds=wait_s
+            )
+        messages = answer.get("Messages", [])
+        if not messages:
+            return
+        for message in messages:
+            report = ingest_message(archive, message["Body"])
+            with translating_boto_errors(queue_url):
+                client.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
+            yield report

@@ -1,0 +1,139 @@
+"""What an archive can be asked, and the pages that answer it."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Self
+
+from lakebed.archive.record import ArchiveRecord
+from lakebed.archive.times import to_epoch_ms
+from lakebed.errors import InvalidInputError
+
+PAGE_LIMIT = 100
+MAX_PAGE_LIMIT = 1_000
+
+Position = tuple[int | str, str]  # where a page ends; what it means is the index's own business
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveQuery:
+    """One of the four questions: by time or by work id, each with or without a place.
+
+    Attributes:
+        what: Which program or process.
+        where: Which place; None for all.
+        work_id: Which work; None to ask by time.
+        start: Begin of the time asked for, in milliseconds since the epoch.
+        end: End of it, included.
+    """
+
+    what: str
+    where: str | None = None
+    work_id: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        what: str | None,
+        *,
+        where: str | None = None,
+        work_id: str | None = None,
+        start: object = None,
+        end: object = None,
+        now: dt.datetime | None = None,
+    ) -> Self:
+        """Check a question.
+
+        Raises:
+            InvalidInputError: `what` is missing; neither or both of time and work id are given;
+                one of start and end is missing or no time; or they are in the wrong order.
+        """
+        for name, value in (("what", what), ("where", where), ("work_id", work_id)):
+            if value is not None and not isinstance(value, str):
+                msg = f"The question has {name} {value!r}, which is no text."
+                raise InvalidInputError(msg, hint="Give text, or leave it out.")
+        if not what:
+            msg = "The question has no 'what'."
+            raise InvalidInputError(msg, hint="Say which files are wanted, for example 'syslog'.")
+        if work_id is None and start is None and end is None:
+            msg = "The question has neither a work id nor a time."
+            raise InvalidInputError(msg, hint="Give work_id, or start and end.")
+        if work_id is not None and not (start is None and end is None):
+            msg = "The question has both a work id and a time."
+            raise InvalidInputError(msg, hint="Give work_id, or start and end.")
+        if work_id is not None:
+            return cls(what=what, where=where, work_id=work_id)
+        if start is None or end is None:
+            msg = f"The question has no {'start' if start is None else 'end'}."
+            raise InvalidInputError(msg, hint="Give both start and end; end may be 'now'.")
+        first, last = to_epoch_ms(start, now=now), to_epoch_ms(end, now=now)
+        if first > last:
+            msg = f"The question has start {first} after end {last}."
+            raise InvalidInputError(msg, hint="Swap them.")
+        return cls(what=what, where=where, start=first, end=last)
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """Start and end of a question by time."""
+        return self.start or 0, self.end or 0
+
+    def digest(self, kind: str) -> str:
+        """Return what binds a cursor to this question and to a kind of index."""
+        asked = [kind, self.what, self.where, self.work_id, self.start, self.end]
+        return hashlib.blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some of the records that answer a question.
+
+    Attributes:
+        records: At most as many as were asked for; fewer only on the last page.
+        next_cursor: What asks for the next page; None on the last one.
+    """
+
+    records: tuple[ArchiveRecord, ...]
+    next_cursor: str | None
+
+
+def encode_cursor(query: ArchiveQuery, kind: str, position: Position) -> str:
+    """Write the end of a page as text that fits a URL."""
+    text = json.dumps([query.digest(kind), *position], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
+
+
+def decode_cursor(query: ArchiveQuery, kind: str, cursor: str) -> Position:
+    """Read what `encode_cursor` wrote.
+
+    Raises:
+        InvalidInputError: It is no cursor, or belongs to another question.
+    """
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, AttributeError, RecursionError) as exc:
+        raise _bad_cursor(cursor) from exc
+    match found:
+        case [str() as digest, (int() | str()) as first, str() as second] if not isinstance(
+            first, bool
+        ):
+            pass
+        case _:
+            raise _bad_cursor(cursor)
+    if digest != query.digest(kind):
+        msg = f"Cursor {cursor!r} belongs to another question."
+        raise InvalidInputError(msg, hint="Ask exactly as for the first page; not with 'now'.")
+    return first, second
+
+
+def _bad_cursor(cursor: object) -> InvalidInputError:
+    text = repr(cursor)
+    shown = text if len(text) <= 80 else f"{text[:77]}..."
+    msg = f"{shown} is no cursor."
+    return InvalidInputError(msg, hint="Take next_cursor of the page before, unchanged.")

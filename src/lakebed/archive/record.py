@@ -1,0 +1,159 @@
+"""The record of a file in the archive, and the keys under which indices hold it.
+
+The document that an index like DynamoDB holds has version 0 of the record format; a file has one
+for each day that it touches.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.archive.metadata import RESERVED_WORK_ID, FileMetadata
+from lakebed.archive.times import time_buckets, to_datetime
+
+RECORD_VERSION = 0
+MAX_BUCKETS = 30  # as the originals, which refuse files of more days
+LONG_BUCKET = "long"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRecord:
+    """A file in the archive.
+
+    Attributes:
+        url: Where the content is.
+        metadata: What is told of it.
+        create_time_ms: When the content was stored, in milliseconds since the epoch, by the clock
+            of the storage.
+        size_bytes: The length of the content.
+
+    Examples:
+        >>> import io, lakebed
+        >>> archive = lakebed.open_archive("memory://records")
+        >>> record = archive.push(
+        ...     io.BytesIO(b"mwahaha"), path="/a.log", where="box", what="log", start="2015-03-20"
+        ... )
+        >>> record.hash
+        'a3e75ee4f45f676422e038f2c116d000'
+    """
+
+    url: str
+    metadata: FileMetadata
+    create_time_ms: int
+    size_bytes: int
+
+    @property
+    def id(self) -> str:
+        """The id of the file; unique in an archive."""
+        return self.metadata.id
+
+    @property
+    def hash(self) -> str:
+        """BLAKE2b of the content, 16 bytes in hex."""
+        return self.metadata.hash
+
+    @property
+    def where(self) -> str:
+        """The place or machine that the file is from."""
+        return self.metadata.where
+
+    @property
+    def what(self) -> str:
+        """The program or process that made the file."""
+        return self.metadata.what
+
+    @property
+    def work_id(self) -> str | None:
+        """The caller's own id of the work that the file belongs to."""
+        return self.metadata.work_id
+
+    @property
+    def path(self) -> str:
+        """The absolute path that the file had."""
+        return self.metadata.path
+
+    @property
+    def start(self) -> dt.datetime:
+        """The time of the first event; aware, UTC."""
+        return to_datetime(self.metadata.start)
+
+    @property
+    def end(self) -> dt.datetime | None:
+        """The time of the last event; aware, UTC. None for a file of one moment."""
+        return None if self.metadata.end is None else to_datetime(self.metadata.end)
+
+    @property
+    def created_at(self) -> dt.datetime:
+        """When the content was stored; aware, UTC."""
+        return to_datetime(self.create_time_ms)
+
+    @property
+    def last_ms(self) -> int:
+        """The end, or the start of a file of one moment, in milliseconds since the epoch."""
+        return self.metadata.start if self.metadata.end is None else self.metadata.end
+
+    @property
+    def range_key(self) -> str:
+        """`<where>:<id>`, the second half of every key."""
+        return f"{self.where}:{self.id}"
+
+    @property
+    def work_id_index_key(self) -> str:
+        """`<work_id>:<what>`; files without work id have `null<id>` in its place."""
+        return work_id_index_key(self.work_id or f"{RESERVED_WORK_ID}{self.id}", self.what)
+
+    @property
+    def time_index_keys(self) -> tuple[str, ...]:
+        """`<day>:<what>` for each day of the file, or `long:<what>` if they are more than 30."""
+        days = time_buckets(self.metadata.start, self.metadata.end)
+        buckets = days if len(days) <= MAX_BUCKETS else (LONG_BUCKET,)
+        return tuple(time_index_key(bucket, self.what) for bucket in buckets)
+
+    def to_documents(self) -> tuple[dict[str, Any], ...]:
+        """Return the documents of version 0 that stand for the file, one for each time key."""
+        return tuple(
+            {
+                "version": RECORD_VERSION,
+                "url": self.url,
+                "time_index_key": key,
+                "work_id_index_key": self.work_id_index_key,
+                "range_key": self.range_key,
+                "create_time": self.create_time_ms,
+                "size": self.size_bytes,
+                "metadata": dict(self.metadata),
+            }
+            for key in self.time_index_keys
+        )
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ArchiveRecord:
+        """Read the record of a file from any one of its documents.
+
+        Raises:
+            InvalidInputError: The metadata breaks a rule.
+            UnsupportedVersionError: The metadata is of another version.
+        """
+        return cls(
+            url=document["url"],
+            metadata=FileMetadata(document["metadata"], is_stored=True),
+            create_time_ms=int(document["create_time"]),
+            size_bytes=int(document["size"]),
+        )
+
+
+def time_index_key(bucket: int | str, what: str) -> str:
+    """Return the key under which the files of a day and a `what` are found.
+
+    Examples:
+        >>> time_index_key(16636, "nginx")
+        '16636:nginx'
+    """
+    return f"{bucket}:{what}"
+
+
+def work_id_index_key(work_id: str, what: str) -> str:
+    """Return the key under which the files of a work id and a `what` are found."""
+    return f"{work_id}:{what}"

@@ -1,0 +1,195 @@
+"""Times of the archive: anything a user writes becomes milliseconds since the epoch, and days.
+
+A time bucket is a day in UTC, counted from the epoch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import re
+
+from lakebed.errors import InvalidInputError, MissingDependencyError
+
+DAY_MS = 86_400_000
+_MILLISECOND = dt.timedelta(milliseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_GREATEST_SECONDS = 100_000_000_000  # a greater number means milliseconds
+_LEAST_MS, _GREATEST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+
+# What everybody writes is read without dateutil, and to the same result.
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6})\d*)?)?(Z|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
+)
+_HINT = "Write it as 2015-03-20T12:30:00Z, or as seconds or milliseconds since the epoch."
+
+
+def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
+    """Return a time as whole milliseconds since the epoch; parts of one are cut off.
+
+    Args:
+        value: A `datetime` (without zone it is UTC); a number, or text that `float` reads: up to
+            100,000,000,000 it is seconds, above milliseconds; `now`; or any other text that
+            `dateutil` reads, where 03/04/2015 is March, what is missing is today's, and zones
+            other than UTC and offsets are ignored.
+        now: What `now` and today are; the clock's time unless given.
+
+    Raises:
+        InvalidInputError: It is none of these, or outside the years 1 to 9999.
+        MissingDependencyError: The text is neither ISO 8601 nor a number, and dateutil is not
+            installed.
+
+    Examples:
+        >>> to_epoch_ms("2015-03-20") == to_epoch_ms(1426809600) == to_epoch_ms(1426809600000)
+        True
+    """
+    if isinstance(value, dt.datetime):
+        return _ms_of(value)
+    if not isinstance(value, str | int | float):
+        raise _no_time(value)
+    if value == "now":
+        return _ms_of(now or dt.datetime.now(dt.UTC))
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return _ms_of_text(str(value), now)
+    return _ms_of_number(value, number, now)
+
+
+def check_epoch_ms(value: object) -> int:
+    """Return milliseconds since the epoch as they are; what is no whole number, by `to_epoch_ms`.
+
+    Raises:
+        InvalidInputError: It is no time, or outside the years 1 to 9999.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        return to_epoch_ms(value)
+    if not _LEAST_MS <= value <= _GREATEST_MS:
+        raise _no_time(value)
+    return value
+
+
+def _ms_of(moment: dt.datetime) -> int:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return _whole_ms(moment - _EPOCH)
+
+
+def _whole_ms(span: dt.timedelta) -> int:
+    """Cut towards zero, as `int` does."""
+    ms = abs(span) // _MILLISECOND
+    return -ms if span < dt.timedelta(0) else ms
+
+
+def _ms_of_number(value: str | float, number: float, now: dt.datetime | None) -> int:
+    is_ms = number > _GREATEST_SECONDS
+    try:
+        ms = int(number) if is_ms else _whole_ms(dt.timedelta(seconds=number))
+    except (ValueError, OverflowError) as exc:
+        if isinstance(value, str):
+            return _ms_of_text(value, now)
+        raise _no_time(value) from exc
+    if not _LEAST_MS <= ms <= _GREATEST_MS:
+        raise _no_time(value)
+    return ms
+
+
+def _ms_of_text(text: str, now: dt.datetime | None) -> int:
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return _ms_of(_read_by_dateutil(text, now or dt.datetime.now(dt.UTC)))
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    try:
+        return _ms_of(
+            dt.datetime(
+                int(year),
+                int(month),
+                int(day),
+                int(hour or 0),
+                int(minute or 0),
+                int(second or 0),
+                int((fraction or "").ljust(6, "0")),
+                tzinfo=_zone_of(zone),
+            )
+        )
+    except (ValueError, OverflowError) as exc:
+        raise _no_time(text) from exc
+
+
+def _zone_of(zone: str | None) -> dt.timezone:
+    if zone in (None, "Z"):
+        return dt.UTC
+    digits = zone[1:].replace(":", "")
+    offset = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return dt.timezone(-offset if zone[0] == "-" else offset)
+
+
+def _read_by_dateutil(text: str, now: dt.datetime) -> dt.datetime:
+    try:
+        parser = importlib.import_module("dateutil.parser")
+    except ImportError as exc:
+        purpose = f"Reading the time {text!r}"
+        raise MissingDependencyError.for_extra("python-dateutil", "archive", purpose) from exc
+    today = now.astimezone(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    try:
+        # A function of our own for zones: theirs warns of unknown ones, and takes the names of
+        # the machine's zone for that zone.
+        found = parser.parse(text, default=today, tzinfos=_zone_by_offset)
+    except (ValueError, OverflowError, TypeError, AttributeError, IndexError) as exc:
+        raise _no_time(text) from exc
+    if not isinstance(found, dt.datetime):
+        raise _no_time(text)
+    return found
+
+
+def _zone_by_offset(name: str | None, offset_s: int | None) -> dt.timezone | None:  # noqa: ARG001 - dateutil's form
+    return None if offset_s is None else dt.timezone(dt.timedelta(seconds=offset_s))
+
+
+def _no_time(value: object) -> InvalidInputError:
+    return InvalidInputError(f"{value!r} is no time.", hint=_HINT)
+
+
+def time_bucket(ms: int) -> int:
+    """Return the day of a time.
+
+    Days before the epoch count down; the originals put the last of them into day 0.
+
+    Examples:
+        >>> time_bucket(1426809600000)
+        16514
+    """
+    return ms // DAY_MS
+
+
+def time_buckets(start: int, end: int | None) -> range:
+    """Return the days from `start` to `end`, both included; without `end` the day of `start`.
+
+    Examples:
+        >>> list(time_buckets(1430092800000, 1430330070000))
+        [16552, 16553, 16554]
+    """
+    return range(time_bucket(start), time_bucket(start if end is None else end) + 1)
+
+
+def to_iso(ms: int) -> str:
+    """Return a time as `2015-03-20T00:00:00.000`, in UTC and without a zone.
+
+    Raises:
+        InvalidInputError: It is outside the years 1 to 9999.
+    """
+    return to_datetime(ms).replace(tzinfo=None).isoformat(timespec="milliseconds")
+
+
+def to_datetime(ms: int) -> dt.datetime:
+    """Return a time, aware and in UTC.
+
+    Raises:
+        InvalidInputError: It is outside the years 1 to 9999.
+    """
+    try:
+        return _EPOCH + dt.timedelta(milliseconds=ms)
+    except OverflowError as exc:
+        raise _no_time(ms) from exc

@@ -1,0 +1,70 @@
+"""Values taken from the path of a file by a pattern."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from lakebed.archive.template import fill
+from lakebed.errors import InvalidInputError
+
+_HINT = r"Write it as '.*job-(?P<job>[0-9]+)\.log$~job{job}'."
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    r"""An expression `<pattern>~<template>`.
+
+    The pattern is matched from the start of an absolute path; what its named groups hold fills
+    the template.
+
+    Examples:
+        >>> Translator(r".*job-(?P<job>[0-9]+)\.log$~job{job}")("/var/log/job-1234.log")
+        'job1234'
+    """
+
+    expression: str
+    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _template: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Read the expression.
+
+        Raises:
+            InvalidInputError: It has not exactly one `~`, the pattern is broken, or the template
+                names what no group holds.
+        """
+        pattern, *templates = self.expression.split("~")
+        if len(templates) != 1:
+            msg = f"Translator {self.expression!r} has {len(templates)} '~', not one."
+            raise InvalidInputError(msg, hint=_HINT)
+        try:
+            compiled = re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as exc:
+            msg = f"Translator {self.expression!r} has a broken pattern: {exc}."
+            raise InvalidInputError(msg, hint=_HINT) from exc
+        fill(templates[0], dict.fromkeys(compiled.groupindex, ""))
+        object.__setattr__(self, "_pattern", compiled)
+        object.__setattr__(self, "_template", templates[0])
+
+    def __call__(self, path: str) -> str:
+        """Return the value for a path.
+
+        Raises:
+            InvalidInputError: The pattern does not match, or a group that is used took no part.
+        """
+        found = self._pattern.match(path)
+        if found is None:
+            msg = f"Translator {self.expression!r} does not match {path!r}."
+            raise InvalidInputError(msg, hint="The pattern begins at the start of the path.")
+        groups = {name: value for name, value in found.groupdict().items() if value is not None}
+        return fill(self._template, groups)
+
+
+def translate(value: str, path: str) -> str:
+    """Return `value`, or what it makes of the path if it is an expression.
+
+    Raises:
+        InvalidInputError: It is an expression that is broken or does not fit.
+    """
+    return Translator(value)(path) if "~" in value else value

@@ -1,0 +1,286 @@
+"""A directory of bundles that wait for their upload, and the uploader that empties it.
+
+A bundle appears by a rename, complete and on disk, and goes only after its file is in the storage
+and in the index. A push under an id that is chosen beforehand can be done again, so a crash at any
+point costs a repetition and nothing else. While a bundle is uploaded its file is locked; the system
+gives the lock back when the process dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from lakebed.archive.archive import Archive, prepare_fields
+from lakebed.archive.bundle import BUNDLE_SUFFIX, Bundle, open_bundle, write_bundle
+from lakebed.archive.content import opened, using
+from lakebed.archive.record import ArchiveRecord
+from lakebed.errors import (
+    AlreadyExistsError,
+    FormatError,
+    InvalidInputError,
+    LakebedError,
+    ReadOnlyError,
+    StorageError,
+)
+
+try:
+    import fcntl
+except ImportError:  # on Windows two uploaders of one queue may upload the same, which is harmless
+    fcntl = None  # type: ignore[assignment]  # a module or nothing; every use asks first
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_LONGEST_WAIT_S = 60.0
+
+Outcome = Literal["uploaded", "invalid", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """What became of a bundle.
+
+    Attributes:
+        path: The bundle.
+        outcome: `uploaded`: the bundle is gone. `invalid`: it stays and is left alone from now on.
+            `failed`: it stays and is tried again by the next upload.
+        record: The record of the file, if it was uploaded.
+        error: Why not, otherwise.
+    """
+
+    path: Path
+    outcome: Outcome
+    record: ArchiveRecord | None = None
+    error: LakebedError | None = None
+
+
+class UploadQueue:
+    """Bundles in a directory. Any number of processes may add to it and upload from it.
+
+    Examples:
+        >>> import io, lakebed, tempfile
+        >>> queue = UploadQueue(tempfile.mkdtemp())
+        >>> bundle = queue.enqueue(
+        ...     io.BytesIO(b"hello"), path="/a.log", where="box", what="log", start="2015-03-20"
+        ... )
+        >>> archive = lakebed.open_archive("memory://queued")
+        >>> [upload.outcome for upload in queue.upload(archive)]
+        ['uploaded']
+        >>> bundle.exists()
+        False
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+
+    def __repr__(self) -> str:
+        return f"UploadQueue({os.fspath(self.directory)!r})"
+
+    def enqueue(
+        self,
+        source: str | os.PathLike[str] | IO[bytes],
+        *,
+        where: str,
+        what: str,
+        start: object,
+        end: object = None,
+        work_id: str | None = None,
+        path: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the field
+        compress: bool = False,
+        extra: Mapping[str, object] | None = None,
+    ) -> Path:
+        """Put a copy of a file into the queue; the arguments are those of `Archive.push`.
+
+        Returns:
+            The bundle, `<id>.tar`. It is on disk, also after a loss of power.
+
+        Raises:
+            InvalidInputError: A field breaks a rule, or a file cannot be read or written.
+            RecordExistsError: A file of this id waits already.
+        """
+        with opened(source) as file:
+            fields = prepare_fields(
+                source,
+                {
+                    "where": where,
+                    "what": what,
+                    "start": start,
+                    "end": end,
+                    "work_id": work_id,
+                    "path": path,
+                    "id": uuid.uuid4().hex if id is None else id,
+                },
+                extra,
+            )
+            return write_bundle(self.directory, file, fields, compress=compress)
+
+    def upload(self, archive: Archive, *, workers: int = 1) -> Iterator[Upload]:
+        """Upload what is in the queue now, and yield what became of each bundle.
+
+        Bundles that another uploader has under its hands are left to it.
+
+        Raises:
+            InvalidInputError: The directory cannot be read, or `workers` is not positive.
+            ReadOnlyError: The storage can only be read.
+        """
+        return self._upload(archive, self._bundles(), _checked(workers))
+
+    def watch(
+        self,
+        archive: Archive,
+        *,
+        workers: int = 1,
+        timeout_s: float | None = None,
+        on_upload: Callable[[Upload], object] | None = None,
+    ) -> None:
+        """Upload what is in the queue and what comes into it, until the time is up.
+
+        After a failure of the storage it waits, twice as long each time, up to a minute. What is
+        invalid is told once and left, until the file changes.
+
+        Args:
+            archive: Where to.
+            workers: How many bundles at once.
+            timeout_s: How long; None for ever.
+            on_upload: Is called for each bundle.
+
+        Raises:
+            InvalidInputError: The directory cannot be read, or `workers` is not positive.
+            ReadOnlyError: The storage can only be read.
+        """
+        _checked(workers)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        told: dict[Path, tuple[int, int]] = {}
+        wait_s = _POLL_S
+        while True:
+            bundles = {
+                path: stamp for path, stamp in self._stamps().items() if told.get(path) != stamp
+            }
+            told = {path: stamp for path, stamp in told.items() if path.exists()}
+            has_failed = False
+            for upload in self._upload(archive, list(bundles), workers):
+                has_failed |= upload.outcome == "failed"
+                if upload.outcome == "invalid":
+                    told[upload.path] = bundles[upload.path]
+                if on_upload is not None:
+                    on_upload(upload)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S) if has_failed else _POLL_S
+            if deadline is not None:
+                wait_s = min(wait_s, deadline - time.monotonic())
+                if wait_s <= 0:
+                    return
+            time.sleep(wait_s)
+
+    def _bundles(self) -> list[Path]:
+        """Return the bundles by name; names with a dot in front are still being written."""
+        with using(self.directory):
+            if not self.directory.exists():
+                return []
+            return sorted(
+                path
+                for path in self.directory.iterdir()
+                if path.suffix == BUNDLE_SUFFIX and not path.name.startswith(".") and path.is_file()
+            )
+
+    def _stamps(self) -> dict[Path, tuple[int, int]]:
+        stamps = {}
+        for path in self._bundles():
+            with contextlib.suppress(FileNotFoundError):  # uploaded by another
+                status = path.stat()
+                stamps[path] = (status.st_ino, status.st_mtime_ns)
+        return stamps
+
+    def _upload(self, archive: Archive, bundles: list[Path], workers: int) -> Iterator[Upload]:
+        if workers == 1:
+            for path in bundles:
+                yield from _told(_upload_one(archive, path))
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            waiting: set[Future[Upload | None]] = {
+                pool.submit(_upload_one, archive, path) for path in bundles
+            }
+            try:
+                while waiting:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for one in done:
+                        yield from _told(one.result())
+            finally:
+                for one in waiting:
+                    one.cancel()
+
+
+def _checked(workers: int) -> int:
+    if workers < 1:
+        msg = f"{workers} workers upload nothing."
+        raise InvalidInputError(msg, hint="Give at least 1.")
+    return workers
+
+
+def _told(upload: Upload | None) -> Iterator[Upload]:
+    if upload is None:
+        return
+    if upload.error is not None:
+        _log.warning(
+            "bundle stays path=%s outcome=%s error=%s", upload.path, upload.outcome, upload.error
+        )
+    else:
+        _log.info("bundle uploaded path=%s", upload.path)
+    yield upload
+
+
+def _upload_one(archive: Archive, path: Path) -> Upload | None:
+    """Upload a bundle; None if another uploader has it, or had it."""
+    with _locked(path) as is_ours:
+        if not is_ours:
+            return None
+        try:
+            with open_bundle(path) as bundle:
+                record = _push(archive, bundle)
+        except ReadOnlyError:  # the archive's fault, and the same for every bundle
+            raise
+        except (FormatError, InvalidInputError, AlreadyExistsError) as exc:
+            return Upload(path=path, outcome="invalid", error=exc)
+        except StorageError as exc:
+            return Upload(path=path, outcome="failed", error=exc)
+        with using(path):
+            path.unlink(missing_ok=True)
+        return Upload(path=path, outcome="uploaded", record=record)
+
+
+def _push(archive: Archive, bundle: Bundle) -> ArchiveRecord:
+    try:
+        return archive.push_prepared(bundle.content, bundle.metadata)
+    except FormatError as exc:
+        # Something in the archive is damaged, such as its index; the bundle is not to blame.
+        raise StorageError(exc.message, hint=exc.hint) from exc
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold a bundle, unless somebody else holds it or it is gone."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        yield False
+        return
+    with file:
+        yield fcntl is None or _lock(file, path)
+
+
+def _lock(file: IO[bytes], path: Path) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held it before may have uploaded it and removed it.
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False

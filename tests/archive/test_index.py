@@ -1,0 +1,695 @@
+"""One promise of every index: the four questions, paging, the latest, and no file twice."""
+
+import datetime as dt
+import pickle
+import random
+from typing import Any
+
+import pytest
+
+from lakebed.archive import ArchiveIndex, ArchiveRecord, open_index
+from lakebed.archive.query import ArchiveQuery
+from lakebed.errors import (
+    AccessDeniedError,
+    CorruptMetadataError,
+    InvalidInputError,
+    StorageError,
+    UnsupportedVersionError,
+)
+
+DAY = 86_400_000
+HOUR = DAY // 24
+T0 = 1426809600000  # 2015-03-20, day 16514
+
+
+def ask(index: ArchiveIndex, what: str, limit: int = 100, **question: Any) -> list[ArchiveRecord]:
+    """Return the answer over all pages."""
+    return [record for page in pages(index, what, limit, **question) for record in page]
+
+
+def pages(
+    index: ArchiveIndex, what: str, limit: int = 100, **question: Any
+) -> list[tuple[ArchiveRecord, ...]]:
+    query = ArchiveQuery.of(what, **question)
+    found, cursor = [], None
+    while True:
+        page = index.page(query, limit=limit, cursor=cursor)
+        found.append(page.records)
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+def ids(records: list[ArchiveRecord]) -> list[str]:
+    return sorted(record.id for record in records)
+
+
+# The four questions
+
+
+@pytest.fixture
+def filled(index: ArchiveIndex, record_of) -> ArchiveIndex:
+    index.put(
+        record_of(
+            id=f"{what}-{where}-{number}",
+            what=what,
+            where=where,
+            work_id=work_id,
+            start=T0 + number * DAY,
+            end=T0 + number * DAY + HOUR,
+        )
+        for what in ("apache", "syslog")
+        for where in ("nebraska", "texas", "texas2")
+        for number, work_id in enumerate(["job-1", "job-2", None])
+    )
+    return index
+
+
+def test_what_of_a_time(filled: ArchiveIndex) -> None:
+    found = ask(filled, "apache", start=T0, end=T0 + DAY + 1)
+
+    assert ids(found) == [
+        "apache-nebraska-0",
+        "apache-nebraska-1",
+        "apache-texas-0",
+        "apache-texas-1",
+        "apache-texas2-0",
+        "apache-texas2-1",
+    ]
+
+
+def test_what_of_a_time_and_a_place(filled: ArchiveIndex) -> None:
+    found = ask(filled, "apache", start=T0, end=T0 + DAY + 1, where="texas")
+
+    assert ids(found) == ["apache-texas-0", "apache-texas-1"]
+
+
+def test_what_of_a_work(filled: ArchiveIndex) -> None:
+    found = ask(filled, "syslog", work_id="job-2")
+
+    assert ids(found) == ["syslog-nebraska-1", "syslog-texas-1", "syslog-texas2-1"]
+
+
+def test_what_of_a_work_and_a_place(filled: ArchiveIndex) -> None:
+    assert ids(ask(filled, "syslog", work_id="job-2", where="texas")) == ["syslog-texas-1"]
+
+
+def test_what_is_not_there_is_not_found(filled: ArchiveIndex) -> None:
+    for question in (
+        {"what": "nope", "work_id": "job-1"},
+        {"what": "Not Legal", "work_id": "job-1"},
+        {"what": "apache", "work_id": "nope"},
+        {"what": "apache", "work_id": "job-1", "where": "tex"},
+        {"what": "apache", "work_id": "job-1", "where": ""},
+        {"what": "nope", "start": T0 - 9 * DAY, "end": T0 + DAY},
+        {"what": "apache", "start": T0, "end": T0 + DAY, "where": "tex"},
+        {"what": "apache", "start": T0 - 2 * DAY, "end": T0 - 1},
+    ):
+        assert ask(filled, **question) == [], question
+
+
+def test_record_comes_back_as_it_went_in(index: ArchiveIndex, record_of) -> None:
+    record = record_of(
+        id="a", work_id="job-1", more={"deep": [1, 2.5, None, True, "é", {"x": ""}]}, rate=0.1
+    )
+    index.put([record])
+
+    assert index.find("a") == record
+    assert ask(index, "apache", work_id="job-1") == [record]
+    assert ask(index, "apache", start=T0, end=T0) == [record]
+    assert list(index.records()) == [record]
+    assert index.find("b") is None
+
+
+# Intervals
+
+
+def test_intervals_are_closed(index: ArchiveIndex, record_of) -> None:
+    index.put([record_of(id="a", start=T0, end=T0 + HOUR)])
+
+    for start, end, is_found in (
+        (T0, T0, True),
+        (T0 - 1, T0 - 1, False),
+        (T0 + HOUR, T0 + DAY, True),
+        (T0 + HOUR + 1, T0 + DAY, False),
+        (T0 + 1, T0 + 2, True),
+        (T0 - 5 * DAY, T0 + 5 * DAY, True),
+    ):
+        assert bool(ask(index, "apache", start=start, end=end)) is is_found
+
+
+@pytest.mark.parametrize("end", [None, ...])
+def test_without_end_only_the_start_counts(index, record_of, end: object) -> None:
+    index.put([record_of(id="a", start=T0 + HOUR, end=end)])
+
+    assert ids(ask(index, "apache", start=T0, end=T0 + HOUR)) == ["a"]
+    assert ask(index, "apache", start=T0 + HOUR + 1, end=T0 + DAY) == []
+    assert ask(index, "apache", start=T0, end=T0 + HOUR - 1) == []
+
+
+@pytest.mark.parametrize("days", [0, 1, 29, 30, 31, 400, 100_000])
+def test_files_of_any_span_are_found_on_each_of_their_days(index, record_of, days: int) -> None:
+    index.put([record_of(id="a", start=T0, end=T0 + days * DAY)])
+
+    for day in {0, 1, days // 2, days - 1, days}:
+        found = ask(index, "apache", start=T0 + day * DAY, end=T0 + day * DAY + HOUR)
+        assert ids(found) == (["a"] if 0 <= day <= days else [])
+    assert ask(index, "apache", start=T0 - DAY, end=T0 - 1) == []
+    after = T0 + days * DAY + 1
+    assert ask(index, "apache", start=after, end=after + DAY) == []
+
+
+def test_times_before_the_epoch_are_times(index: ArchiveIndex, record_of) -> None:
+    records = [record_of(id="a", start=-1, end=None), record_of(id="b", start=-2, end=1)]
+    index.put(records)
+
+    assert [index.find(one) for one in "ab"] == records
+    assert ids(ask(index, "apache", start="1969-12-31", end="1970-01-01")) == ["a", "b"]
+    assert ids(ask(index, "apache", start=0, end=1)) == ["b"]
+
+
+def test_answers_agree_with_a_plain_search(index: ArchiveIndex, record_of) -> None:
+    rng = random.Random(7)
+    records = []
+    for number in range(120 if index.kind == "sqlite" else 25):
+        start = T0 + rng.randrange(60 * DAY)
+        span = rng.choice([None, 0, 1, HOUR, HOUR - 1, DAY, 5 * DAY, 29 * DAY, 31 * DAY, 90 * DAY])
+        records.append(
+            record_of(
+                id=f"f{number:03d}",
+                where=rng.choice(["a", "b"]),
+                start=start,
+                end=None if span is None else start + span,
+            )
+        )
+    index.put(records)
+
+    for _ in range(40 if index.kind == "sqlite" else 8):
+        first = T0 + rng.randrange(-5, 65) * DAY + rng.choice([0, 1, HOUR])
+        last = first + rng.choice([0, 1, HOUR, DAY - 1, DAY, 10 * DAY])
+        where = rng.choice([None, "a", "b"])
+        found = ask(
+            index,
+            "apache",
+            limit=rng.choice([1, 7, 100]),
+            start=str(first),
+            end=str(last),
+            where=where,
+        )
+        assert ids(found) == [
+            record.id
+            for record in records
+            if record.metadata.start <= last
+            and record.last_ms >= first
+            and where in {None, record.where}
+        ]
+
+
+# Pages
+
+
+@pytest.mark.parametrize("count", [0, 4, 5, 6, 10])
+def test_records_are_complete_over_pages_and_none_comes_twice(index, record_of, count: int) -> None:
+    index.put(
+        record_of(id=f"f{n}", start=T0, end=T0 + 3 * DAY, work_id="job-1") for n in range(count)
+    )
+
+    for question in ({"start": T0, "end": T0 + 5 * DAY}, {"work_id": "job-1"}):
+        found = pages(index, "apache", 5, **question)
+        assert [len(page) for page in found[:-1]] == [5] * (len(found) - 1)
+        assert len(found[-1]) > 0 or count == 0
+        assert ids([record for page in found for record in page]) == sorted(
+            f"f{n}" for n in range(count)
+        )
+
+
+def test_page_has_a_hundred_records_unless_told_otherwise(record_of) -> None:
+    index = open_index("sqlite://")
+    index.create()
+    index.put(record_of(id=f"f{n}", start=T0, end=None) for n in range(250))
+    query = ArchiveQuery.of("apache", start=T0, end=T0)
+
+    first = index.page(query)
+
+    assert len(first.records) == 100
+    assert [len(page) for page in pages(index, "apache", start=T0, end=T0)] == [100, 100, 50]
+
+
+def test_few_matches_among_many_are_on_the_first_page(index: ArchiveIndex, record_of) -> None:
+    index.put(record_of(id=f"f{n}", start=T0 + n, end=None) for n in range(25))
+
+    first, *others = pages(index, "apache", start=T0 + 10, end=T0 + 15)
+
+    assert (len(first), others) == (6, [])
+
+
+def test_page_of_one_record_at_a_time(filled: ArchiveIndex) -> None:
+    question = {"start": T0, "end": T0 + 2 * DAY}
+
+    one_by_one = pages(filled, "apache", 1, **question)
+
+    assert [len(page) for page in one_by_one] == [1] * 9
+    assert ids([page[0] for page in one_by_one]) == ids(ask(filled, "apache", **question))
+
+
+def test_limit_out_of_range_is_refused(index: ArchiveIndex) -> None:
+    for limit in (0, -1, 1001):
+        with pytest.raises(InvalidInputError, match="page of"):
+            index.page(ArchiveQuery.of("apache", work_id="x"), limit=limit)
+
+
+NO_CURSORS = [
+    "foobar", "", "a", "é", "eyJ4IjoxfQ", "WzFd", "NQ", "W10", "bnVsbA", "x" * 10_000,
+    "eyJjdXJyZW50X3RpbWVfYnVja2V0IjogMTY1NTIsICJsYXN0X2lkIjogImFiYyJ9",
+]  # fmt: skip
+
+
+def test_what_is_no_cursor_is_refused(index: ArchiveIndex) -> None:
+    for question in ({"start": T0, "end": T0}, {"work_id": "job-1"}):
+        for cursor in NO_CURSORS:
+            with pytest.raises(InvalidInputError, match="no cursor"):
+                index.page(ArchiveQuery.of("apache", **question), cursor=cursor)
+
+
+def test_cursor_is_bound_to_its_question(filled: ArchiveIndex) -> None:
+    first = filled.page(ArchiveQuery.of("apache", start=T0, end=T0 + DAY), limit=1)
+
+    for other in (
+        ArchiveQuery.of("apache", start=T0, end=T0 + DAY + 1),
+        ArchiveQuery.of("syslog", start=T0, end=T0 + DAY),
+        ArchiveQuery.of("apache", start=T0, end=T0 + DAY, where="texas"),
+        ArchiveQuery.of("apache", work_id="job-1"),
+    ):
+        with pytest.raises(InvalidInputError, match="another question"):
+            filled.page(other, cursor=first.next_cursor)
+
+
+def test_forged_positions_leak_nothing(filled: ArchiveIndex) -> None:
+    from lakebed.archive.query import encode_cursor
+
+    for question in ({"start": T0, "end": T0 + DAY}, {"work_id": "job-1"}):
+        query = ArchiveQuery.of("apache", **question)
+        for first in (0, -(10**40), 10**40, "", "16514:syslog", "99999:apache", "x\ud800", "id:a"):
+            for second in ("", "x", "\ud800", "nebraska:"):
+                try:
+                    page = filled.page(
+                        query, cursor=encode_cursor(query, filled.kind, (first, second))
+                    )
+                except InvalidInputError:
+                    continue
+                assert {record.what for record in page.records} <= {"apache"}
+
+
+# Changes
+
+
+def test_put_is_idempotent(index: ArchiveIndex, record_of) -> None:
+    record = record_of(id="a", end=T0 + 3 * DAY, work_id="job-1")
+
+    for _ in range(3):
+        index.put([record])
+
+    assert ask(index, "apache", start=T0, end=T0 + 5 * DAY) == [record]
+    assert ask(index, "apache", work_id="job-1") == [record]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start": T0 + 10 * DAY, "end": T0 + 11 * DAY},
+        {"end": T0 + 300 * DAY},
+        {"end": None},
+        {"where": "texas"},
+        {"what": "syslog"},
+        {"work_id": "job-2"},
+        {"work_id": None},
+    ],
+)
+def test_changed_file_leaves_no_stale_record(index, record_of, change: dict[str, Any]) -> None:
+    before = record_of(id="a", end=T0 + 3 * DAY, work_id="job-1")
+    after = record_of(**{"id": "a", "end": T0 + 3 * DAY, "work_id": "job-1", **change})
+    index.put([before])
+
+    index.put([after])
+
+    assert list(index.records()) == [after]
+    for what in ("apache", "syslog"):
+        for where in (None, "texas"):
+            expected = [after] if after.what == what and where in {None, after.where} else []
+            found = ask(index, what, start=T0 - DAY, end=T0 + 12 * DAY, where=where)
+            assert found == expected
+        for work_id in ("job-1", "job-2", "nulla"):
+            is_there = (after.what, after.work_id) == (what, work_id)
+            assert ask(index, what, work_id=work_id) == ([after] if is_there else [])
+    on_old_day = ask(index, after.what, start=T0 + 2 * DAY, end=T0 + 2 * DAY)
+    assert on_old_day == ([after] if after.metadata.start <= T0 + 2 * DAY <= after.last_ms else [])
+
+
+def test_deleted_file_is_gone_from_everywhere(index: ArchiveIndex, record_of) -> None:
+    index.put(record_of(id=name, end=T0 + 3 * DAY, work_id="job-1") for name in "ab")
+
+    index.delete(["a", "missing"])
+
+    assert index.find("a") is None
+    assert ids(list(index.records())) == ["b"]
+    assert ids(ask(index, "apache", start=T0, end=T0 + 5 * DAY)) == ["b"]
+    assert ids(ask(index, "apache", work_id="job-1")) == ["b"]
+
+
+def test_work_id_that_looks_like_a_file_without_one_finds_no_other(index, record_of) -> None:
+    index.put([record_of(id="abc", work_id=None), record_of(id="x", work_id="nullabc")])
+
+    assert ids(ask(index, "apache", work_id="nullabc")) == ["x"]
+
+
+# Latest
+
+
+def latest(index: ArchiveIndex, lookback: int = 14, now: int = T0 + HOUR) -> str | None:
+    today = now // DAY
+    found = index.latest(
+        "apache", "nebraska", first_ms=(today - lookback) * DAY, last_ms=(today + 1) * DAY - 1
+    )
+    return None if found is None else found.id
+
+
+def test_latest_is_the_greatest_start_in_either_order(index: ArchiveIndex, record_of) -> None:
+    first = record_of(id="first", start=1314877177402, end=None)
+    second = record_of(id="second", start=1314877177413, end=None)
+
+    for records in ([first, second], [second, first]):
+        index.put(records)
+        assert latest(index, now=1314877177413) == "second"
+
+
+def test_of_equal_starts_the_one_stored_later_is_latest(index: ArchiveIndex, record_of) -> None:
+    index.put(
+        record_of(id=name, start=1500000000000, end=None, create_time_ms=created)
+        for name, created in (("b", 5_000), ("a", 9_000), ("c", 7_000))
+    )
+
+    assert latest(index, now=1500000000000) == "a"
+
+
+def test_latest_today_yesterday_and_none(index: ArchiveIndex, record_of) -> None:
+    assert latest(index) is None
+
+    index.put([record_of(id="yesterday", start=T0 - 1, end=None)])
+    assert latest(index) == "yesterday"
+    assert latest(index, lookback=0) is None
+
+    index.put([record_of(id="later-today", start=T0 + 20 * HOUR, end=None)])
+    assert latest(index) == "later-today"
+
+
+def test_file_of_tomorrow_hides_no_other(index: ArchiveIndex, record_of) -> None:
+    index.put(
+        [
+            record_of(id="tomorrow", start=T0 + DAY, end=None),
+            record_of(id="next-year", start=T0 + 365 * DAY, end=T0 + 800 * DAY),
+            record_of(id="today", start=T0, end=None),
+        ]
+    )
+
+    assert latest(index) == "today"
+
+
+def test_file_that_reaches_into_today_does_not_beat_a_later_start(index, record_of) -> None:
+    index.put(
+        [
+            record_of(id="long", start=T0 - 5 * DAY, end=T0 + HOUR),
+            record_of(id="yesterday", start=T0 - DAY, end=T0 - DAY + HOUR),
+        ]
+    )
+
+    assert latest(index) == "yesterday"
+
+
+@pytest.mark.parametrize(("lookback", "is_found"), [(19, False), (20, True)])
+def test_lookback_is_in_days(index, record_of, lookback: int, is_found: bool) -> None:
+    index.put([record_of(id="a", start=T0 - 20 * DAY + HOUR, end=None)])
+
+    assert (latest(index, lookback) == "a") is is_found
+
+
+@pytest.mark.parametrize("days", [25, 29, 31, 400])
+def test_long_file_that_still_runs_is_the_latest(index, record_of, days: int) -> None:
+    index.put(
+        [
+            record_of(id="running", start=T0 - days * DAY, end=T0),
+            record_of(id="over", start=T0 - 20 * DAY, end=T0 - 19 * DAY),
+            record_of(id="other", where="texas", start=T0, end=T0),
+        ]
+    )
+
+    assert latest(index) == "running"
+
+
+def test_latest_agrees_with_a_plain_search(index: ArchiveIndex, record_of) -> None:
+    rng = random.Random(11)
+    records = [
+        record_of(
+            id=f"f{number}",
+            start=(start := T0 + rng.randrange(-80, 10) * DAY + rng.choice([0, HOUR])),
+            end=start + rng.choice([0, HOUR, 3 * DAY, 40 * DAY]),
+            create_time_ms=number,
+        )
+        for number in range(60 if index.kind == "sqlite" else 15)
+    ]
+    index.put(records)
+
+    for lookback in (0, 5, 14, 60):
+        for day in (-30, 0, 9):
+            today = T0 // DAY + day
+            touching = [
+                record
+                for record in records
+                if record.last_ms >= (today - lookback) * DAY
+                and record.metadata.start < (today + 1) * DAY
+            ]
+            best = max(
+                touching, key=lambda one: (one.metadata.start, one.create_time_ms), default=None
+            )
+            assert latest(index, lookback, now=today * DAY) == (None if best is None else best.id)
+
+
+# The index as a value
+
+
+def test_creating_again_keeps_what_is_there(index: ArchiveIndex, record_of) -> None:
+    index.put([record_of(id="a")])
+
+    index.create()
+
+    assert index.find("a") is not None
+
+
+def test_text_that_is_no_unicode_is_refused_by_name(index: ArchiveIndex, record_of) -> None:
+    for use in (
+        lambda: index.put([record_of(id="x\ud800")]),
+        lambda: index.find("\ud800"),
+        lambda: ask(index, "\ud800", work_id="x"),
+    ):
+        with pytest.raises(InvalidInputError):
+            use()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "dynamodb"])
+def test_pickled_index_is_the_same(kind, request, tmp_path, record_of) -> None:
+    url = (
+        f"sqlite://{tmp_path}/x.db" if kind == "sqlite" else request.getfixturevalue("dynamodb_url")
+    )
+    index = open_index(url)
+    index.create()
+    index.put([record_of(id="a")])
+
+    copy = pickle.loads(pickle.dumps(index))
+
+    assert copy.url == index.url == url
+    assert copy.find("a") == index.find("a")
+    assert url in repr(copy)
+    copy.close()
+    assert copy.find("a") is not None
+    copy.close()
+    index.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "dynamodb"])
+def test_index_that_is_not_there_is_told_with_its_remedy(kind, request, tmp_path) -> None:
+    url = (
+        f"sqlite://{tmp_path}/x.db" if kind == "sqlite" else request.getfixturevalue("dynamodb_url")
+    )
+
+    with pytest.raises(StorageError, match="archive init"):
+        open_index(url).find("a")
+
+    assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "mysql://x",
+        "dynamodb://",
+        "dynamodb:x",
+        "dynamodb://t/x",
+        "dynamodb://t?nope=1",
+        "sqlite:x",
+    ],
+)
+def test_url_of_no_index_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInputError):
+        open_index(url)
+
+
+# SQLite alone
+
+
+def test_file_of_another_program_is_left_alone(tmp_path) -> None:
+    import sqlite3
+
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as theirs:
+        theirs.execute("CREATE TABLE files (x)")
+    theirs.close()
+
+    with pytest.raises(InvalidInputError, match="another program"):
+        open_index(path).create()
+
+
+def test_newer_format_is_refused(tmp_path) -> None:
+    import sqlite3
+
+    index = open_index(tmp_path / "new.db")
+    index.create()
+    index.close()
+    with sqlite3.connect(tmp_path / "new.db") as file:
+        file.execute("PRAGMA user_version = 2")
+    file.close()
+
+    with pytest.raises(UnsupportedVersionError, match="format 2"):
+        index.find("a")
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 100])
+def test_damaged_file_is_an_error_of_format(tmp_path, content: bytes) -> None:
+    (tmp_path / "bad.db").write_bytes(content)
+
+    with pytest.raises(CorruptMetadataError, match="reindex"):
+        open_index(tmp_path / "bad.db").find("a")
+
+
+def test_directory_in_the_place_of_the_index_is_told(tmp_path) -> None:
+    with pytest.raises(AccessDeniedError):
+        open_index(tmp_path).create()
+
+
+# DynamoDB alone
+
+
+def test_table_with_other_keys_is_refused(aws: str, dynamodb_url: str) -> None:
+    import boto3
+
+    client = boto3.client("dynamodb", region_name="us-east-1", endpoint_url=aws)
+    name = dynamodb_url.partition("://")[2].partition("?")[0]
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "x", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "x", "KeyType": "HASH"}],
+    )
+
+    with pytest.raises(InvalidInputError, match="table of its own"):
+        open_index(dynamodb_url).create()
+
+
+def test_table_has_the_keys_and_records_of_the_document(aws, dynamodb_url, record_of) -> None:
+    import boto3
+
+    index = open_index(dynamodb_url)
+    index.create()
+    record = record_of(id="91dd2525a5924c6c972e3d67fee8cda9", end=T0 + DAY, work_id="job-1")
+    index.put([record])
+
+    client = boto3.client("dynamodb", region_name="us-east-1", endpoint_url=aws)
+    name = dynamodb_url.partition("://")[2].partition("?")[0]
+    items = client.scan(TableName=name)["Items"]
+    table = client.describe_table(TableName=name)["Table"]
+
+    keys = sorted((one["time_index_key"]["S"], one["range_key"]["S"]) for one in items)
+    assert keys == [
+        ("16514:apache", "nebraska:91dd2525a5924c6c972e3d67fee8cda9"),
+        ("16515:apache", "nebraska:91dd2525a5924c6c972e3d67fee8cda9"),
+        ("id:91dd2525a5924c6c972e3d67fee8cda9", "nebraska:91dd2525a5924c6c972e3d67fee8cda9"),
+    ]
+    by_name = {one["IndexName"]: one["KeySchema"] for one in table["GlobalSecondaryIndexes"]}
+    assert [one["AttributeName"] for one in by_name["work-id-index"]] == [
+        "work_id_index_key",
+        "range_key",
+    ]
+    index.close()
+
+
+def test_question_about_too_many_days_is_refused_with_the_limit(dynamodb_url) -> None:
+    index = open_index(dynamodb_url)
+    index.create()
+
+    with pytest.raises(InvalidInputError, match="3,660"):
+        index.page(ArchiveQuery.of("apache", start=0, end="2026-01-01"))
+    index.close()
+
+
+def test_missing_credentials_are_told(dynamodb_url, monkeypatch) -> None:
+    import boto3
+
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers those of other tests
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+
+    with pytest.raises(AccessDeniedError, match="credentials"):
+        open_index(dynamodb_url).find("a")
+
+
+def test_endpoint_that_does_not_answer_is_retryable(monkeypatch, aws) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    index = open_index("dynamodb://t?region=us-east-1&endpoint=http%3A%2F%2F127.0.0.1%3A9")
+
+    with pytest.raises(StorageError) as failure:
+        index.find("a")
+
+    assert failure.value.retryable
+    index.close()
+
+
+# Questions
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({}, "no 'what'"),
+        ({"start": 1}, "no 'what'"),
+        ({"what": "x"}, "neither a work id nor a time"),
+        ({"what": "x", "work_id": "j", "start": 1}, "both"),
+        ({"what": "x", "work_id": "j", "end": 1}, "both"),
+        ({"what": "x", "start": 1}, "no end"),
+        ({"what": "x", "end": 1}, "no start"),
+        ({"what": "x", "start": 200, "end": 100}, "after end"),
+        ({"what": "x", "start": "notaninteger", "end": 1}, "no time"),
+        ({"what": "x", "start": 1, "end": "notaninteger"}, "no time"),
+        ({"what": 5, "work_id": "j"}, "no text"),
+        ({"what": "x", "work_id": ["j"]}, "no text"),
+    ],
+)
+def test_bad_question_is_refused(question: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        ArchiveQuery.of(question.pop("what", None), **question)
+
+
+def test_now_is_a_time_of_a_question() -> None:
+    now = dt.datetime(2015, 3, 20, tzinfo=dt.UTC)
+
+    assert ArchiveQuery.of("x", start=0, end="now", now=now).end == T0

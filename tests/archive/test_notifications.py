@@ -1,0 +1,305 @@
+"""Notifications of an object store, as the originals' fixtures have them."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+import lakebed
+from lakebed.archive import (
+    Archive,
+    FileMetadata,
+    ingest_directory,
+    ingest_lines,
+    ingest_message,
+    ingest_sqs,
+)
+from lakebed.errors import StorageError
+from lakebed.testing import FailingStore
+
+SYSLOG_ID = "2544375f44efb2ef5568d8a9ccf8ea9e0c9f122b"
+COMMANDS_ID = "34182375d96f460789e9ab4fcb6b4475"
+SYSLOG = {
+    "version": 0, "start": 1430092800000, "end": 1430096400000, "path": "/var/log/syslog.2",
+    "where": "california", "what": "syslog", "id": SYSLOG_ID, "hash": "12345", "work_id": None,
+}  # fmt: skip
+COMMANDS = {
+    **SYSLOG, "end": None, "where": "0a16", "what": "commands", "id": COMMANDS_ID,
+}  # fmt: skip
+OLD_KEY = f"2-california/syslog/1430092800000/{SYSLOG_ID}-syslog-284.txt"
+
+
+@pytest.fixture
+def archive(s3_options: dict[str, str]) -> Archive:
+    """An archive on a bucket, as notifications name it."""
+    opened = lakebed.open_archive("s3://lake", index="sqlite://", storage_options=s3_options)
+    opened.init()
+    return opened
+
+
+@pytest.fixture
+def store_file(archive: Archive):
+    """Store an object as the `datalake` client does."""
+    keys = []
+
+    def store_file(key: str, metadata: dict[str, Any] | None, content: bytes = b"") -> str:
+        attributes = {} if metadata is None else {"datalake": json.dumps(metadata)}
+        archive.store.put_stream(key, [content], attributes=attributes)
+        keys.append(key)
+        return key
+
+    yield store_file
+    archive.store.delete(keys)
+
+
+def event(*keys: str, name: str = "ObjectCreated:Put", version: str = "2.0", **changes: Any) -> str:
+    """Return an event of S3."""
+    records = [
+        {
+            "eventVersion": version,
+            "eventSource": "aws:s3",
+            "eventTime": "1977-07-01T03:01:00.000Z",
+            "eventName": name,
+            "s3": {"bucket": {"name": "lake"}, "object": {"key": key, "size": 0}},
+            **changes,
+        }
+        for key in keys
+    ]
+    return json.dumps({"Records": records})
+
+
+def envelope(message: str) -> str:
+    """Return what SNS puts around it."""
+    return json.dumps({"Type": "Notification", "MessageId": "x", "Message": message})
+
+
+def keys_in(archive: Archive) -> list[tuple[str, str, str]]:
+    return sorted(
+        (one["time_index_key"], one["work_id_index_key"], one["range_key"])
+        for record in archive.index.records()
+        for one in record.to_documents()
+    )
+
+
+def test_put_of_one_day_gives_one_record(archive: Archive, store_file) -> None:
+    store_file(OLD_KEY, SYSLOG)
+
+    report = ingest_message(archive, envelope(event(OLD_KEY)))
+
+    assert report.status == "success"
+    (record,) = report.records
+    assert (record.url, record.size_bytes) == (f"s3://lake/{OLD_KEY}", 0)
+    assert record.metadata == FileMetadata(SYSLOG)
+    assert report.duration_s >= 0
+    assert report.started_at.tzinfo is not None
+    assert keys_in(archive) == [
+        ("16552:syslog", f"null{SYSLOG_ID}:syslog", f"california:{SYSLOG_ID}")
+    ]
+
+
+def test_put_of_three_days_gives_three_records_and_one_in_the_report(archive, store_file) -> None:
+    key = store_file(f"{SYSLOG_ID}/data", {**SYSLOG, "end": 1430330070000})
+
+    report = ingest_message(archive, envelope(event(key)))
+
+    assert len(report.records) == 1
+    assert [one[0] for one in keys_in(archive)] == [
+        "16552:syslog", "16553:syslog", "16554:syslog",
+    ]  # fmt: skip
+
+
+def test_file_without_end_has_the_day_of_its_start(archive: Archive, store_file) -> None:
+    key = store_file(f"{COMMANDS_ID}/data", COMMANDS)
+
+    ingest_message(archive, event(key, name="ObjectCreated:CompleteMultipartUpload", version="2.1"))
+
+    assert keys_in(archive) == [
+        ("16552:commands", f"null{COMMANDS_ID}:commands", f"0a16:{COMMANDS_ID}")
+    ]
+
+
+def test_two_files_in_one_event(archive: Archive, store_file) -> None:
+    keys = [store_file(f"{SYSLOG_ID}/data", SYSLOG), store_file(f"{COMMANDS_ID}/data", COMMANDS)]
+
+    report = ingest_message(archive, envelope(event(*keys, *keys)))
+
+    assert sorted(one.what for one in report.records) == ["commands", "syslog"]
+
+
+def test_put_followed_by_a_copy_is_one_record_with_the_new_url(archive, store_file) -> None:
+    store_file(OLD_KEY, {**SYSLOG, "end": 1430330070000})
+    ingest_message(archive, envelope(event(OLD_KEY)))
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+
+    ingest_message(archive, envelope(event(key, name="ObjectCreated:Copy")))
+
+    (record,) = archive.index.records()
+    assert record.url == f"s3://lake/{key}"
+    assert [one[0] for one in keys_in(archive)] == ["16552:syslog"]
+
+
+def test_same_message_again_changes_nothing(archive: Archive, store_file) -> None:
+    message = envelope(event(store_file(f"{SYSLOG_ID}/data", SYSLOG)))
+
+    first, second = ingest_message(archive, message), ingest_message(archive, message)
+
+    assert first.records == second.records == tuple(archive.index.records())
+
+
+def test_encoded_key_is_decoded(archive: Archive, store_file) -> None:
+    store_file("a b/ü+c/data", {**SYSLOG, "id": "odd"})
+
+    report = ingest_message(archive, event("a+b/%C3%BC%2Bc/data"))
+
+    assert [one.id for one in report.records] == ["odd"]
+
+
+def test_test_event_is_a_success_without_records(archive: Archive) -> None:
+    message = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"})
+
+    report = ingest_message(archive, envelope(message))
+
+    assert (report.status, report.records, report.error) == ("success", (), None)
+
+
+def test_metadata_beside_a_content_is_no_file(archive: Archive, store_file) -> None:
+    store_file("x/metadata", None, json.dumps(SYSLOG).encode())
+
+    report = ingest_message(archive, event("x/metadata"))
+
+    assert (report.status, report.records) == ("success", ())
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("", "notification"),
+        ("{", "notification"),
+        ("[]", "notification"),
+        ("null", "notification"),
+        ("[" * 100_000, "notification"),
+        (b"\xff", "notification"),
+        ("{}", "notification"),
+        ('{"Type": "Notification"}', "notification"),
+        ('{"Message": null}', "notification"),
+        ('{"Message": "x"}', "notification"),
+        ('{"Message": "[]"}', "notification"),
+        ('{"Records": 5}', "notification"),
+        ('{"Records": [5, null]}', "version 2"),
+        ('{"Records": [{"eventVersion": "2.0", "eventName": "ObjectCreated:Put"}]}', "version 2"),
+        (event("x/data", version="3.0"), "version 2"),
+        (event("x/data", version="1.0"), "version 2"),
+        (event("x/data", eventVersion=None), "version 2"),
+        (event("x/data", name="ObjectCreated:Post"), "ObjectCreated:Post"),
+        (event("x/data", name="ObjectAcl:Put"), "ObjectAcl:Put"),
+        (event("missing/data"), "no file"),
+        (event("../x"), "not legal"),
+        (
+            event("x", s3={"bucket": {"name": "lake-evil"}, "object": {"key": "x"}}),
+            "does not lie in",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_used_is_reported_and_indexes_nothing(archive, message, told: str) -> None:
+    report = ingest_message(archive, message)
+
+    assert (report.status, report.records) == ("error", ())
+    assert told in str(report.error)
+    assert list(archive.index.records()) == []
+
+
+def test_object_without_metadata_is_reported(archive: Archive, store_file) -> None:
+    report = ingest_message(archive, event(store_file("plain/data", None)))
+
+    assert "no metadata" in str(report.error)
+
+
+def test_one_bad_file_does_not_hide_the_others(archive: Archive, store_file) -> None:
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+
+    report = ingest_message(archive, event("missing/data", key))
+
+    assert (report.status, len(report.records)) == ("error", 1)
+
+
+def test_file_of_a_hundred_days_is_indexed(archive: Archive, store_file) -> None:
+    end = SYSLOG["start"] + 100 * 86_400_000
+    key = store_file("long/data", {**SYSLOG, "id": "long", "end": end})
+
+    ingest_message(archive, event(key))
+
+    assert [one.id for one in archive.list("syslog", start=end, end=end)] == ["long"]
+
+
+def test_removed_file_leaves_the_index(archive: Archive, store_file) -> None:
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    ingest_message(archive, event(key))
+    removal = event(key, name="ObjectRemoved:Delete")
+
+    assert ingest_message(archive, removal).removed == ()  # it is there
+    archive.store.delete([key])
+    report = ingest_message(archive, removal)
+
+    assert (report.status, report.removed) == ("success", (SYSLOG_ID,))
+    assert list(archive.index.records()) == []
+
+
+def test_removal_under_an_old_key_is_reported(archive: Archive) -> None:
+    report = ingest_message(archive, event(OLD_KEY, name="ObjectRemoved:Delete"))
+
+    assert "reindex" in str(report.error)
+
+
+def test_failure_of_the_storage_is_raised(archive: Archive, store_file) -> None:
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    failing = Archive(FailingStore(archive.store, fail_on="stat"), archive.index)
+
+    with pytest.raises(StorageError):
+        ingest_message(failing, event(key))
+
+
+def test_lines_are_urls_or_messages(archive: Archive, store_file) -> None:
+    first = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    second = store_file(f"{COMMANDS_ID}/data", COMMANDS)
+
+    reports = list(ingest_lines(archive, [f"s3://lake/{first}\n", "\n", event(second), "s3://x/y"]))
+
+    assert [one.status for one in reports] == ["success", "success", "error"]
+    assert len(list(archive.index.records())) == 2
+
+
+def test_directory_of_messages_is_emptied(archive: Archive, store_file, tmp_path) -> None:
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    (tmp_path / "1.json").write_text(envelope(event(key)))
+    (tmp_path / "2.json").write_text("{")
+    (tmp_path / ".3.json").write_text("still being written")
+
+    reports = list(ingest_directory(archive, tmp_path))
+
+    assert [one.status for one in reports] == ["success", "error"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".3.json", "failed"]
+    assert (tmp_path / "failed" / "2.json").read_text() == "{"
+    assert list(ingest_directory(archive, tmp_path)) == []
+
+
+def test_queue_of_sqs_is_emptied(archive: Archive, store_file, s3_endpoint, monkeypatch) -> None:
+    import boto3
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    client = boto3.client("sqs", region_name="us-east-1", endpoint_url=s3_endpoint)
+    queue_url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex}")["QueueUrl"]
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    for body in (envelope(event(key)), "{"):
+        client.send_message(QueueUrl=queue_url, MessageBody=body)
+    ask = {"region": "us-east-1", "endpoint": s3_endpoint, "wait_s": 0}
+
+    reports = list(ingest_sqs(archive, queue_url, **ask))
+
+    assert sorted(one.status for one in reports) == ["error", "success"]
+    assert list(ingest_sqs(archive, queue_url, **ask)) == []
+    with pytest.raises(StorageError):
+        list(ingest_sqs(archive, f"{queue_url}-missing", **ask))
+    client.close()

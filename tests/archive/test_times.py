@@ -1,0 +1,135 @@
+"""Times: what users write, and the days that files touch."""
+
+import datetime as dt
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.archive import time_buckets, to_epoch_ms
+from lakebed.archive.times import to_datetime, to_iso
+from lakebed.errors import InvalidInputError, MissingDependencyError
+
+B = 86_400_000
+
+VECTORS = [
+    ("2015-03-20", 1426809600000),
+    ("2015-03-20T00:00:00Z", 1426809600000),
+    (dt.datetime(2015, 3, 20), 1426809600000),
+    (dt.datetime(2015, 3, 20, tzinfo=dt.timezone(dt.timedelta(hours=-7))), 1426834800000),
+    ("2015-12-27T11:01:20.954", 1451214080954),
+    ("2015-12-21T09:11:14.08Z", 1450689074080),
+    ("1426809600", 1426809600000),
+    (1426809600, 1426809600000),
+    ("1426809600123", 1426809600123),
+    (1426809600123, 1426809600123),
+    (1426809600.25, 1426809600250),
+    (1426809600.0005, 1426809600000),
+    (1456833600000.7, 1456833600000),
+    (0, 0),
+    (0.0, 0),
+    ("0", 0),
+    (-1, -1000),
+    ("-1", -1000),
+    (99999999999, 99999999999000),
+    (100000000000, 100000000000000),
+    (100000000001, 100000000001),
+    ("2015-03-20T00:00:00.123456Z", 1426809600123),
+    ("20150320", 20150320000),
+    ("2015", 2015000),
+    ("12", 12000),
+    ("20/03/2015", 1426809600000),
+    ("Fri Mar 20 00:00:00 UTC 2015", 1426809600000),
+    ("Fri Mar 20 00:00:00 PST 2015", 1426809600000),
+    ("03/04/2015", 1425427200000),
+    ("9999-12-31T23:59:59.999Z", 253402300799999),
+    ("5138-11-16T09:46:40Z", 100000000000000),
+    ("0001-01-01", -62135596800000),
+    ("2015-03-20T23:59.114Z", 1426895946000),
+]
+NO_TIMES = [
+    "2015-03-20T00:00:05:32.345Z", "bxfl230", "notaninteger", "nan", "2015-W12", "2015-079",
+    "NOW", "now ", "today", "", " ", "2015-13-01", "2015-03-20 24:00:00", "99999-01-01",
+    "inf", "-inf", "1e400", 1e15, 1e18, float("inf"), float("nan"), 10**400, "9" * 5000,
+    None, [], {}, b"2015", dt.date(2015, 3, 20), object,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "ms"), VECTORS, ids=repr)
+def test_time_becomes_milliseconds(value: object, ms: int) -> None:
+    assert to_epoch_ms(value) == ms
+
+
+@pytest.mark.parametrize("value", NO_TIMES, ids=lambda value: repr(value)[:30])
+def test_what_is_no_time_is_refused_and_nothing_leaks(value: object) -> None:
+    with pytest.raises(InvalidInputError, match="no time"):
+        to_epoch_ms(value)
+
+
+def test_missing_parts_are_those_of_today() -> None:
+    now = dt.datetime(2015, 3, 20, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=-7)))
+
+    assert to_epoch_ms("10:30", now=now) == to_epoch_ms("2015-03-21T10:30")
+    assert to_epoch_ms("now", now=now) == to_epoch_ms("2015-03-21T06:30")
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_times_survive_as_datetime_and_as_text(ms: int) -> None:
+    assert to_epoch_ms(to_datetime(ms)) == ms
+    assert to_epoch_ms(to_iso(ms)) == ms
+
+
+@given(
+    st.datetimes(
+        timezones=st.sampled_from(
+            [dt.UTC, *(dt.timezone(dt.timedelta(minutes=m)) for m in (-420, 330))]
+        )
+    )
+)
+def test_iso_text_is_read_as_dateutil_reads_it(moment: dt.datetime) -> None:
+    from dateutil import parser
+
+    for text in (moment.isoformat(), moment.isoformat(" ", "milliseconds")):
+        try:
+            expected = parser.parse(text).astimezone(dt.UTC)
+        except OverflowError:
+            continue
+        assert to_epoch_ms(text) == to_epoch_ms(expected)
+
+
+@given(st.one_of(st.text(), st.floats(), st.integers(), st.binary()))
+def test_anything_is_a_time_or_is_refused(value: object) -> None:
+    try:
+        ms = to_epoch_ms(value)
+    except InvalidInputError:
+        return
+    assert isinstance(to_datetime(ms), dt.datetime)
+
+
+def test_without_dateutil_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dateutil.parser", None)
+
+    assert to_epoch_ms("2015-03-20T10:00Z") == 1426845600000
+    with pytest.raises(MissingDependencyError, match=r"lakebed\[archive\]"):
+        to_epoch_ms("20/03/2015")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "buckets"),
+    [
+        (1430092800000, 1430330070000, [16552, 16553, 16554]),
+        (1430092800000, 1430157270000, [16552]),
+        (1430092800000, 1430096400000, [16552]),
+        (1430092800000, None, [16552]),
+        (0, B - 1, [0]),
+        (0, B, [0, 1]),
+        (1431648000000, 1431734400000, [16570, 16571]),
+        (0, 29 * B, list(range(30))),
+        (0, 30 * B, list(range(31))),
+        (-1, 0, [-1, 0]),
+        (-5, 0, [-1, 0]),
+    ],
+)
+def test_file_touches_these_days(start: int, end: int | None, buckets: list[int]) -> None:
+    assert list(time_buckets(start, end)) == buckets

@@ -1,0 +1,198 @@
+"""The verbs of the archive."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from lakebed.cli.archive import archive as archive_group
+
+T0 = 1426809600000
+
+# What follows the verb; {root} is an archive with the file `one`.
+CALLS = {
+    "init": "--storage {root}",
+    "push": "{file} --where box --what log --start 2015-03-20 --storage {root}",
+    "list": "log --start 2015-03-20 --end 2015-03-21 --storage {root}",
+    "latest": "log box --lookback 36500 --storage {root}",
+    "fetch": "one --to {root}/../out --storage {root}",
+    "reindex": "--storage {root}",
+    "enqueue": "{file} --where box --what log --start now --queue {root}/../queue",
+    "upload": "--queue {root}/../queue --storage {root}",
+    "ingest": "one --storage {root}",
+}
+WRITES_CONTENTS = {"cat"}
+RUNS_ON = {"serve"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "job-12.log"
+    path.write_bytes(b"mwahaha")
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    archive = lakebed.open_archive(tmp_path / "raw")
+    archive.push(
+        io.BytesIO(b"content\xff"), path="/a.log", where="box", what="log", start=T0, id="one"
+    )
+    archive.store.put("stray", b"x")
+    archive.index.close()
+    return str(tmp_path / "raw")
+
+
+def check_rows(text: str, output: str) -> None:
+    if output == "json":
+        assert isinstance(json.loads(text), list | dict)
+    elif output == "jsonl":
+        assert all(isinstance(json.loads(line), dict) for line in text.splitlines())
+    elif output == "csv":
+        assert len({len(row) for row in csv.reader(io.StringIO(text), strict=True)}) == 1
+    else:
+        assert text.isascii()
+        assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_every_verb_is_called_in_every_form() -> None:
+    assert set(CALLS) | WRITES_CONTENTS | RUNS_ON == set(archive_group.commands)
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
+@pytest.mark.parametrize("verb", CALLS)
+def test_result_is_valid(cli, root: str, file: Path, verb: str, output: str) -> None:
+    arguments = CALLS[verb].format(root=root, file=file).split()
+
+    result = cli("archive", verb, *arguments, "-o", output)
+
+    check_rows(result.stdout, output)
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
+def test_server_tells_where_it_is(root: str, output: str) -> None:
+    lakebed_ = Path(sys.executable).parent / "lakebed"
+    command = [lakebed_, "archive", "serve", "--storage", root, "--port", "0", "-o", output]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        told = ""
+        while (url := re.search(r"http://127\.0\.0\.1:\d+", told)) is None:
+            line = process.stdout.readline()
+            assert line, told
+            told += line
+        # It answers after it has told all.
+        with urllib.request.urlopen(f"{url[0]}/health/", timeout=30) as answer:
+            assert answer.status == 200
+        process.terminate()
+        told += process.stdout.read()
+
+    check_rows(told, output)
+
+
+def test_group_explains_itself(cli) -> None:
+    assert "--storage" in cli("archive", "--help").stdout
+    assert "Did you mean 'push'?" in cli("archive", "psh", exit_code=2).stderr
+    cli("archive", exit_code=2)
+
+
+def test_pushed_file_is_listed_found_and_written(cli, root: str, file: Path, tmp_path) -> None:
+    at = ("--storage", root)
+    (pushed,) = cli.json(
+        "archive", "push", file, "--where", "web1", "--what", "job", "--start", "2015-03-20",
+        "--work-id", r".*job-(?P<n>\d+)\.log$~job-{n}", "--extra", "owner=ops", *at,
+    )  # fmt: skip
+
+    assert (pushed["work_id"], pushed["hash"]) == ("job-12", "a3e75ee4f45f676422e038f2c116d000")
+    assert (pushed["start"], pushed["end"]) == ("2015-03-20T00:00:00Z", None)
+    assert pushed["metadata"]["owner"] == "ops"
+    assert cli.json("archive", "list", "job", "--work-id", "job-12", *at) == [pushed]
+    assert cli.json("archive", "latest", "job", "web1", "--lookback", "36000", *at) == pushed
+    cat = cli("archive", "cat", pushed["url"], "one", *at)
+    assert cat.stdout_bytes == b"mwahahacontent\xff"
+    template = ("--to", tmp_path / "out", "--template", "{where}/{what}-{start_iso}")
+    (fetched,) = cli.json("archive", "fetch", "-", *template, *at, stdin=pushed["url"] + "\n")
+    assert Path(fetched["path"]).read_bytes() == b"mwahaha"
+    assert Path(fetched["path"]) == tmp_path / "out" / "web1" / "job-2015-03-20T00:00:00.000"
+
+
+def test_variables_name_storage_index_place_and_queue(cli, file, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("LAKEBED_ARCHIVE_STORAGE", str(tmp_path / "files"))
+    monkeypatch.setenv("LAKEBED_ARCHIVE_INDEX", f"sqlite://{tmp_path}/index.db")
+    monkeypatch.setenv("LAKEBED_ARCHIVE_WHERE", "box")
+    monkeypatch.setenv("LAKEBED_ARCHIVE_QUEUE", str(tmp_path / "queue"))
+
+    cli("archive", "enqueue", file, "--what", "log", "--start", T0, "--compress")
+    (uploaded,) = cli.json("archive", "upload", "--watch", "--timeout", "0")
+    (listed,) = cli.json("archive", "list", "log", "--start", T0, "--end", T0)
+
+    assert uploaded["url"] == listed["url"]
+    assert (tmp_path / "index.db").exists()
+    content = cli("archive", "cat", listed["id"]).stdout_bytes
+    assert gzip.decompress(content) == b"mwahaha"
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "exit_code"),
+    [
+        ("cat missing", "record-not-found", 3),
+        ("cat s3://elsewhere/x", "invalid-input", 2),
+        ("cat stray", "record-not-found", 3),
+        ("fetch one --template ../{{id}}", "invalid-input", 2),
+        ("latest log nowhere", "record-not-found", 3),
+        ("latest log box --lookback nine", "invalid-input", 2),
+        ("list log", "invalid-input", 2),
+        ("list log --start x --end now", "invalid-input", 2),
+        ("push {file} --where Box --what log --start 0", "invalid-input", 2),
+        ("push {file} --where box --what log --start 0 --id one", "record-exists", 4),
+        ("push {file} {file} --where b --what l --start 0 --id x", "invalid-input", 2),
+        ("push {root}/nope --where box --what log --start 0", "invalid-input", 2),
+        ("ingest one --queue-dir {root}", "invalid-input", 2),
+        ("init --index mysql://x", "invalid-input", 2),
+        ("list log --work-id x --index {root}/nope.db", "storage", 6),
+    ],
+)
+def test_error_is_named(cli, root, file, call: str, code: str, exit_code: int) -> None:
+    arguments = call.format(root=root, file=file).split()
+
+    result = cli("archive", *arguments, "--storage", root, "-o", "json", exit_code=exit_code)
+
+    assert json.loads(result.stderr.splitlines()[-1])["error"]["code"] == code
+
+
+def test_reindex_tells_what_it_did(cli, root: str) -> None:
+    result = cli("archive", "reindex", "--dry-run", "--storage", root, "-o", "json")
+
+    assert "Would index 1 files" in result.stderr
+    (skipped,) = json.loads(result.stdout)
+    assert (skipped["action"], skipped["url"].endswith("/stray")) == ("skipped", True)
+
+
+def test_upload_ends_with_1_if_a_bundle_stays(cli, root: str, tmp_path: Path) -> None:
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "bad.tar").write_bytes(b"x")
+
+    result = cli(
+        "archive", "upload", "--queue", tmp_path / "queue", "--storage", root, "--json", exit_code=1
+    )
+
+    (row,) = json.loads(result.stdout)
+    assert (row["outcome"], row["url"]) == ("invalid", None)
+
+
+def test_ingest_reads_lines_and_directories(cli, root: str, tmp_path: Path) -> None:
+    (tmp_path / "messages").mkdir()
+    (tmp_path / "messages" / "1").write_text('{"Event": "s3:TestEvent"}')
+    at = ("--storage", root, "-o", "json")
+
+    lines = cli("archive", "ingest", *at, stdin="one\nmissing\n", exit_code=1)
+    directory = cli("archive", "ingest", "--queue-dir", tmp_path / "messages", *at)
+
+    assert [row["status"] for row in json.loads(lines.stdout)] == ["success", "error"]
+    assert [row["status"] for row in json.loads(directory.stdout)] == ["success"]
