@@ -11,8 +11,8 @@ import pytest
 DEMO = Path(__file__).parents[2] / "examples" / "flights.py"
 
 
-def _demo(directory: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(DEMO), "--directory", str(directory)]
+def _demo(directory: Path, cwd: Path, demo: Path = DEMO) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(demo), "--directory", str(directory)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
@@ -54,3 +54,13 @@ def test_demo_runs_through(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("OK: 336,256 rows")
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_year_of_raw_files_is_archived_ingested_and_replaced_by_day(tmp_path: Path) -> None:
+    done = _demo(tmp_path / "archive", tmp_path, DEMO.with_name("archive.py"))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("OK: 333,010 rows of 366 raw files")
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]

@@ -1,0 +1,282 @@
+"""The verb ingest: raw files of an archive or a folder into a dataset, once each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
+from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
+from lakebed.cli.datasets import read_schema_file, read_strategy
+from lakebed.cli.load import start_spark
+from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
+from lakebed.cli.output import Output
+from lakebed.cli.tree import human_size
+from lakebed.errors import InvalidInputError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.partition import PartitionStrategy
+from lakebed.pipeline import (
+    NO_PROGRESS,
+    FromArchive,
+    FromFiles,
+    Ingest,
+    IngestCheck,
+    IngestProgress,
+    IngestReport,
+)
+from lakebed.pipeline.execution import Progress
+
+_QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
+
+
+@verb(
+    "ingest",
+    example="lakebed ingest --from-archive what=flights start=2013-01-01 end=2013-12-31 "
+    "--storage ./raw --into ./lake/flights --format submissions",
+)
+@click.argument("arguments", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--from-archive",
+    "is_archive",
+    is_flag=True,
+    help=f"FILE... is a question to an archive: KEY=VALUE with {', '.join(_QUESTION)}.",
+)
+@click.option(
+    "--storage",
+    envvar=STORAGE_VARIABLE,
+    metavar="URL",
+    help=f"Of the archive: where the files are.  [env: {STORAGE_VARIABLE}]",
+)
+@click.option(
+    "--index",
+    envvar=INDEX_VARIABLE,
+    metavar="URL",
+    help=f"Of the archive: what finds them.  [env: {INDEX_VARIABLE}]",
+)
+@storage_option
+@click.option("--into", metavar="DATASET", help="The dataset, as LOCATION/NAME.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(FILE_FORMATS),
+    help="Of the raw files.  [default: by suffix; must be given for an archive]",
+)
+@click.option("--run", help="Name of the run.  [default: the name of the dataset]")
+@click.option(
+    "--schema",
+    "schema_file",
+    type=click.Path(path_type=Path),
+    help="Create a missing dataset with this schema: .avsc, .json or a Parquet file.",
+)
+@click.option("--partition-by", metavar="TEXT|FILE", help="Of a missing dataset, as for create.")
+@click.option(
+    "--dimensions",
+    "dimensions_file",
+    type=click.Path(path_type=Path),
+    help="Of a missing dataset: a file such as telemetry_schema.json; after --partition-by.",
+)
+@click.option("--delimiter", default=",", show_default=True, help="Of CSV.")
+@click.option("--no-header", is_flag=True, help="CSV has no header; columns are the fields.")
+@click.option("--null", "null_text", default="", help="A text that stands for null in CSV.")
+@click.option("--quarantine", metavar="NAME", help="Dataset for what does not fit.")
+@click.option("--local", "is_local", is_flag=True, help="Read in this process, without Spark.")
+@click.option(
+    "--replace-rewritten",
+    is_flag=True,
+    help="Take rows of replaced files for gone where something else has written them anew.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything, and say what would be read.")
+@click.option(
+    "--fail-on-rejects", is_flag=True, help="Exit with 2 if something went to quarantine."
+)
+def ingest(
+    output: Output,
+    *,
+    arguments: Sequence[str],
+    is_local: bool,
+    replace_rewritten: bool,
+    dry_run: bool,
+    fail_on_rejects: bool,
+    **given: object,
+) -> None:
+    """Read raw files into a dataset, each once.
+
+    What is new or has changed becomes one batch in one commit; what has been read is skipped, so
+    that the verb can run as often as there may be something new. Where a file has changed, or an
+    archive has a newer one of the same span, its rows replace the earlier ones. What does not fit
+    goes to the dataset NAME_quarantine, with the reason, the file and the line.
+
+    FILE... are files, patterns, directories or URLs; or one file that ends with .toml and
+    declares all of it; or with --from-archive a question, such as what=syslog start=2015-03-20
+    end=now.
+    """
+    declared = _declared(arguments, given)
+    if dry_run:
+        _show_check(output, declared, declared.check())
+        return
+    session = None if is_local else start_spark(output)
+    with _bar(output) as on_progress:
+        report = declared.run(session, replace_rewritten=replace_rewritten, on_progress=on_progress)
+    _show(output, declared, report)
+    if fail_on_rejects and report.rejected_count:
+        raise click.exceptions.Exit(2)
+
+
+def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
+    """Return the ingest that the command line means."""
+    context = click.get_current_context()
+    if not given["is_archive"] and len(arguments) == 1 and arguments[0].endswith(".toml"):
+        others = [
+            one.opts[0]
+            for one in context.command.params
+            if one.name in given
+            and one.name is not None
+            and context.get_parameter_source(one.name) is click.core.ParameterSource.COMMANDLINE
+        ]
+        if others:
+            message = f"{arguments[0]} declares all of it; leave {', '.join(others)} out."
+            raise click.UsageError(message, context)
+        return Ingest.from_toml(arguments[0])
+    return _from_options(context, arguments, **given)  # type: ignore[arg-type]  # from click
+
+
+def _from_options(
+    context: click.Context,
+    arguments: Sequence[str],
+    *,
+    is_archive: bool,
+    storage: str | None,
+    index: str | None,
+    storage_options: Mapping[str, str],
+    into: str | None,
+    file_format: FileFormat | None,
+    run: str | None,
+    schema_file: Path | None,
+    partition_by: str | None,
+    dimensions_file: Path | None,
+    delimiter: str,
+    no_header: bool,
+    null_text: str,
+    quarantine: str | None,
+) -> Ingest:
+    if into is None:
+        message = "Say where the rows go: --into LOCATION/NAME."
+        raise click.UsageError(message, context)
+    location, name = split_address(into)
+    source: FromArchive | FromFiles
+    if is_archive:
+        if storage is None:
+            message = "Say where the archive is: --storage URL."
+            raise click.UsageError(message, context)
+        question = parse_pairs(context, context.command.params[0], arguments)
+        unknown = [key for key in question if key not in _QUESTION]
+        if unknown or "what" not in question:
+            message = (
+                f"There is no {unknown[0]!r} in a question to an archive."
+                if unknown
+                else "The question to the archive has no 'what'."
+            )
+            raise InvalidInputError(message, hint=f"Write KEY=VALUE with {', '.join(_QUESTION)}.")
+        source = FromArchive(
+            storage=storage,
+            index=index,
+            storage_options=storage_options,
+            **question,  # type: ignore[arg-type]  # checked by itself
+        )
+    else:
+        source = FromFiles(paths=arguments, storage_options=storage_options)
+    return Ingest(
+        name=run or name,
+        into=f"{location}/{name}",
+        source=source,
+        format=file_format,
+        create=_descriptor(context, schema_file, partition_by, dimensions_file),
+        quarantine=quarantine,
+        csv=CsvOptions(has_header=not no_header, delimiter=delimiter, null_text=null_text),
+        storage_options=storage_options,
+    )
+
+
+def _descriptor(
+    context: click.Context,
+    schema_file: Path | None,
+    partition_by: str | None,
+    dimensions_file: Path | None,
+) -> DatasetDescriptor | None:
+    if schema_file is None:
+        if partition_by is not None or dimensions_file is not None:
+            message = "--partition-by and --dimensions are of a dataset to create: give --schema."
+            raise click.UsageError(message, context)
+        return None
+    functions = () if partition_by is None else read_strategy(partition_by).functions
+    if dimensions_file is not None:
+        with reading(dimensions_file):
+            dimensions = DimensionSchema.from_json(dimensions_file)
+        functions = (*functions, *dimensions.partition_by())
+    return DatasetDescriptor(
+        schema=read_schema_file(schema_file), partition_by=PartitionStrategy(functions)
+    )
+
+
+@contextmanager
+def _bar(output: Output) -> Iterator[Progress]:
+    """Show on a terminal how far it is."""
+    if output.is_quiet or not sys.stderr.isatty():
+        yield NO_PROGRESS
+        return
+    columns = (
+        TextColumn("Reading"),
+        BarColumn(),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, told="")
+
+        def on_progress(one: IngestProgress) -> None:
+            told = (
+                f"{one.file_count:,} of {one.file_total:,} files, {human_size(one.size_bytes)}, "
+                f"{one.row_count:,} rows, {one.rejected_count:,} rejects"
+            )
+            bar.update(task, completed=one.size_bytes, total=one.size_total_bytes, told=told)
+
+        yield on_progress
+
+
+def _show_check(output: Output, declared: Ingest, found: IngestCheck) -> None:
+    record = {
+        "name": declared.name,
+        "into": declared.into,
+        "format": found.format,
+        "new_count": len(found.new),
+        "changed_count": len(found.changed),
+        "unchanged_count": found.unchanged_count,
+        "superseded_count": len(found.superseded),
+        "size_bytes": found.size_bytes,
+        "creates_dataset": found.creates_dataset,
+        "new": list(found.new),
+        "changed": list(found.changed),
+    }
+    shown = {key.replace("_", " "): value for key, value in record.items() if key != "new"}
+    output.record(record, facts={**shown, "changed": list(found.changed) or None})
+
+
+def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
+    if report.commit is None:
+        output.note("Nothing is new, and nothing has changed.")
+    if report.rejected_count:
+        location = declared.into.rpartition("/")[0]
+        output.note(
+            f"{report.rejected_count:,} lines did not fit. See why with: lakebed query "
+            f"{location}/{report.quarantine} --where \"run = '{report.name}'\""
+        )
+    record = report.to_record()
+    output.record(record, facts={key.replace("_", " "): one for key, one in record.items()})

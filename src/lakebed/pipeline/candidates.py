@@ -1,0 +1,221 @@
+"""Where raw files come from, and which of them stand for the same thing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lakebed.archive import Archive, ArchiveRecord, open_archive
+from lakebed.archive.frames import stored_file
+from lakebed.archive.query import ArchiveQuery
+from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_files
+from lakebed.errors import InvalidInputError
+from lakebed.state.sources import SourceFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromArchive:
+    """Raw files of an archive, found by time or work id.
+
+    Attributes:
+        storage: Where the files are.
+        what: Which program or process.
+        index: What finds them; see `open_archive`.
+        start: Begin of the time; with `end`, or else `work_id`.
+        end: End of the time, included; `now` is a time.
+        where: Which place; None for all.
+        work_id: Which work.
+        supersede: `span`: of the files with the same where, what, start and work id the one that
+            was stored last counts, and takes the place of the others, as when a day is pushed
+            again. `id`: every file is one of its own.
+        storage_options: What the store needs to know.
+
+    >>> FromArchive(storage="raw", what="flights", start="2013-01-01", end="2013-12-31").supersede
+    'span'
+    """
+
+    storage: str | os.PathLike[str]
+    what: str
+    index: str | None = None
+    start: object = None
+    end: object = None
+    where: str | None = None
+    work_id: str | None = None
+    supersede: Literal["span", "id"] = "span"
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.supersede not in ("span", "id"):
+            raise InvalidInputError(
+                f"supersede is {self.supersede!r}.", hint="Give 'span' or 'id'."
+            )
+        _query(self)
+
+    def open(self) -> Archive:
+        """Open the archive."""
+        return open_archive(self.storage, index=self.index, storage_options=self.storage_options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFiles:
+    """Raw files of folders or stores; see `Dataset.load` for what a path may be.
+
+    Attributes:
+        paths: Paths, patterns, directories or URLs.
+        storage_options: What the store of a URL needs to know.
+
+    >>> FromFiles(paths=["in/*.jsonl.gz"]).paths
+    ('in/*.jsonl.gz',)
+    """
+
+    paths: tuple[str, ...]
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        *,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Name the files.
+
+        Raises:
+            InvalidInputError: There is none, or it is standard input, which cannot be read again.
+        """
+        given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        found = tuple(os.fspath(one) for one in given)
+        if not found or STDIN in found:
+            raise InvalidInputError(
+                f"Files to ingest are {', '.join(found) or 'none'}.",
+                hint="Give paths, patterns, directories or URLs.",
+            )
+        object.__setattr__(self, "paths", found)
+        object.__setattr__(self, "storage_options", dict(storage_options or {}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A raw file that may be read in.
+
+    Attributes:
+        file: The file.
+        slot: What it stands for.
+        fingerprint: Tells whether a file of the slot is the same.
+        record: Of the archive, if it is from one.
+    """
+
+    file: RawFile
+    slot: str
+    fingerprint: str
+    record: ArchiveRecord | None = None
+
+    def is_same_as(self, read: SourceFile | None) -> bool:
+        """Whether the file has been read already, as it is."""
+        return read is not None and read.fingerprint == self.fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The raw files that a source has.
+
+    Attributes:
+        format: Of all of them.
+        files: One for each slot.
+        superseded: Records of files that others have taken the place of.
+    """
+
+    format: FileFormat
+    files: tuple[Candidate, ...]
+    superseded: tuple[ArchiveRecord, ...] = ()
+
+
+def find_candidates(
+    source: FromArchive | FromFiles,
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+) -> Candidates:
+    """Find the raw files of a source.
+
+    Raises:
+        InvalidInputError: A file is missing, the format cannot be told, or the question to the
+            archive is wrong.
+
+    Cost:
+        The question to the index; or a look at each file, or a LIST for each URL.
+    """
+    if isinstance(source, FromFiles):
+        told, files = find_files(source.paths, format, storage_options=source.storage_options)
+        return Candidates(format=told, files=tuple(_of_file(file) for file in files))
+    if format is None:
+        raise InvalidInputError(
+            "The format of archived files is not told.", hint="Give format, such as 'json'."
+        )
+    return _of_archive(source, format)
+
+
+def _of_file(file: RawFile) -> Candidate:
+    changed = file.modified_at.isoformat() if file.modified_at else "unknown"
+    return Candidate(
+        file=file, slot=f"file:{file.location}", fingerprint=f"{file.size_bytes}@{changed}"
+    )
+
+
+def _of_archive(
+    source: FromArchive,
+    format: FileFormat,  # noqa: A002 - the word of the option
+) -> Candidates:
+    archive, query = source.open(), _query(source)
+    newest: dict[str, ArchiveRecord] = {}
+    superseded = []
+    found = archive.list(
+        query.what, start=query.start, end=query.end, work_id=query.work_id, where=query.where
+    )
+    for record in found:
+        slot = _slot(record, source)
+        other = newest.setdefault(slot, record)
+        if other is not record:
+            older, newest[slot] = sorted((other, record), key=_age)
+            superseded.append(older)
+    return Candidates(
+        format=format,
+        files=tuple(
+            Candidate(
+                file=stored_file(archive.store, record),
+                slot=slot,
+                fingerprint=record.hash,
+                record=record,
+            )
+            for slot, record in newest.items()
+        ),
+        superseded=tuple(superseded),
+    )
+
+
+def _query(source: FromArchive) -> ArchiveQuery:
+    return ArchiveQuery.of(
+        source.what,
+        where=source.where,
+        work_id=source.work_id,
+        start=_moment(source.start),
+        end=_moment(source.end),
+    )
+
+
+def _moment(value: object) -> object:
+    """Return a day as its begin: TOML has days, the archive only moments."""
+    is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    return dt.datetime.combine(value, dt.time(), dt.UTC) if is_day else value  # type: ignore[arg-type]  # checked
+
+
+def _slot(record: ArchiveRecord, source: FromArchive) -> str:
+    if source.supersede == "id":
+        return f"id:{record.id}"
+    # Where the archive lies is no part of it: a copy of an archive holds the same days.
+    span = (record.what, record.where, str(record.metadata.start), record.work_id or "")
+    return f"span:{'|'.join(span)}"
+
+
+def _age(record: ArchiveRecord) -> tuple[int, str]:
+    return record.create_time_ms, record.id

@@ -1,0 +1,194 @@
+"""An ingest as a TOML file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from lakebed.arrow.reading.files import CsvOptions
+from lakebed.errors import FormatError, InvalidInputError, NotFoundError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.names import nearest
+from lakebed.model.partition import PartitionStrategy
+from lakebed.pipeline.candidates import FromArchive, FromFiles
+
+MAX_DOCUMENT_BYTES = 2**20
+
+_PROBLEM = re.compile(r"Object contains unknown field `(?P<key>.*)`")
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class _Archive(_Table):
+    storage: str
+    what: str
+    index: str | None = None
+    # Days, moments, numbers and text; the archive says what is a time.
+    start: Any = None
+    end: Any = None
+    where: str | None = None
+    work_id: str | None = None
+    supersede: Literal["span", "id"] = "span"
+    storage_options: dict[str, str] = {}
+
+
+class _Files(_Table):
+    paths: str | list[str]
+    storage_options: dict[str, str] = {}
+
+
+class _Create(_Table):
+    # The path of an .avsc file, or the schema itself in Avro's form.
+    schema: str | dict[str, Any]
+    partition_by: str | list[str] = ""
+    dimensions: str | None = None
+    format: str = "parquet"
+    compression: str | None = None
+    properties: dict[str, str] = {}
+
+
+class _Csv(_Table):
+    has_header: bool = True
+    delimiter: str = ","
+    null_text: str = ""
+
+
+class _Document(_Table):
+    name: str
+    into: str
+    format: str | None = None
+    archive: _Archive | None = None
+    files: _Files | None = None
+    create: _Create | None = None
+    csv: _Csv | None = None
+    quarantine: str | None = None
+    provided: dict[str, str | int | float | bool] = {}
+    storage_options: dict[str, str] = {}
+
+
+_TABLES: dict[str, type[_Table]] = {
+    "": _Document,
+    "archive": _Archive,
+    "files": _Files,
+    "create": _Create,
+    "csv": _Csv,
+}
+
+
+def read_document(source: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of an `Ingest` that a TOML file declares.
+
+    Raises:
+        NotFoundError: There is no such file.
+        FormatError: It is no TOML.
+        InvalidInputError: A key is unknown or missing, or a value is wrong.
+    """
+    text, place, folder = _read(source)
+    try:
+        parsed = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise FormatError(f"{place} is no TOML: {exc}.", hint="Mend that place.") from exc
+    try:
+        found = msgspec.convert(parsed, _Document)
+    except msgspec.ValidationError as exc:
+        raise _wrong(place, str(exc)) from exc
+    if (found.archive is None) == (found.files is None):
+        raise InvalidInputError(
+            f"{place} has {'neither' if found.files is None else 'both'} [archive] "
+            f"{'nor' if found.files is None else 'and'} [files].",
+            hint="Say where the raw files are: one of the two.",
+        )
+    return {
+        "name": found.name,
+        "into": _resolved(found.into, folder),
+        "source": _source(found, folder),
+        "format": found.format,
+        "create": None if found.create is None else _descriptor(found.create, folder),
+        "quarantine": found.quarantine,
+        "csv": _csv(found.csv or _Csv()),
+        "provided": found.provided,
+        "storage_options": found.storage_options,
+    }
+
+
+def _read(source: str | os.PathLike[str]) -> tuple[str, str, Path]:
+    text = os.fspath(source)
+    if "\n" in text:
+        return text, "The text", Path()
+    path = Path(text)
+    if not path.is_file():
+        raise NotFoundError(f"No file {text!r}.", hint="Give the path of a TOML file.")
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
+        raise FormatError(
+            f"{text!r} has {path.stat().st_size} bytes, too many for an ingest.",
+            hint="Name the right file.",
+        )
+    try:
+        return path.read_text(encoding="utf-8"), text, path.parent
+    except UnicodeDecodeError as exc:
+        raise FormatError(f"{text!r} is no UTF-8: {exc}.", hint="Name the right file.") from exc
+
+
+def _wrong(place: str, problem: str) -> InvalidInputError:
+    what, _, path = problem.partition(" - at `$")
+    table = path.strip("`.")
+    where = f"{place}, [{table}]" if table else place
+    found = _PROBLEM.match(what)
+    if found is None:
+        return InvalidInputError(f"{where}: {what}.", hint="Mend the value.")
+    known = _TABLES[table].__struct_fields__ if table in _TABLES else ()
+    return InvalidInputError(
+        f"{where}: unknown key {found['key']!r}.",
+        hint=nearest(found["key"], known) or f"Known are: {', '.join(known)}.",
+    )
+
+
+def _resolved(path: str, folder: Path) -> str:
+    """Return a path of the file as one of the working directory; URLs stay."""
+    return path if "://" in path else str(folder / path)
+
+
+def _source(found: _Document, folder: Path) -> FromArchive | FromFiles:
+    if found.files is not None:
+        paths = [found.files.paths] if isinstance(found.files.paths, str) else found.files.paths
+        return FromFiles(
+            paths=[_resolved(one, folder) for one in paths],
+            storage_options=found.files.storage_options,
+        )
+    assert found.archive is not None  # one of the two, see above
+    given = msgspec.structs.asdict(found.archive)
+    return FromArchive(**{**given, "storage": _resolved(found.archive.storage, folder)})
+
+
+def _descriptor(found: _Create, folder: Path) -> DatasetDescriptor:
+    schema = found.schema
+    if isinstance(schema, str) and not schema.lstrip().startswith("{"):
+        schema = _resolved(schema, folder)
+    text = (
+        found.partition_by if isinstance(found.partition_by, str) else ", ".join(found.partition_by)
+    )
+    functions = PartitionStrategy.parse(text).functions if text.strip() else ()
+    if found.dimensions is not None:
+        dimensions = DimensionSchema.from_json(_resolved(found.dimensions, folder))
+        functions = (*functions, *dimensions.partition_by())
+    return DatasetDescriptor(
+        schema=schema,
+        partition_by=PartitionStrategy(functions),
+        format=found.format,
+        compression=found.compression,
+        properties=found.properties,
+    )
+
+
+def _csv(found: _Csv) -> CsvOptions:
+    return CsvOptions(
+        has_header=found.has_header, delimiter=found.delimiter, null_text=found.null_text
+    )

@@ -1,0 +1,333 @@
+"""The ingest: declared once, checked as a whole, run as often as there may be something new."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Self
+
+from lakebed.archive import ArchiveRecord
+from lakebed.arrow.kernel import WriteOptions
+from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.arrow.reading.rows import open_reader
+from lakebed.dataset import Dataset
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.loading import QUARANTINE_SUFFIX, LoadOptions, checked_run, find_quarantine
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.names import check_dataset_name, nearest
+from lakebed.model.values import Scalar
+from lakebed.pipeline.candidates import (
+    Candidate,
+    Candidates,
+    FromArchive,
+    FromFiles,
+    find_candidates,
+)
+from lakebed.pipeline.document import read_document
+from lakebed.pipeline.execution import NO_PROGRESS, Progress, execute, work_of
+from lakebed.pipeline.report import IngestReport
+from lakebed.repository import Repository, open_repository
+from lakebed.state.reader import read_head
+from lakebed.state.sources import SourceFile
+from lakebed.state.transaction import CommitOptions
+from lakebed.store import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestCheck:
+    """What an ingest would do now.
+
+    Attributes:
+        format: Of the raw files.
+        new: Locations of files that have not been read.
+        changed: Locations of files that take the place of others that have been read.
+        unchanged_count: Files that have been read, as they are.
+        superseded: Archived files that others have taken the place of.
+        size_bytes: Of the files that would be read.
+        creates_dataset: Whether the dataset would be created.
+
+    >>> IngestCheck(
+    ...     format="json", new=("in/a.jsonl",), changed=(), unchanged_count=2, superseded=(),
+    ...     size_bytes=9, creates_dataset=False,
+    ... ).new
+    ('in/a.jsonl',)
+    """
+
+    format: FileFormat
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged_count: int
+    superseded: tuple[ArchiveRecord, ...]
+    size_bytes: int
+    creates_dataset: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    r"""Raw files of an archive or a folder, and the dataset that they become.
+
+    Attributes:
+        name: Of the run. The quarantine is partitioned by it.
+        into: The dataset, as LOCATION/NAME.
+        source: Where the raw files are.
+        format: Of the raw files; None to tell it by the suffixes, not for an archive.
+        create: What the dataset is if it must be created; None if it must be there.
+        quarantine: Name of the dataset for what does not fit; `<dataset>_quarantine` unless given.
+        csv: How CSV is written.
+        provided: Values of `provided` partition fields, the same for all rows.
+        storage_options: What the store of the dataset needs to know.
+        write: How data files are cut.
+        commit: How long the commits fight for the head.
+
+    Examples:
+        >>> import lakebed, pyarrow as pa
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.jsonl").write_text('{"n": 1}\n{"n": "one"}\n')
+        ...     numbers = Ingest(
+        ...         name="numbers",
+        ...         into="memory://doctest-ingest/numbers",
+        ...         source=lakebed.FromFiles(paths=folder),
+        ...         create=lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
+        ...     )
+        ...     first, second = numbers.run(), numbers.run()
+        >>> first.row_count, first.rejected_count, first.version
+        (1, 1, 1)
+        >>> second.file_count, second.unchanged_count, second.version
+        (0, 1, 1)
+    """
+
+    name: str
+    into: str
+    source: FromArchive | FromFiles
+    format: FileFormat | None = None
+    create: DatasetDescriptor | None = None
+    quarantine: str | None = None
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    provided: Mapping[str, Scalar] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    write: WriteOptions = field(default_factory=WriteOptions)
+    commit: CommitOptions = field(default_factory=CommitOptions)
+
+    def __post_init__(self) -> None:
+        checked_run(self.name)
+        location, name = self._address()
+        if not location:
+            raise InvalidInputError(
+                f"Dataset {self.into!r} names no repository.",
+                hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
+            )
+        check_dataset_name(name)
+        if check_dataset_name(self.quarantine_name) == name:
+            raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
+        if self.format is not None and self.format not in FILE_FORMATS:
+            raise InvalidInputError(
+                f"Unknown file format {self.format!r}.",
+                hint=nearest(self.format, FILE_FORMATS) or f"Known are: {', '.join(FILE_FORMATS)}.",
+            )
+        if self.format is None and isinstance(self.source, FromArchive):
+            raise InvalidInputError(
+                "The format of archived files is not told.",
+                hint=f"Give format, one of: {', '.join(FILE_FORMATS)}.",
+            )
+
+    @classmethod
+    def from_toml(cls, source: str | os.PathLike[str]) -> Self:
+        """Read an ingest from a TOML file.
+
+        Args:
+            source: The path of a file, by whose folder relative paths in it go; or its text,
+                which has several lines, whose paths go by the working directory.
+
+        Raises:
+            NotFoundError: There is no such file.
+            FormatError: It is no TOML.
+            InvalidInputError: A key is unknown or missing, or a value is wrong; the message
+                names it.
+            PartitionSpecError: The partitions do not fit the schema.
+        """
+        return cls(**read_document(source))
+
+    def _address(self) -> tuple[str, str]:
+        location, _, name = self.into.rstrip("/").rpartition("/")
+        return location, name
+
+    @property
+    def quarantine_name(self) -> str:
+        """Name of the dataset for what does not fit."""
+        return self.quarantine or f"{self._address()[1]}{QUARANTINE_SUFFIX}"
+
+    def _repository(self) -> Repository:
+        return open_repository(self._address()[0], storage_options=self.storage_options)
+
+    def dataset(self) -> Dataset:
+        """Open the dataset.
+
+        Raises:
+            DatasetNotFoundError: It is not there.
+        """
+        return self._repository().open(self._address()[1])
+
+    def check(self) -> IngestCheck:
+        """Check all that can be known before a file is read; nothing is written.
+
+        Raises:
+            DatasetNotFoundError: The dataset is not there, and `create` does not say what it is.
+            InvalidInputError: Files or times are wrong, or the dataset is another than declared.
+            SchemaMismatchError: The format cannot hold the dataset's rows.
+            PartitionSpecError: The partitions do not fit the schema, or the files.
+            StorageError: Archive or dataset cannot be reached.
+
+        Cost:
+            A read of the head, what tells which files were read, and the question to the index or
+            a LIST.
+        """
+        found = self._candidates()
+        dataset = self._find()
+        files: tuple[Candidate, ...] = found.files
+        changed: set[str] = set()
+        if dataset is not None:
+            store = self._store()
+            work = work_of(store, read_head(store, dataset.name).state, found.files)
+            taken = {one.slot for one in work.replaced}
+            files = work.files
+            changed = {one.file.location for one in files if one.slot in taken}
+        return IngestCheck(
+            format=found.format,
+            new=tuple(f.file.location for f in files if f.file.location not in changed),
+            changed=tuple(f.file.location for f in files if f.file.location in changed),
+            unchanged_count=len(found.files) - len(files),
+            superseded=found.superseded,
+            size_bytes=sum(one.file.size_bytes for one in files),
+            creates_dataset=dataset is None,
+        )
+
+    def _candidates(self) -> Candidates:
+        return find_candidates(self.source, self.format)
+
+    def _store(self) -> Store:
+        return open_store(self._address()[0], storage_options=self.storage_options)
+
+    def _find(self) -> Dataset | None:
+        """Return the dataset if it is there, after a check that it can take the files."""
+        repository, name = self._repository(), self._address()[1]
+        try:
+            dataset = repository.open(name)
+        except DatasetNotFoundError:
+            if self.create is None:
+                raise
+            self._check_descriptor(self.create)
+            return None
+        descriptor = dataset.descriptor
+        if self.create is not None and self.create.partition_by != descriptor.partition_by:
+            raise InvalidInputError(
+                f"Dataset {name!r} exists with the partitions {descriptor.partition_by}, "
+                f"but {self.create.partition_by} are declared.",
+                hint="Declare what it is, or leave create out.",
+            )
+        self._check_descriptor(descriptor)
+        find_quarantine(self._store(), self.quarantine_name)
+        return dataset
+
+    def _check_descriptor(self, descriptor: DatasetDescriptor) -> None:
+        if self.format is not None:
+            open_reader(self.format, descriptor, self.csv)
+        descriptor.partition_by.check_provided(self.provided)
+
+    def run(
+        self,
+        spark: SparkSession | Literal[True] | None = None,
+        *,
+        replace_rewritten: bool = False,
+        on_progress: Progress = NO_PROGRESS,
+    ) -> IngestReport:
+        """Read in what is new or has changed, as one batch in one commit.
+
+        A file that has been read, and is what it was, is skipped: without others there is no new
+        version. Where a file takes the place of one that has been read, the rows of that one are
+        taken out by the commit that brings its own, so that a reader sees the old or the new.
+        What does not fit goes to the quarantine, in place of what was set aside of the same
+        files before; that is committed first, so that a crash loses nothing, and the ingest can
+        be run again.
+
+        Args:
+            spark: A session whose tasks read the files, which all of them must see; True for the
+                one that there is, else a local one. None reads in this process.
+            replace_rewritten: Whether rows of a replaced file are taken for gone where something
+                else has written their data files anew, so that nobody knows where they are.
+            on_progress: Is told after each file; with Spark, when a task has read its group, and on
+                Connect when all have. It may be called from another thread.
+
+        Raises:
+            LakebedError: As `check`.
+            InvalidInputError: Rows of a replaced file cannot be found; nothing was written.
+            CommitConflictError: Somebody else read the same files meanwhile, or touched a
+                partition in which rows are replaced; nothing became visible.
+            CommitUnknownError: The store stopped answering; see the error.
+
+        Cost:
+            As `check` and `Dataset.append`; one Spark job. Where files are replaced, the data
+            files that hold their rows are read and written, by this process.
+        """
+        began = time.monotonic()
+        found = self._candidates()
+        store, name = self._store(), self._address()[1]
+        dataset = self._find()
+        if dataset is None:
+            dataset = self._repository().create(name, self.create, "open")
+        done = execute(
+            store,
+            name,
+            found,
+            run=self.name,
+            quarantine=self.quarantine_name,
+            spark=spark,
+            replaces_rewritten=replace_rewritten,
+            on_progress=on_progress,
+            options=LoadOptions(
+                csv=self.csv, write=self.write, commit=self.commit, provided=self.provided
+            ),
+        )
+        return IngestReport(
+            name=self.name,
+            dataset=name,
+            version=dataset.version if done.commit is None else done.commit.version,
+            commit=done.commit,
+            file_count=len(done.work.files),
+            replaced_count=len(done.work.replaced),
+            unchanged_count=done.work.unchanged_count,
+            superseded_count=len(found.superseded),
+            row_count=done.row_count,
+            rejected_count=done.rejected_count,
+            size_bytes=sum(one.file.size_bytes for one in done.work.files),
+            carried_count=done.carried_count,
+            quarantine=self.quarantine_name,
+            duration_s=time.monotonic() - began,
+        )
+
+    def batches_of(self, file: str) -> tuple[int, ...]:
+        """Return the ids of the batches that a file was read into, oldest first.
+
+        Args:
+            file: Its location, or its id in the archive.
+
+        Raises:
+            DatasetNotFoundError: The dataset is not there.
+        """
+        return tuple(one.batch_id for one in self.sources(file=file))
+
+    def sources(
+        self, *, batch_id: int | None = None, file: str | None = None
+    ) -> tuple[SourceFile, ...]:
+        """Return the raw files that were read into the dataset; see `Dataset.sources`.
+
+        Raises:
+            DatasetNotFoundError: The dataset is not there.
+        """
+        return self.dataset().sources(batch_id=batch_id, file=file)

@@ -1,0 +1,81 @@
+"""What does not fit, set aside by raw file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakebed.arrow import scan
+from lakebed.arrow.reading.sift import Sifted, read_rejects
+from lakebed.arrow.write import write_batches
+from lakebed.deletion import find_deleted, write_rest
+from lakebed.loading import LoadOptions, create_quarantine, find_quarantine, target_of, with_run
+from lakebed.model.predicate import Comparison, Membership, Op, all_of
+from lakebed.plan.plan import plan
+from lakebed.state.caps import concat_facts
+from lakebed.state.scope import Nothing, TheseFiles
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import Store
+from lakebed.writer import commit_staged
+
+
+def set_aside(
+    store: Store,
+    name: str,
+    run: str,
+    sifted: Sifted,
+    locations: Collection[str],
+    options: LoadOptions,
+) -> None:
+    """Commit what did not fit, in place of what was set aside of the same raw files before.
+
+    Args:
+        store: Where the quarantine is.
+        name: Of the quarantine.
+        run: Of the ingest.
+        sifted: What did not fit.
+        locations: The raw files that were read, and those that they replace.
+        options: How files are cut.
+
+    Cost:
+        Where the run has set something aside before, one column of that.
+    """
+    state = find_quarantine(store, name)
+    stale = set() if state is None else _set_aside_before(store, state, run, locations)
+    if not sifted.rejected_count and not stale:
+        return
+    if state is None:
+        create_quarantine(store, name)
+    started = Transaction.begin(store, name, "ingest", run=run, options=options.commit)
+    target = target_of(started, options.write)
+    base = started.base
+    staged: list[str] = []
+    try:
+        facts = write_batches(store, target, with_run(read_rejects(store, sifted.reject_keys), run))
+        staged += facts.column("label").to_pylist()
+        # Looked for again: the state may be another than before.
+        stale = _set_aside_before(store, base, run, locations)
+        if not stale:
+            commit_staged(started, facts, Nothing())
+            return
+        where = all_of(
+            [Comparison("run", Op.EQ, run), Membership("source_file", tuple(sorted(stale)))]
+        )
+        chosen = plan(base, where, requests=0)
+        deleted = find_deleted(store, chosen)
+        rest = write_rest(store, chosen, deleted, target)
+    except BaseException:
+        started.abort([base.key(label) for label in staged])
+        raise
+    scope = TheseFiles.of(file.label for file in deleted)
+    commit_staged(started, concat_facts([facts, rest]), scope)
+
+
+def _set_aside_before(store: Store, state: State, run: str, locations: Collection[str]) -> set[str]:
+    chosen = plan(state, Comparison("run", Op.EQ, run), requests=0)
+    wanted = frozenset(locations)
+    found: set[str] = set()
+    with scan.scan(store, chosen, ["source_file"]) as batches:
+        for batch in batches:
+            found.update(wanted.intersection(batch.column(0).to_pylist()))
+    return found

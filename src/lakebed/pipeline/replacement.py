@@ -1,0 +1,178 @@
+"""Taking out the rows of raw files that others have taken the place of.
+
+A commit notes of which raw file each row of a data file is. So the data files that hold rows of a
+replaced raw file are known without a look at them; they are written anew without these rows, in
+the same commit that brings the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakebed.arrow import scan
+from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.errors import InvalidInputError
+from lakebed.model.keys import partition_of, split_label
+from lakebed.model.predicate import TRUE
+from lakebed.plan.plan import DataFile, plan
+from lakebed.state import history
+from lakebed.state.facts import facts_schema
+from lakebed.state.sources import Runs, SourceFile, Sources
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+OPERATION = "ingest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Rows that are taken out, and what was left of their data files.
+
+    Attributes:
+        facts: Of the data files that were written anew.
+        runs: Of which raw files their rows are.
+        labels: Of the data files that are taken out.
+        carried_count: Rows that were written anew.
+    """
+
+    facts: pa.Table
+    runs: Mapping[str, Runs] = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
+    carried_count: int = 0
+
+
+def take_out(
+    store: Store,
+    base: State,
+    known: Sources,
+    replaced: Sequence[SourceFile],
+    target: BatchTarget,
+    *,
+    tolerates_rewritten: bool,
+) -> Removal:
+    """Write the data files that hold rows of replaced raw files anew, without these rows.
+
+    Args:
+        store: Where the dataset is.
+        base: Its state.
+        known: What was read into it.
+        replaced: The raw files.
+        target: Of the batch that the rest goes to.
+        tolerates_rewritten: Whether rows that something else has written anew are taken for gone.
+
+    Raises:
+        InvalidInputError: Something else has written data files with such rows anew, so that
+            nobody knows where they are.
+        LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+
+    Cost:
+        The data files that hold such rows, read and written once, by this process.
+    """
+    empty = Removal(facts=facts_schema(base.descriptor.stored_schema).empty_table())
+    keys = {file.key for file in replaced}
+    if not keys:
+        return empty
+    concerned = {
+        label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
+    }
+    live = frozenset(base.labels)
+    dead = [label for label in concerned if label not in live]
+    if dead and not tolerates_rewritten:
+        _check_not_rewritten(store, base, dead, concerned, replaced)
+    labels = {label: runs for label, runs in concerned.items() if label in live}
+    if not labels:
+        return empty
+    return _write_rest(store, base, labels, keys, target)
+
+
+def _check_not_rewritten(
+    store: Store,
+    base: State,
+    dead: Iterable[str],
+    concerned: Mapping[str, Runs],
+    replaced: Sequence[SourceFile],
+) -> None:
+    """Raise if rows may live on in data files of which it is not known whose rows they are."""
+    doomed = frozenset(dead)
+    locations = {file.key: file.location for file in replaced}
+    for entry in history.read(store, base.history):
+        if entry.operation == OPERATION:
+            continue  # it noted what it has written anew
+        filled = {_partition(label) for label in entry.added}
+        for label in entry.removed:
+            if label in doomed and _partition(label) in filled:
+                location = next(locations[key] for key, _ in concerned[label] if key in locations)
+                raise InvalidInputError(
+                    f"Rows of {location} may be anywhere in partition {_partition(label)!r}: the "
+                    f"{entry.operation} of version {entry.version} has written it anew.",
+                    hint="Delete what is left of them, then run once with replace_rewritten.",
+                )
+
+
+def _partition(label: str) -> str:
+    return partition_of(split_label(label)[0])
+
+
+def _write_rest(
+    store: Store, base: State, labels: Mapping[str, Runs], keys: set[str], target: BatchTarget
+) -> Removal:
+    numbers: dict[str, int] = {}
+    everything = plan(base, TRUE, requests=0)
+    writer = KernelWriter(store, replace(target, is_traced=True))
+    carried_count = 0
+    try:
+        for file in everything.files:
+            runs = labels.get(file.label)
+            if runs is None or all(key in keys for key, _ in runs):
+                continue
+            alone = replace(everything, files=(file,))
+            with scan.scan(store, alone) as batches:
+                for key, rows in _by_source(batches, runs, file):
+                    if key not in keys:
+                        number = numbers.setdefault(key, len(numbers))
+                        writer.write_to(_partition(file.label), rows, number)
+                        carried_count += rows.num_rows
+        facts = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    names = list(numbers)
+    return Removal(
+        facts=facts,
+        runs={
+            label: tuple((names[number], count) for number, count in found)
+            for label, found in writer.runs.items()
+        },
+        labels=frozenset(labels),
+        carried_count=carried_count,
+    )
+
+
+def _by_source(
+    batches: Iterable[pa.RecordBatch], runs: Runs, file: DataFile
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of a data file in pieces of one source each."""
+    waiting = iter(runs)
+    key, left = "", 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            while not left:
+                key, left = next(waiting, ("", 0))
+                if not key:
+                    raise _disagree(file)
+            length = min(left, batch.num_rows - start)
+            yield key, batch.slice(start, length)
+            start, left = start + length, left - length
+    if left or next(waiting, None) is not None:
+        raise _disagree(file)
+
+
+def _disagree(file: DataFile) -> InvalidInputError:
+    return InvalidInputError(
+        f"Data file {file.key} has another number of rows than was noted when it was written.",
+        hint="It was replaced from outside: restore it from a copy.",
+    )

@@ -1,0 +1,76 @@
+"""What became of an ingest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.commit import Commit
+from lakebed.model.html import facts_to_html
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestReport:
+    """What became of the raw files of one run.
+
+    Attributes:
+        name: Of the ingest, which is the name of its run.
+        dataset: Name of the dataset.
+        version: Of the dataset afterwards.
+        commit: Of the rows; None if there was nothing to read.
+        file_count: Files that were read.
+        replaced_count: Of these, files whose earlier rows were taken out.
+        unchanged_count: Files that had been read before, and were skipped.
+        superseded_count: Archived files that others have taken the place of, and were skipped.
+        row_count: Rows that were loaded.
+        rejected_count: Lines, or rests of damaged files, that were not.
+        size_bytes: Of the files that were read, as they lie there.
+        carried_count: Rows of other files that were written anew, since they shared a data file
+            with rows that were replaced.
+        quarantine: Name of the dataset that holds what did not fit.
+        duration_s: How long it took.
+
+    >>> report = IngestReport(
+    ...     name="daily", dataset="numbers", version=1, commit=None, unchanged_count=3,
+    ...     quarantine="numbers_quarantine",
+    ... )
+    >>> report.to_record()["unchanged_count"], report.to_record()["batch_id"]
+    (3, None)
+    """
+
+    name: str
+    dataset: str
+    version: int
+    commit: Commit | None
+    file_count: int = 0
+    replaced_count: int = 0
+    unchanged_count: int = 0
+    superseded_count: int = 0
+    row_count: int = 0
+    rejected_count: int = 0
+    size_bytes: int = 0
+    carried_count: int = 0
+    quarantine: str
+    duration_s: float = 0.0
+
+    def to_record(self) -> dict[str, object]:
+        """Return the report as one flat record with stable keys."""
+        return {
+            "name": self.name,
+            "dataset": self.dataset,
+            "version": self.version,
+            "batch_id": None if self.commit is None else self.commit.batch_id,
+            "file_count": self.file_count,
+            "replaced_count": self.replaced_count,
+            "unchanged_count": self.unchanged_count,
+            "superseded_count": self.superseded_count,
+            "row_count": self.row_count,
+            "rejected_count": self.rejected_count,
+            "size_bytes": self.size_bytes,
+            "carried_count": self.carried_count,
+            "quarantine": self.quarantine if self.rejected_count else None,
+            "duration_s": round(self.duration_s, 3),
+        }
+
+    def _repr_html_(self) -> str:
+        facts = {key.replace("_", " "): value for key, value in self.to_record().items()}
+        return facts_to_html(f"Ingest {self.name}", facts)

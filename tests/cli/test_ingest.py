@@ -1,0 +1,102 @@
+"""The verb ingest, from options and from a file."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import lakebed
+
+AVSC = {"type": "record", "name": "n", "fields": [{"name": "n", "type": "long"}]}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with two files, one bad line and a schema."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"n": 1}\n{"n": "one"}\n')
+    (tmp_path / "in" / "b.jsonl").write_text('{"n": 2}\n')
+    (tmp_path / "n.avsc").write_text(json.dumps(AVSC))
+    return tmp_path
+
+
+OPTIONS = ("--into", "lake/n", "--schema", "n.avsc", "--local")
+
+
+def test_options_declare_an_ingest_of_a_folder(cli, place) -> None:
+    told = cli.json("ingest", "in", *OPTIONS, "--run", "daily")
+
+    assert (told["name"], told["row_count"], told["rejected_count"]) == ("daily", 2, 1)
+    assert (told["file_count"], told["quarantine"]) == (2, "n_quarantine")
+    again = cli.json("ingest", "in", "--into", "lake/n", "--local")
+    assert (again["file_count"], again["unchanged_count"], again["batch_id"]) == (0, 2, None)
+
+
+def test_a_question_to_an_archive_is_written_as_key_value(cli, place) -> None:
+    archive = lakebed.open_archive("raw")
+    archive.push("in/a.jsonl", where="box", what="n", start="2015-03-20")
+    archive.push("in/b.jsonl", where="box", what="n", start="2016-03-20")
+
+    told = cli.json(
+        "ingest", "--from-archive", "what=n", "where=box", "start=2015-01-01", "end=2015-12-31",
+        "--storage", "raw", "--format", "json", *OPTIONS,
+    )  # fmt: skip
+
+    assert (told["file_count"], told["row_count"]) == (1, 1)
+
+
+def test_a_file_declares_an_ingest(cli, place) -> None:
+    (place / "n.toml").write_text(
+        'name = "n"\ninto = "lake/n"\n[files]\npaths = "in"\n[create]\nschema = "n.avsc"\n'
+    )
+
+    assert cli.json("ingest", "n.toml", "--local")["row_count"] == 2
+    assert "leave --into out" in cli.error("ingest", "n.toml", "--into", "lake/n")["message"]
+
+
+def test_dry_run_says_what_would_be_read_and_writes_nothing(cli, place) -> None:
+    told = cli.json("ingest", "in", *OPTIONS, "--dry-run")
+
+    assert [name.rpartition("/")[2] for name in told["new"]] == ["a.jsonl", "b.jsonl"]
+    assert told["creates_dataset"] is True
+    assert not (place / "lake").exists()
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "csv"])
+def test_the_summary_comes_in_every_form(cli, place, form) -> None:
+    out = cli("ingest", "in", *OPTIONS, "-o", form).stdout
+
+    match form:
+        case "table":
+            assert "row count         2" in out
+        case "csv":
+            (row,) = csv.DictReader(io.StringIO(out))
+            assert row["row_count"] == "2"
+        case _:
+            assert json.loads(out)["row_count"] == 2
+
+
+def test_rejects_can_fail_the_command(cli, place) -> None:
+    cli("ingest", "in", *OPTIONS, "--fail-on-rejects", exit_code=2)
+
+    assert cli.json("query", "lake/n") == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("in", "--local"), "--into"),
+        (("in", "--into", "lake/n", "--partition-by", "n"), "--schema"),
+        (("--from-archive", "what=n", "--into", "lake/n"), "--storage"),
+        (("--from-archive", "whta=n", "--storage", "raw", "--into", "lake/n"), "whta"),
+        (("--from-archive", "where=n", "--storage", "raw", "--into", "lake/n"), "no 'what'"),
+        (("nowhere", "--into", "lake/n", "--local"), "nowhere"),
+    ],
+)
+def test_wrong_command_lines_are_refused(cli, place, arguments, said) -> None:
+    error = cli.error("ingest", *arguments)
+
+    assert said in error["message"]
+    assert error["exit_code"] == 2

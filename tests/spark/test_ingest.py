@@ -1,0 +1,119 @@
+"""Raw files of an archive read by tasks of Spark."""
+
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import DatasetDescriptor, FromArchive, Ingest, by
+from lakebed.errors import InvalidInputError
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("uuid", pa.string()), ("day", pa.int32()), ("kind", pa.string())])
+
+
+def content(day: int, count: int) -> bytes:
+    rows = [
+        b"u%d-%d\t%s\n" % (day, n, json.dumps({"day": day, "kind": "abc"[n % 3]}).encode())
+        for n in range(count)
+    ]
+    return gzip.compress(b"".join(rows) + b"damaged %d\n" % day)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    archive = lakebed.open_archive(tmp_path / "raw")
+    for day in range(1, 9):
+        push(archive, day, 100 * day)
+    return archive
+
+
+def push(archive, day: int, count: int):
+    return archive.push(
+        io.BytesIO(content(day, count)),
+        path=f"/log/{day}.log",
+        where="box",
+        what="events",
+        start=f"2013-01-{day:02d}",
+        end=f"2013-01-{day:02d}T23:59",
+    )
+
+
+def ingest_into(tmp_path, name: str) -> Ingest:
+    return Ingest(
+        name="events",
+        into=f"{tmp_path}/lake/{name}",
+        source=FromArchive(
+            storage=tmp_path / "raw", what="events", start="2013-01-01", end="2013-01-31"
+        ),
+        format="submissions",
+        create=DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("kind", ["a", "b"])]),
+    )
+
+
+def rows_of(dataset):
+    return sorted(row["uuid"] for row in dataset.reader())
+
+
+def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path, archive) -> None:
+    with_spark, alone = ingest_into(tmp_path, "one"), ingest_into(tmp_path, "two")
+    seen = []
+
+    report, expected = with_spark.run(spark, on_progress=seen.append), alone.run()
+
+    assert (report.row_count, report.rejected_count) == (3600, 8)
+    assert (report.row_count, report.rejected_count) == (
+        expected.row_count,
+        expected.rejected_count,
+    )
+    assert rows_of(with_spark.dataset()) == rows_of(alone.dataset())
+    assert (seen[-1].file_count, seen[-1].row_count) == (8, 3600)
+    assert [one.file_count for one in seen] == list(range(9))
+    assert with_spark.run(spark).file_count == 0
+    counts = {one.start.day: one.row_count for one in with_spark.sources()}
+    assert counts == {day: 100 * day for day in range(1, 9)}
+
+    push(archive, 5, 7)
+    again = with_spark.run(spark)
+
+    assert (again.file_count, again.replaced_count, again.row_count) == (1, 1, 7)
+    days = [row["day"] for row in with_spark.dataset().reader()]
+    assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7}
+
+
+def test_records_lines_and_contents_are_data_frames(spark, archive) -> None:
+    span = {"start": "2013-01-02", "end": "2013-01-03T12:00"}
+    records = {one.id: one for one in archive.list("events", **span)}
+
+    frame = archive.spark(spark, "events", **span)
+    assert {row["id"]: row["path"] for row in frame.collect()} == {
+        one.id: one.path for one in records.values()
+    }
+    assert frame.where("start < '2013-01-03'").count() == 1
+
+    lines = archive.spark(spark, "events", **span, read="lines")
+    bad = lines.where("line LIKE 'damaged%'").collect()
+    assert sorted((row["line"], row["line_number"]) for row in bad) == [
+        ("damaged 2", 201),
+        ("damaged 3", 301),
+    ]
+    assert lines.count() == 201 + 301
+
+    contents = archive.spark(spark, "events", **span, read="contents").collect()
+    assert {row["id"] for row in contents} == set(records)
+    for row in contents:
+        with archive.open(row["id"]) as file:
+            assert file.read() == bytes(row["content"])
+
+
+def test_no_records_are_an_empty_frame(spark, archive) -> None:
+    for read in ("records", "lines", "contents"):
+        frame = archive.spark(spark, "events", start="1999-01-01", end="1999-01-02", read=read)
+        assert frame.count() == 0
+
+    with pytest.raises(InvalidInputError, match="words"):
+        archive.spark(spark, "events", start="1999-01-01", end="1999-01-02", read="words")

@@ -1,0 +1,626 @@
+"""Raw files of an archive or a folder become batches, once each, and are replaced as a whole."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import gzip
+import io
+import itertools
+import json
+import lzma
+import os
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lakebed
+from lakebed import DatasetDescriptor, FromArchive, FromFiles, Ingest, WriteOptions, by
+from lakebed.errors import (
+    CommitConflictError,
+    CorruptMetadataError,
+    DatasetNotFoundError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    PartitionSpecError,
+    SchemaMismatchError,
+    StorageError,
+)
+from lakebed.store import open_store
+from lakebed.testing import FailingStore
+
+EVENTS = DatasetDescriptor(
+    schema=pa.schema([("day", pa.int32()), ("kind", pa.string()), ("n", pa.int64())]),
+    partition_by=[by.dimension("kind", ["a", "b"])],
+)
+
+
+def lines(day: int, numbers, bad=()) -> bytes:
+    rows = [
+        json.dumps({"day": day, "kind": "abcd"[n % 4], "n": n}).encode() + b"\n" for n in numbers
+    ]
+    return b"".join([*rows, *(b"damaged %d %d\n" % (day, n) for n in bad)])
+
+
+class Raw:
+    """An archive of days, and an ingest of them."""
+
+    def __init__(self, directory) -> None:
+        self.directory = directory
+        self.storage = str(directory / "raw")
+        self.archive = lakebed.open_archive(self.storage)
+        self.archive.init()
+        self.ingest = Ingest(
+            name="events",
+            into=f"{directory}/lake/events",
+            source=FromArchive(
+                storage=self.storage, what="events", start="2013-01-01", end="2013-12-31"
+            ),
+            format="json",
+            create=EVENTS,
+        )
+        self._clock = itertools.count()
+
+    def push(self, day: int, content: bytes, *, where="box", path=None, work_id=None):
+        start = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=day)
+        record = self.archive.push(
+            io.BytesIO(content),
+            where=where,
+            what="events",
+            start=start,
+            end=start + dt.timedelta(hours=23),
+            path=path or f"/log/{day}.jsonl",
+            work_id=work_id,
+        )
+        # Clocks of storages are coarse: say for sure which file came later.
+        later = lakebed.ArchiveRecord(
+            url=record.url,
+            metadata=record.metadata,
+            create_time_ms=1_600_000_000_000 + next(self._clock),
+            size_bytes=record.size_bytes,
+        )
+        self.archive.index.put([later])
+        return later
+
+    @property
+    def events(self):
+        return self.ingest.dataset()
+
+    def rows(self) -> list[tuple[int, int]]:
+        return sorted((row["day"], row["n"]) for row in self.events.reader())
+
+    def rejected(self) -> list[bytes]:
+        repository = lakebed.open_repository(self.directory / "lake")
+        if not repository.exists("events_quarantine"):
+            return []
+        return sorted(row["line"] for row in repository.open("events_quarantine").reader())
+
+
+@pytest.fixture
+def raw(tmp_path) -> Raw:
+    return Raw(tmp_path)
+
+
+def test_good_lines_become_one_batch_and_the_others_go_to_quarantine_with_their_place(raw) -> None:
+    first = raw.push(0, lines(0, range(10), bad=[1]))
+    raw.push(1, lines(1, range(5)))
+
+    report = raw.ingest.run()
+
+    assert raw.rows() == [(0, n) for n in range(10)] + [(1, n) for n in range(5)]
+    (reject,) = lakebed.open_repository(raw.directory / "lake").open("events_quarantine").reader()
+    assert (reject["line"], reject["line_number"]) == (b"damaged 0 1", 11)
+    assert (reject["source_file"], reject["run"]) == (first.url, "events")
+    assert reject["reason"]
+    assert (report.file_count, report.row_count, report.rejected_count) == (2, 15, 1)
+    assert report.commit is not None
+    assert (report.commit.operation, report.commit.run) == ("ingest", "events")
+    assert {file.batch_id for file in raw.events.files()} == {report.commit.batch_id}
+
+
+def test_a_second_run_reads_nothing_and_makes_no_version(raw) -> None:
+    raw.push(0, lines(0, range(10), bad=[1]))
+    raw.ingest.run()
+
+    report = raw.ingest.run()
+
+    assert (report.file_count, report.unchanged_count, report.version) == (0, 1, 1)
+    assert report.commit is None
+    assert raw.events.version == 1
+    assert raw.rejected() == [b"damaged 0 1"]
+
+
+def test_a_file_that_comes_later_is_added_as_a_batch_of_its_own(raw) -> None:
+    raw.push(0, lines(0, range(10), bad=[1]))
+    raw.ingest.run()
+    raw.push(1, lines(1, range(3), bad=[2]))
+
+    report = raw.ingest.run()
+
+    assert (report.file_count, report.unchanged_count, report.row_count) == (1, 1, 3)
+    assert report.carried_count == 0
+    assert raw.rows() == [(0, n) for n in range(10)] + [(1, n) for n in range(3)]
+    assert raw.rejected() == [b"damaged 0 1", b"damaged 1 2"]
+
+
+def test_a_day_that_is_pushed_again_replaces_its_rows_and_rejects_and_no_others(raw) -> None:
+    for day in range(4):
+        raw.push(day, lines(day, range(8), bad=[day]))
+    raw.ingest.run()
+    raw.push(2, lines(2, range(100, 103), bad=[7, 8]))
+
+    report = raw.ingest.run()
+
+    assert (report.file_count, report.replaced_count, report.row_count) == (1, 1, 3)
+    assert report.superseded_count == 1
+    assert raw.events.version == 2
+    others = [(day, n) for day in (0, 1, 3) for n in range(8)]
+    assert raw.rows() == sorted([*others, *((2, n) for n in range(100, 103))])
+    assert raw.rejected() == [
+        b"damaged 0 0", b"damaged 1 1", b"damaged 2 7", b"damaged 2 8", b"damaged 3 3",
+    ]  # fmt: skip
+    assert raw.events.at(version=1).count() == 32
+
+
+def test_a_day_is_replaced_again_after_its_data_files_were_written_anew(raw) -> None:
+    for day in range(3):
+        raw.push(day, lines(day, range(8)))
+    raw.ingest.run()
+    for day, numbers in ((1, range(4)), (0, range(2)), (1, range(20))):
+        raw.push(day, lines(day, numbers))
+        raw.ingest.run()
+
+    rows = Counter(day for day, _ in raw.rows())
+
+    assert rows == {0: 2, 1: 20, 2: 8}
+
+
+def test_the_same_content_pushed_again_is_nothing_new(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    raw.ingest.run()
+    raw.push(0, lines(0, range(4)))
+
+    report = raw.ingest.run()
+
+    assert (report.file_count, report.superseded_count, report.version) == (0, 1, 1)
+
+
+def test_files_of_one_span_are_all_read_where_each_is_one_of_its_own(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    raw.push(0, lines(0, range(4, 6)))
+    source = FromArchive(
+        storage=raw.storage, what="events", start="2013-01-01", end="2013-12-31", supersede="id"
+    )
+    ingest = Ingest(name="all", into=raw.ingest.into, source=source, format="json", create=EVENTS)
+
+    report = ingest.run()
+
+    assert (report.file_count, report.superseded_count) == (2, 0)
+    assert raw.rows() == [(0, n) for n in range(6)]
+
+
+def test_files_of_other_places_and_works_stand_beside_each_other(raw) -> None:
+    raw.push(0, lines(0, [0]))
+    raw.push(0, lines(0, [1]), where="other")
+    raw.push(0, lines(0, [2]), work_id="job-1")
+
+    assert raw.ingest.run().file_count == 3
+    assert raw.rows() == [(0, 0), (0, 1), (0, 2)]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.integers(0, 2),
+                st.lists(st.integers(0, 40), max_size=8),
+                st.lists(st.integers(0, 9), max_size=2),
+            ),
+            st.none(),
+        ),
+        max_size=8,
+    )
+)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_the_dataset_always_holds_what_the_last_push_of_each_day_held(
+    tmp_path_factory, steps
+) -> None:
+    raw = Raw(tmp_path_factory.mktemp("law"))
+    last: dict[int, tuple[list[int], list[int]]] = {}
+
+    for step in [*steps, None]:
+        if step is not None:
+            day, numbers, bad = step
+            raw.push(day, lines(day, numbers, bad))
+            last[day] = (numbers, bad)
+            continue
+        raw.ingest.run()
+        rows = [(day, n) for day, (numbers, _) in last.items() for n in numbers]
+        rejects = [b"damaged %d %d" % (day, n) for day, (_, bad) in last.items() for n in bad]
+        assert raw.rows() == sorted(rows)
+        assert raw.rejected() == sorted(rejects)
+
+
+def test_rows_keep_their_source_over_spilling_and_several_row_groups(raw) -> None:
+    for day in range(5):
+        raw.push(day, lines(day, range(400)))
+    small = WriteOptions(target_bytes=4_000, row_group_bytes=4_000, memory_bytes=30_000)
+    ingest = Ingest(
+        name="events",
+        into=raw.ingest.into,
+        source=raw.ingest.source,
+        format="json",
+        create=EVENTS,
+        write=small,
+    )
+    ingest.run()
+    raw.push(3, lines(3, range(1000, 1010)))
+
+    ingest.run()
+
+    assert Counter(day for day, _ in raw.rows()) == {0: 400, 1: 400, 2: 400, 3: 10, 4: 400}
+
+
+def test_it_is_known_which_files_went_into_which_batch_and_the_reverse(raw) -> None:
+    first = raw.push(0, lines(0, range(4), bad=[1]))
+    one = raw.ingest.run()
+    again = raw.push(0, lines(0, range(2)))
+    two = raw.ingest.run()
+
+    assert one.commit is not None
+    assert two.commit is not None
+    (source,) = raw.events.sources(batch_id=one.commit.batch_id)
+    assert (source.location, source.file_id) == (first.url, first.id)
+    assert (source.row_count, source.rejected_count, source.run) == (4, 1, "events")
+    assert (source.what, source.where, source.start) == ("events", "box", first.start)
+    assert raw.ingest.batches_of(first.id) == (one.commit.batch_id,)
+    assert raw.ingest.batches_of(again.url) == (two.commit.batch_id,)
+    assert [file.file_id for file in raw.events.at(version=1).sources()] == [first.id]
+    assert raw.ingest.batches_of("nothing") == ()
+
+
+def test_what_was_read_is_known_over_many_commits(raw) -> None:
+    for day in range(12):  # more than make the list of segments merge
+        raw.push(day, lines(day, [day]))
+        raw.ingest.run()
+        raw.events.append([{"day": 99, "kind": "a", "n": day}])
+
+    assert len(raw.events.sources()) == 12
+    assert raw.ingest.run().unchanged_count == 12
+
+
+def test_a_file_whose_rows_were_written_anew_by_something_else_is_not_replaced_blindly(raw) -> None:
+    raw.push(0, lines(0, range(8)))
+    raw.ingest.run()
+    raw.events.where("n = 0").delete()
+    raw.push(0, lines(0, range(2)))
+
+    with pytest.raises(InvalidInputError, match="delete of version 2 has written it anew"):
+        raw.ingest.run()
+
+    assert raw.events.version == 2
+    raw.events.where("day = 0").delete()
+    raw.ingest.run(replace_rewritten=True)
+    assert raw.rows() == [(0, 0), (0, 1)]
+
+
+def test_a_file_whose_rows_were_deleted_as_a_whole_can_be_replaced(raw) -> None:
+    raw.push(0, lines(0, range(8)))
+    raw.ingest.run()
+    raw.events.where("kind_dimension = 'a'").delete()
+    raw.push(0, lines(0, range(2)))
+
+    raw.ingest.run()
+
+    assert raw.rows() == [(0, 0), (0, 1)]
+
+
+def test_two_ingests_of_the_same_files_at_once_do_not_add_them_twice(raw, monkeypatch) -> None:
+    raw.push(0, lines(0, range(8)))
+    raw.push(1, lines(1, range(8)))
+    lakebed.open_repository(raw.directory / "lake").create("events", EVENTS)
+
+    def meanwhile(progress) -> None:
+        if progress.file_count == 2:
+            raw.ingest.run()
+
+    with pytest.raises(CommitConflictError, match=r"read .* meanwhile"):
+        raw.ingest.run(on_progress=meanwhile)
+
+    assert len(raw.rows()) == 16
+    assert raw.ingest.run().file_count == 0
+
+
+def test_ingests_of_other_files_at_once_do_not_conflict(raw) -> None:
+    raw.push(0, lines(0, range(8)))
+    other = raw.directory / "other.jsonl"
+    other.write_bytes(lines(7, range(3)))
+    files = Ingest(name="files", into=raw.ingest.into, source=FromFiles(paths=other), create=EVENTS)
+    lakebed.open_repository(raw.directory / "lake").create("events", EVENTS)
+
+    def meanwhile(progress) -> None:
+        if progress.file_count == 1:
+            files.run()
+
+    raw.ingest.run(on_progress=meanwhile)
+
+    assert Counter(day for day, _ in raw.rows()) == {0: 8, 7: 3}
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_store_that_fails_leaves_old_or_new_and_the_next_run_completes(
+    raw, nth, monkeypatch
+) -> None:
+    for day in range(2):
+        raw.push(day, lines(day, range(6), bad=[day]))
+    raw.ingest.run()
+    before = raw.rows()
+    raw.push(1, lines(1, range(3), bad=[5]))
+    after = sorted([*((0, n) for n in range(6)), *((1, n) for n in range(3))])
+    outage = StorageError("The store is out.", retryable=False)
+
+    def failing(address, *, storage_options=None):
+        store = open_store(address, storage_options=storage_options)
+        return FailingStore(store, fail_on="put", nth=nth, error=outage)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakebed.pipeline.ingest.open_store", failing)
+        try:
+            raw.ingest.run()
+        except StorageError:
+            assert raw.rows() == before
+        else:
+            assert raw.rows() == after
+    raw.ingest.run()
+
+    assert raw.rows() == after
+    assert raw.rejected() == [b"damaged 0 0", b"damaged 1 5"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [
+        (".jsonl", bytes),
+        (".jsonl.gz", gzip.compress),
+        (".jsonl.bz2", bz2.compress),
+        (".jsonl.xz", lzma.compress),
+        (".jsonl.lz4", lambda data: _arrow(data, "lz4")),
+        (".jsonl.zst", lambda data: _arrow(data, "zstd")),
+        # The name tells nothing, as where the archive compressed it on push: the content does.
+        (".log", gzip.compress),
+        (".log", lambda data: _arrow(data, "zstd")),
+    ],
+)
+def test_archived_files_are_decompressed_by_their_name_or_their_content(
+    raw, suffix, compress
+) -> None:
+    raw.push(0, compress(lines(0, range(5))), path=f"/log/0{suffix}")
+
+    raw.ingest.run()
+
+    assert raw.rows() == [(0, n) for n in range(5)]
+
+
+def _arrow(data: bytes, codec: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_file_with_another_schema_goes_to_quarantine_as_a_whole(tmp_path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, column in (("good", "n"), ("bad", "m")):
+        pq.write_table(pa.table({column: [1, 2]}), folder / f"{name}.parquet")
+    ingest = Ingest(
+        name="numbers",
+        into=f"{tmp_path}/lake/numbers",
+        source=FromFiles(paths=folder),
+        create=DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
+    )
+
+    report = ingest.run()
+
+    assert (report.row_count, report.rejected_count) == (2, 1)
+    quarantine = lakebed.open_repository(tmp_path / "lake").open("numbers_quarantine")
+    (reject,) = quarantine.reader()
+    assert reject["source_file"].endswith("bad.parquet")
+    assert "'m'" in reject["reason"]
+
+
+def test_a_file_of_a_folder_is_read_again_when_it_has_changed(tmp_path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("n\n1\n2\n")
+    ingest = Ingest(
+        name="numbers",
+        into=f"{tmp_path}/lake/numbers",
+        source=FromFiles(paths=tmp_path / "*.csv"),
+        create=DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
+    )
+    ingest.run()
+    assert ingest.run().file_count == 0
+    file.write_text("n\n3\n4\n")
+    os.utime(file, (1, 1))
+
+    report = ingest.run()
+
+    assert (report.file_count, report.replaced_count) == (1, 1)
+    assert sorted(row["n"] for row in ingest.dataset().reader()) == [3, 4]
+
+
+def test_progress_tells_of_files_rows_bytes_and_rejects(raw) -> None:
+    for day in range(3):
+        raw.push(day, lines(day, range(4), bad=[day]))
+    seen = []
+
+    raw.ingest.run(on_progress=seen.append)
+
+    assert [one.file_count for one in seen] == [0, 1, 2, 3]
+    last = seen[-1]
+    assert (last.file_total, last.row_count, last.rejected_count) == (3, 12, 3)
+    assert last.size_bytes == last.size_total_bytes > 0
+
+
+def test_check_says_what_would_be_done_and_writes_nothing(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    found = raw.ingest.check()
+    assert found.creates_dataset
+    assert len(found.new) == 1
+    assert not (raw.directory / "lake").exists()
+
+    raw.ingest.run()
+    again, other = raw.push(0, lines(0, range(2))), raw.push(1, lines(1, [1]))
+    found = raw.ingest.check()
+
+    assert (found.new, found.changed) == ((other.url,), (again.url,))
+    assert (found.unchanged_count, len(found.superseded)) == (0, 1)
+    assert raw.events.version == 1
+
+
+# The declaration.
+
+TOML = """
+name = "events"
+into = "lake/events"
+format = "json"
+
+[archive]
+storage = "raw"
+what = "events"
+start = 2013-01-01
+end = 2013-12-31T00:00:00Z
+
+[create]
+schema = "events.avsc"
+partition_by = ["dimension(kind, 'a', 'b')"]
+compression = "snappy"
+"""
+AVSC = {
+    "type": "record",
+    "name": "event",
+    "fields": [
+        {"name": "day", "type": ["null", "int"]},
+        {"name": "kind", "type": ["null", "string"]},
+        {"name": "n", "type": ["null", "long"]},
+    ],
+}
+
+
+def test_a_file_declares_the_same_as_python(raw, tmp_path) -> None:
+    (tmp_path / "events.avsc").write_text(json.dumps(AVSC))
+    path = tmp_path / "events.toml"
+    path.write_text(TOML)
+    raw.push(0, lines(0, range(4)))
+
+    ingest = Ingest.from_toml(path)
+    ingest.run()
+
+    assert raw.rows() == [(0, n) for n in range(4)]
+    assert ingest.into == str(tmp_path / "lake/events")
+    assert raw.events.descriptor.compression == "snappy"
+    assert raw.ingest.run().file_count == 0
+
+
+def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
+    schema = {"version": 1, "dimensions": [{"field_name": "kind", "allowed_values": ["a"]}]}
+    (tmp_path / "events.avsc").write_text(json.dumps(AVSC))
+    (tmp_path / "dimensions.json").write_text(json.dumps(schema))
+    path = tmp_path / "events.toml"
+    text = TOML.replace("compression", 'dimensions = "dimensions.json"\ncompression')
+    path.write_text(text.replace("[\"dimension(kind, 'a', 'b')\"]", '"day"'))
+
+    ingest = Ingest.from_toml(path)
+
+    assert ingest.create is not None
+    assert [one.name for one in ingest.create.partition_by] == ["day", "kind_dimension"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "said"),
+    [
+        ('format = "json"', 'formt = "json"', InvalidInputError, "unknown key 'formt'"),
+        ('what = "events"', 'whta = "events"', InvalidInputError, r"\[archive\]"),
+        ('format = "json"', 'format = "jsn"', InvalidInputError, "Unknown file format 'jsn'"),
+        ('format = "json"', "", InvalidInputError, "format of archived files is not told"),
+        ('name = "events"', "", InvalidInputError, "missing required field `name`"),
+        ('name = "events"', "name = 3", InvalidInputError, "Expected `str`"),
+        ("start = 2013-01-01", 'start = "soon"', InvalidInputError, "soon"),
+        ("start = 2013-01-01", "start = 2014-01-01", InvalidInputError, "after end"),
+        ("end = 2013-12-31T00:00:00Z", "", InvalidInputError, "no end"),
+        ('into = "lake/events"', 'into = "lake/e v"', InvalidInputError, "e v"),
+        ("dimension(kind", "dimenson(kind", PartitionSpecError, "dimenson"),
+        ("dimension(kind", "dimension(knd", PartitionSpecError, "knd"),
+        ('compression = "snappy"', 'compression = "zip"', InvalidInputError, "zip"),
+        ("[archive]", '[files]\npaths = "in"\n[archive]', InvalidInputError, "both"),
+        ("[archive]", "[archive", FormatError, "no TOML"),
+        ("events.avsc", "other.avsc", Exception, "other.avsc"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_before_anything_runs(
+    tmp_path, old, new, error, said
+) -> None:
+    (tmp_path / "events.avsc").write_text(json.dumps(AVSC))
+    path = tmp_path / "events.toml"
+    path.write_text(TOML.replace(old, new))
+
+    with pytest.raises(error, match=said):
+        Ingest.from_toml(path)
+
+
+def test_near_keys_are_suggested(tmp_path) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Ingest.from_toml(TOML.replace('format = "json"', 'formt = "json"'))
+
+    assert "'format'" in caught.value.hint
+
+
+def test_a_missing_declaration_is_named(tmp_path) -> None:
+    with pytest.raises(NotFoundError, match=r"none\.toml"):
+        Ingest.from_toml(tmp_path / "none.toml")
+
+
+def test_a_missing_dataset_is_an_error_where_nothing_says_what_it_is(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    ingest = Ingest(name="x", into=raw.ingest.into, source=raw.ingest.source, format="json")
+
+    with pytest.raises(DatasetNotFoundError):
+        ingest.run()
+
+
+def test_a_dataset_that_is_another_than_declared_is_refused(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    other = DatasetDescriptor(schema=EVENTS.schema, partition_by="day")
+    lakebed.open_repository(raw.directory / "lake").create("events", other)
+
+    with pytest.raises(InvalidInputError, match="exists with the partitions"):
+        raw.ingest.check()
+
+
+def test_a_format_that_cannot_hold_the_rows_is_refused_before_anything_runs(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    nested = DatasetDescriptor(schema=pa.schema([("a", pa.list_(pa.int64()))]))
+    ingest = Ingest(
+        name="x", into=raw.ingest.into, source=raw.ingest.source, format="csv", create=nested
+    )
+
+    with pytest.raises(SchemaMismatchError):
+        ingest.check()
+
+
+def test_what_was_read_cannot_be_read_where_its_object_is_damaged(raw) -> None:
+    raw.push(0, lines(0, range(4)))
+    raw.ingest.run()
+    (segment,) = (raw.directory / "lake/events/sources").iterdir()
+    segment.write_bytes(segment.read_bytes()[:-5])
+
+    with pytest.raises(CorruptMetadataError, match="Sources"):
+        raw.ingest.run()
+    assert raw.rows() == [(0, n) for n in range(4)]
