@@ -142,11 +142,6 @@ BAD_ROWS = [
     ({**row(1), "n": "x"}, SchemaMismatchError, r"'x' \(str\).*'n' of type long"),
     ({**row(1), "n": None}, SchemaMismatchError, r"'n' is not nullable"),
     ({"ts": DAY, "carrier": "UA"}, SchemaMismatchError, r"lacks column 'n'"),
-    (
-        {"carrier": "UA", "n": 1},
-        PartitionSpecError,
-        r"lacks 'ts', the source of partition field 'dt'",
-    ),
     ({**row(1), "carrier": "x" * 300}, PartitionSpecError, r"'carrier' needs 308 bytes.*hash"),
 ]
 
@@ -169,6 +164,17 @@ def test_row_that_does_not_fit_writes_nothing(
     assert caught.value.hint
     assert objects(store) == before
     assert numbers(flights) == [0]
+
+
+def test_rows_that_all_lack_a_partition_source_write_nothing(
+    flights: Dataset, store: Store
+) -> None:
+    before = objects(store)
+
+    with pytest.raises(PartitionSpecError, match="lacks 'ts', the source of partition field 'dt'"):
+        flights.append([{"carrier": "UA", "n": 1}])
+
+    assert objects(store) == before
 
 
 @pytest.mark.parametrize(

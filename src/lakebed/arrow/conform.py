@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable
 
 import pyarrow as pa
@@ -66,14 +67,14 @@ def check_shapes(
     schema = descriptor.schema
     # What stands in the document of a submission need not be given beside it.
     derived = frozenset(field.name for field in descriptor.document_fields)
-    known = derived.union(*shapes)
-    for name in known:
+    for name in itertools.chain.from_iterable(shapes):
         if name not in schema:
             raise SchemaMismatchError(
                 f"Unknown column {name!r} in the data.",
                 hint=nearest(name, schema.names)
                 or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}.",
             )
+    known = derived.union(*shapes)
     for function in functions if shapes else ():
         whole = function.source.split(".")[0]  # of a field in a record, the record
         if function.takes_source and not known.intersection((function.source, whole)):
