@@ -9,27 +9,29 @@ PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
 
 VENV := .venv
 PLATEAU_VENV := .venv-plateau
+DATALAKE_VENV := .venv-datalake
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env demo test test-long coverage interop check format bench clean
+.PHONY: help setup interop-env demo test test-long coverage interop check format bench bench-archive clean
 
 help:
-	@echo "make demo       a year of real flights: load, query, overwrite, read the past"
+	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
 	@echo "make test-long  the tests that take minutes"
-	@echo "make interop    only the comparison with plateau"
+	@echo "make interop    only the comparison with plateau and datalake"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
 	@echo "make format     put the code into shape"
-	@echo "make bench      Lakebed against Spark's own Parquet reader and writer"
+	@echo "make bench      Lakebed against Spark's own Parquet reader and writer; partitioned writes"
+	@echo "make bench-archive  100,000 archived files, and ingest against Spark alone"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
 
 setup: $(VENV)/.installed
-interop-env: $(PLATEAU_VENV)/.installed
+interop-env: $(PLATEAU_VENV)/.installed $(DATALAKE_VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(call make-venv,$(VENV))
@@ -44,8 +46,15 @@ $(PLATEAU_VENV)/.installed: constraints-plateau.txt
 	$(PLATEAU_VENV)/bin/python -m pip install --quiet -r constraints-plateau.txt
 	@touch $@
 
+$(DATALAKE_VENV)/.installed: constraints-datalake.txt
+	$(call make-venv,$(DATALAKE_VENV))
+	@echo "Installing datalake into $(DATALAKE_VENV) …"
+	$(DATALAKE_VENV)/bin/python -m pip install --quiet -r constraints-datalake.txt
+	@touch $@
+
 demo: setup
 	$(BIN) examples/flights.py
+	$(BIN) examples/archive.py
 
 test: setup interop-env
 	$(PYTEST) -m 'not long' $(ARGS)
@@ -70,10 +79,15 @@ format: setup
 	$(BIN) -m ruff format .
 
 bench: setup
+	$(BIN) bench/movielens.py
+	$(BIN) bench/partitions.py
 	$(BIN) bench/run.py
 
+bench-archive: setup
+	$(BIN) bench/archive.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) build dist .coverage htmlcov .hypothesis
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -22,8 +22,16 @@ CLASSES = [
     if issubclass(one, LakebedError) and one.__module__ == errors.__name__
 ]
 TREE = {
-    "NotFoundError": (3, {"DatasetNotFoundError", "VersionNotFoundError", "ObjectNotFoundError"}),
-    "AlreadyExistsError": (4, {"DatasetExistsError", "ObjectExistsError"}),
+    "NotFoundError": (
+        3,
+        {
+            "DatasetNotFoundError",
+            "VersionNotFoundError",
+            "ObjectNotFoundError",
+            "RecordNotFoundError",
+        },
+    ),
+    "AlreadyExistsError": (4, {"DatasetExistsError", "ObjectExistsError", "RecordExistsError"}),
     "InvalidInputError": (
         2,
         {
@@ -38,7 +46,7 @@ TREE = {
         5,
         {"CommitConflictError", "CommitUnknownError", "PreconditionFailedError"},
     ),
-    "StorageError": (6, {"AccessDeniedError", "ThrottledError"}),
+    "StorageError": (6, {"AccessDeniedError", "MetadataProviderError", "ThrottledError"}),
     "FormatError": (7, {"CorruptMetadataError", "UnsupportedVersionError"}),
     "MissingDependencyError": (8, set()),
 }

@@ -52,6 +52,7 @@ def test_imports_go_down_only(project: Path) -> None:
         ("model", "import pyspark.sql.types", "Only lakebed.spark imports pyspark"),
         ("store", "from pyspark.sql import SparkSession", "Only lakebed.spark imports pyspark"),
         ("state", "import obstore", "Only lakebed.store imports obstore"),
+        ("archive", "import starlette", "Only lakebed.archive_http imports starlette and uvicorn"),
     ],
 )
 def test_import_that_goes_up_is_caught(

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
+from lakebed.state.caps import Caught
 from lakebed.state.history import Entry
 from lakebed.state.state import State
 
@@ -20,7 +22,7 @@ class Commit:
     Attributes:
         version: The version that it made.
         commit_id: Stable over retries.
-        operation: `create`, `append`, `overwrite`, or `foreign` for changes of other tools.
+        operation: `create`, `append`, `load`, `ingest`, `overwrite`, `delete`, `update`, or `foreign` for changes of other tools.
         committed_at: When; aware, UTC.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
@@ -28,6 +30,7 @@ class Commit:
         files_added: Keys of the data files that it added.
         files_removed: Keys of the data files that it took out; they stay on storage.
         partitions: Paths of the partitions that it touched; empty text if unpartitioned.
+        caught: What the caps of dimensions sent to `OTHER`, by dimension.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> repository = open_repository("memory://doctest-commit")
@@ -49,6 +52,7 @@ class Commit:
     files_added: tuple[str, ...]
     files_removed: tuple[str, ...]
     partitions: tuple[str, ...]
+    caught: tuple[Caught, ...] = ()
 
     def _repr_html_(self) -> str:
         return facts_to_html(
@@ -62,6 +66,7 @@ class Commit:
                 "files added": f"{len(self.files_added):,}",
                 "files removed": f"{len(self.files_removed):,}",
                 "partitions": shortened(self.partitions),
+                "sent to OTHER by a cap": shortened(map(str, self.caught)) or "nothing",
                 "commit_id": self.commit_id,
             },
         )
@@ -80,7 +85,25 @@ class Commit:
             files_added=tuple(state.key(label) for label in entry.added),
             files_removed=tuple(state.key(label) for label in entry.removed),
             partitions=entry.partitions,
+            caught=entry.caught,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaVersion:
+    """A schema that a dataset has or had.
+
+    Attributes:
+        number: From 1; data files say theirs in their names.
+        version: Of the dataset, which brought it.
+        committed_at: When; aware, UTC. None in a dataset of another tool.
+        schema: The fields of an entity.
+    """
+
+    number: int
+    version: int
+    committed_at: dt.datetime | None
+    schema: Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
-from lakebed.arrow.entities import to_batches
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
-from lakebed.arrow.write import write_batches
-from lakebed.commit import Commit, File, Partition
-from lakebed.errors import InvalidInputError, PredicateError, ReadOnlyError, VersionNotFoundError
+from lakebed.arrow.kernel import WriteOptions
+from lakebed.arrow.reading.files import FileFormat
+from lakebed.commit import Commit, File, Partition, SchemaVersion
+from lakebed.errors import InvalidInputError, VersionNotFoundError
+from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, partition_of, split_label
-from lakebed.model.predicate import TRUE, bind
+from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
-from lakebed.state import file_table, history
+from lakebed.provider import telling
+from lakebed.source import Source
+from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state import sources as source_list
 from lakebed.state.history import Entry
-from lakebed.state.scope import Nothing, Scope, WholeView
-from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction
-from lakebed.view import Source, View
-from lakebed.writer import EntityWriter, commit_staged
+from lakebed.state.sources import SourceFile
+from lakebed.state.state import State, descriptor_from
+from lakebed.state.transaction import CommitOptions
+from lakebed.uri import VERSION
+from lakebed.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Dataset(View):
     """A named collection of entities of one schema; the widest view of itself.
 
+    >>> import pyarrow as pa
     >>> from lakebed.repository import open_repository
     >>> repository = open_repository("memory://doctest-dataset")
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
@@ -75,6 +81,12 @@ class Dataset(View):
     def uri(self) -> str:
         """Where it is."""
         return f"{self._source.store.uri}/{self.name}"
+
+    @property
+    def dataset_uri(self) -> str:
+        """The dataset as a URI, which `lakebed.open_uri` opens again."""
+        pinned = self._source.pinned
+        return f"dataset:{self.uri}" + (f"?{VERSION}={pinned.state.version}" if pinned else "")
 
     @property
     def version(self) -> int:
@@ -151,6 +163,38 @@ class Dataset(View):
         state = self._source.load().state
         return tuple(Commit.of(entry, state) for entry in self._entries())
 
+    def schemas(self) -> tuple[SchemaVersion, ...]:
+        """Return the schemas that the dataset has and had, oldest first, the current one last.
+
+        Cost:
+            The head and the history, of which there are few objects.
+        """
+        state = self._source.load().state
+        if not state.is_ours:
+            return (
+                SchemaVersion(
+                    number=1,
+                    version=state.version,
+                    committed_at=None,
+                    schema=state.descriptor.schema,
+                ),
+            )
+        found: dict[int, SchemaVersion] = {}
+        for entry in self._entries():
+            if entry.descriptor is None:
+                continue
+            descriptor, lineage = descriptor_from(entry.descriptor, f"{self.name}/history")
+            found.setdefault(
+                lineage.number,
+                SchemaVersion(
+                    number=lineage.number,
+                    version=entry.version,
+                    committed_at=entry.committed_at,
+                    schema=descriptor.schema,
+                ),
+            )
+        return tuple(found.values())
+
     def partitions(self) -> tuple[Partition, ...]:
         """Return the partitions that hold live files, in order of path.
 
@@ -206,34 +250,127 @@ class Dataset(View):
             )
         return tuple(found)
 
-    def append(
-        self,
-        data: object,
-        run: str | None = None,
-        *,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
-    ) -> Commit:
-        """Add a batch.
+    def sources(
+        self, *, batch_id: int | None = None, file: str | None = None
+    ) -> tuple[SourceFile, ...]:
+        """Return the raw files that an `Ingest` has read into the dataset, oldest first.
+
+        Also those are among them that others have taken the place of since: the last one of a
+        `slot` is the current one.
 
         Args:
-            data: A Spark DataFrame, which is written by its tasks; or a pyarrow Table,
-                RecordBatch or RecordBatchReader, a pandas DataFrame, or an iterable of dicts
-                or dataclass instances, which are written in this process.
-            run: Name of the run, for the history.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
+            batch_id: Only what was read into this batch.
+            file: Only this one: its location, or its id in the archive.
+
+        Cost:
+            The head, and what tells which files were read, of which there are few objects; of an
+            older version also the history.
+        """
+        state = self._source.load().state
+        found = source_list.read(self._source.store, state.sources).files
+        if self._source.pinned is not None:
+            batches = {entry.batch_id for entry in self._entries()}
+            found = tuple(one for one in found if one.batch_id in batches)
+        return tuple(
+            one
+            for one in found
+            if batch_id in (None, one.batch_id) and file in (None, one.location, one.file_id)
+        )
+
+    def load(
+        self,
+        paths: object,
+        format: FileFormat | None = None,  # noqa: A002 - the word of API.md
+        *,
+        run: str | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+        quarantine: str | None = None,
+        options: LoadOptions | None = None,
+    ) -> LoadReport:
+        """Read raw files in as one batch; what does not fit goes to quarantine.
+
+        A line that does not parse, a value of another type or outside the bounds of a partition
+        function, and the rest of a damaged file are kept in the dataset `<name>_quarantine`, with
+        the reason, the file and the line number. It is created when it is first needed. Its
+        commit comes before that of the rows, in place of what an earlier attempt of the same run
+        set aside: a crash between the two loses no line, and the run can be started again. A
+        named run that has been loaded is not loaded twice.
+
+        Args:
+            paths: A path, a pattern, a directory, a URL, or several; see `find_files` in
+                `lakebed.arrow.reading.files`.
+            format: csv, json (JSON lines), submissions, avro or parquet; None to tell it by the
+                suffixes.
+            run: Name of the run, one at a time.
+            spark: A session whose tasks read the files, which all of them must see; True for
+                the one that there is, else a local one. None reads in this process.
+            quarantine: Name of another dataset for what does not fit.
+            options: How the files are read.
 
         Raises:
-            SchemaMismatchError: The data does not fit; nothing became visible.
-            PartitionSpecError: The source of a partition function is missing.
+            SchemaMismatchError: A header or the schema in a file does not fit; nothing was
+                written.
+            PartitionSpecError: A file lacks the source of a partition function.
+            InvalidInputError: There is no such file, or its format cannot be told.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            Besides the data files: a read of the head, five small objects, and one Spark job
-            for a DataFrame.
+            One pass over the files and, besides what `append` costs, the history.
         """
-        return self._write("append", data, run, Nothing(), options, commit_options)
+        self._check_writable()
+        return load(
+            self._source.store,
+            self.name,
+            paths,
+            format,
+            run=run,
+            spark=spark,
+            quarantine=quarantine,
+            options=options or LoadOptions(),
+        )
+
+    def update(
+        self, descriptor: DatasetDescriptor, *, commit_options: CommitOptions | None = None
+    ) -> Commit:
+        """Change what the dataset is: fields, defaults, compression, properties.
+
+        Files that were written stay as they are and read as before: a field that they lack has
+        the default with which it was added. An equal descriptor makes no new version.
+
+        Args:
+            descriptor: What the dataset shall be.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit; the last one if the descriptor is what it was.
+
+        Raises:
+            SchemaMismatchError: Data of a schema that the dataset has or had could not be read
+                as it was; nothing has changed. The message names the field and the reason.
+            PartitionSpecError: The partitions differ; nothing has changed.
+            InvalidInputError: The format differs; nothing has changed.
+            CommitConflictError: Somebody else updated the dataset meanwhile; nothing has changed.
+            CommitUnknownError: The store stopped answering; see the error.
+            MetadataProviderError: The dataset has changed, but the repository's own provider
+                failed.
+
+        Cost:
+            Two reads of the head, the history, two PUTs and one conditional PUT. No data file is
+            touched.
+        """
+        self._check_writable()
+        store = self._source.store
+        entry, base = transaction.update(store, self.name, descriptor, commit_options)
+        schema_file.put_or_leave(store, self.name, descriptor)
+        self._source.load()  # what was seen before is of the old schema
+        if self._source.metadata is not None:
+            with telling(
+                self.name,
+                f"updated to version {entry.version}",
+                "Update it again with the same descriptor to tell the provider again.",
+            ):
+                self._source.metadata.save(self.name, descriptor)
+        return Commit.of(entry, base)
 
     def overwrite(
         self,
@@ -265,88 +402,51 @@ class Dataset(View):
         Cost:
             As `append`.
         """
-        scope = None if view is None else self._scope_of(view)
-        return self._write("overwrite", data, run, scope, options, commit_options)
+        if view is not None:
+            self._check_own(view)
+            widest = View(self._source, view.constraint)
+            return widest.overwrite(data, run=run, options=options, commit_options=commit_options)
+        return self._write("overwrite", data, run, None, options, commit_options)
 
-    def _scope_of(self, view: View) -> Scope:
+    def delete(
+        self,
+        view: View | None = None,
+        *,
+        run: str | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit | None:
+        """Delete the entities of a view; see `View.delete`.
+
+        Args:
+            view: Of this dataset. The dataset itself is the view of everything.
+            run: Name of the run, for the history.
+            options: How files are cut that are written anew.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit, or None if the view is empty: then there is no new version.
+
+        Raises:
+            InvalidInputError: No view is given, or it is of another dataset.
+            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
+                became visible.
+        """
+        if view is None:
+            raise InvalidInputError(
+                f"Delete of {self.name!r} says not what.",
+                hint="Give a view, such as dataset.where(…); to empty it, the dataset itself.",
+            )
+        self._check_own(view)
+        doomed = View(self._source, view.constraint)
+        return doomed.delete(run=run, options=options, commit_options=commit_options)
+
+    def _check_own(self, view: View) -> None:
         if not isinstance(view, View) or not view.is_of(self):
             raise InvalidInputError(
                 f"{view!r} is no view of {self.name!r}.",
                 hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
             )
-        state = self._source.load().state
-        exact = state.descriptor.partition_by.exact(
-            bind(view.constraint, state.column_types),
-            state.descriptor.schema,
-            state.partition_level_types,
-        )
-        if exact is None:
-            raise PredicateError(
-                f"The view {view.constraint} is not aligned with the partitions of {self.name!r}.",
-                hint="Whole partitions are replaced: let its ends fall on partition boundaries.",
-            )
-        return WholeView(exact, state.partition_level_types)
-
-    def _write(
-        self,
-        operation: str,
-        data: object,
-        run: str | None,
-        scope: Scope | None,
-        options: WriteOptions | None,
-        commit_options: CommitOptions | None,
-    ) -> Commit:
-        transaction = self._begin(operation, run, commit_options)
-        base = transaction.base
-        target = BatchTarget(
-            dataset=self.name,
-            batch_id=transaction.batch_id,
-            descriptor=base.descriptor,
-            options=options or WriteOptions(),
-        )
-        try:
-            facts = self._stage(data, target)
-        except BaseException:
-            transaction.abort([])
-            raise
-        return commit_staged(transaction, facts, scope)
-
-    def _begin(
-        self, operation: str, run: str | None, commit_options: CommitOptions | None
-    ) -> Transaction:
-        if self._source.pinned is not None:
-            raise ReadOnlyError(
-                f"{self!r} is an older state, which can only be read.",
-                hint="Open the dataset without at() to write.",
-            )
-        return Transaction.begin(
-            self._source.store, self.name, operation, run=run, options=commit_options
-        )
-
-    def _stage(self, data: object, target: BatchTarget) -> pa.Table:
-        if type(data).__module__.startswith("pyspark."):
-            from lakebed.spark.write import is_spark_frame, write_frame
-
-            if is_spark_frame(data):
-                return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
-        return write_batches(self._source.store, target, to_batches(data, target.descriptor))
-
-    def writer(
-        self,
-        *,
-        run: str | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
-    ) -> EntityWriter:
-        """Return a writer of single entities, for small amounts, in this process.
-
-        It is a context manager: a clean exit commits one batch, an error leaves nothing.
-
-        Raises:
-            ReadOnlyError: The dataset cannot be written.
-        """
-        transaction = self._begin("append", run, commit_options)
-        return EntityWriter(self._source, transaction, options or WriteOptions())
 
 
 def _label(key: str, state: State) -> str:

@@ -3,12 +3,13 @@
 ::
 
     LakebedError
-    ├ NotFoundError(LookupError)        DatasetNotFoundError, VersionNotFoundError, ObjectNotFoundError
-    ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError
+    ├ NotFoundError(LookupError)        DatasetNotFoundError, VersionNotFoundError, ObjectNotFoundError,
+    │                                   RecordNotFoundError
+    ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError, RecordExistsError
     ├ InvalidInputError(ValueError)     SchemaMismatchError, PartitionSpecError, InvalidNameError,
     │                                   PredicateError, ReadOnlyError
     ├ ConflictError                     CommitConflictError, CommitUnknownError, PreconditionFailedError
-    ├ StorageError                      AccessDeniedError, ThrottledError
+    ├ StorageError                      AccessDeniedError, MetadataProviderError, ThrottledError
     ├ FormatError                       CorruptMetadataError, UnsupportedVersionError
     └ MissingDependencyError(ImportError)
 
@@ -37,6 +38,7 @@ class ErrorCode(StrEnum):
     FORMAT = "format"
     INVALID_INPUT = "invalid-input"
     INVALID_NAME = "invalid-name"
+    METADATA_PROVIDER = "metadata-provider"
     MISSING_DEPENDENCY = "missing-dependency"
     NOT_FOUND = "not-found"
     OBJECT_EXISTS = "object-exists"
@@ -45,6 +47,8 @@ class ErrorCode(StrEnum):
     PRECONDITION_FAILED = "precondition-failed"
     PREDICATE = "predicate"
     READ_ONLY = "read-only"
+    RECORD_EXISTS = "record-exists"
+    RECORD_NOT_FOUND = "record-not-found"
     SCHEMA_MISMATCH = "schema-mismatch"
     STORAGE = "storage"
     THROTTLED = "throttled"
@@ -115,6 +119,12 @@ class ObjectNotFoundError(NotFoundError):
     code = ErrorCode.OBJECT_NOT_FOUND
 
 
+class RecordNotFoundError(NotFoundError):
+    """The archive holds no such file, or none that was asked for."""
+
+    code = ErrorCode.RECORD_NOT_FOUND
+
+
 class AlreadyExistsError(LakebedError):
     """A name is taken."""
 
@@ -134,6 +144,12 @@ class ObjectExistsError(AlreadyExistsError):
     code = ErrorCode.OBJECT_EXISTS
 
 
+class RecordExistsError(AlreadyExistsError):
+    """The archive holds another file under this id."""
+
+    code = ErrorCode.RECORD_EXISTS
+
+
 class InvalidInputError(LakebedError, ValueError):
     """The caller's input cannot be used; nothing was written."""
 
@@ -142,7 +158,13 @@ class InvalidInputError(LakebedError, ValueError):
 
 
 class SchemaMismatchError(InvalidInputError):
-    """Data or a schema does not fit the dataset's schema."""
+    """Data or a schema does not fit the dataset's schema.
+
+    Attributes:
+        row: Position of the row in the batch, where it is known.
+    """
+
+    row: int | None = None
 
     code = ErrorCode.SCHEMA_MISMATCH
 
@@ -243,6 +265,12 @@ class AccessDeniedError(StorageError):
     """The storage knows the caller and says no, or does not know the caller."""
 
     code = ErrorCode.ACCESS_DENIED
+
+
+class MetadataProviderError(StorageError):
+    """The dataset has changed, but a metadata provider of the user's did not take note of it."""
+
+    code = ErrorCode.METADATA_PROVIDER
 
 
 class ThrottledError(StorageError):

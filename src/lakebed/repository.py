@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
-import uuid
 from collections.abc import Mapping
 from typing import Literal
 
@@ -17,14 +15,16 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
-from lakebed.model.keys import TABLE
 from lakebed.model.names import check_dataset_name
-from lakebed.state import kartothek, transaction
+from lakebed.provider import MetadataProvider, telling
+from lakebed.source import Snapshot, Source
+from lakebed.state import kartothek, schema_file, transaction
+from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import list_names, read_head
-from lakebed.state.state import State, digest_of
 from lakebed.store import Store, open_store
-from lakebed.view import Snapshot, Source
+from lakebed.uri import parse_constraints, parse_uri
+from lakebed.view import View
 
 
 class Repository:
@@ -38,9 +38,10 @@ class Repository:
     (['flights'], False)
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, metadata: MetadataProvider | None = None) -> None:
         """Use `open_repository` instead, unless you have made a store of your own."""
         self._store = store
+        self._told = metadata
 
     def __repr__(self) -> str:
         return f"<Repository {self.uri}>"
@@ -54,14 +55,24 @@ class Repository:
         return self._store.uri
 
     @property
+    def repo_uri(self) -> str:
+        """The repository as a URI, which `lakebed.open_uri` opens again."""
+        return f"repo:{self.uri}"
+
+    @property
     def store(self) -> Store:
         """The store under it."""
         return self._store
 
+    @property
+    def metadata(self) -> MetadataProvider:
+        """Where descriptors are kept: the provider that the repository was opened with, else the heads."""
+        return self._told or HeadProvider(self)
+
     def create(
         self,
         name: str,
-        descriptor: DatasetDescriptor,
+        descriptor: DatasetDescriptor | None = None,
         if_exists: Literal["error", "open"] = "error",
         *,
         head_format: Literal["json", "msgpack.zstd"] = "json",
@@ -70,7 +81,8 @@ class Repository:
 
         Args:
             name: Letters, digits, `+`, `-` and `_`.
-            descriptor: What it is.
+            descriptor: What it is; may be left out where the repository's own metadata provider
+                keeps one for this name.
             if_exists: `open` returns the dataset that is there; its descriptor must be equal.
             head_format: `json` can be read by eye, `msgpack.zstd` is a sixth of the size.
 
@@ -78,6 +90,9 @@ class Repository:
             DatasetExistsError: The name is taken, or the dataset there has another descriptor.
             InvalidNameError: The name is not legal.
             ReadOnlyError: The store cannot swap.
+            InvalidInputError: No descriptor is given, and there is no provider to ask.
+            MetadataProviderError: The dataset was created, but the repository's own provider
+                failed.
 
         Cost:
             Two PUTs, one conditional PUT, one GET.
@@ -86,25 +101,33 @@ class Repository:
         if if_exists not in ("error", "open"):
             raise InvalidInputError(f"if_exists is {if_exists!r}.", hint="Give 'error' or 'open'.")
         format_ = _head_format(head_format)
+        if descriptor is None:
+            descriptor = self._load_descriptor(name)
         found = self._find(name)
         if found is not None:
             return self._existing(found, descriptor, if_exists)
         # The schema file is for other tools; ours is in the head, so that it changes with it.
-        self._put_schema(name, descriptor)
+        schema_file.put(self._store, name, descriptor)
         try:
-            transaction.create(self._store, _first_state(name, descriptor, format_))
+            transaction.create(self._store, first_state(name, descriptor, format_))
         except ObjectExistsError:
             # Somebody else was faster: as if the dataset had been there before, schema file too.
             winner = self.open(name)
-            self._put_schema(name, winner.descriptor)
+            schema_file.put(self._store, name, winner.descriptor)
             return self._existing(winner, descriptor, if_exists)
+        if self._told is not None:
+            remedy = "Update it with the same descriptor to tell the provider again."
+            with telling(name, "created", remedy):
+                self._told.save(name, descriptor)
         return self.open(name)
 
-    def _put_schema(self, name: str, descriptor: DatasetDescriptor) -> None:
-        self._store.put(
-            kartothek.schema_key(name, TABLE),
-            kartothek.encode_schema(descriptor.schema, descriptor.partition_types),
-        )
+    def _load_descriptor(self, name: str) -> DatasetDescriptor:
+        if self._told is None:
+            raise InvalidInputError(
+                f"Dataset {name!r} was to be created without a descriptor.",
+                hint="Give one, or open the repository with a metadata provider that keeps one.",
+            )
+        return self._told.load(name)
 
     def _existing(self, found: Dataset, descriptor: DatasetDescriptor, if_exists: str) -> Dataset:
         if if_exists == "error":
@@ -138,7 +161,7 @@ class Repository:
         """
         check_dataset_name(name)
         head = read_head(self._store, name)
-        source = Source(self._store, name)
+        source = Source(self._store, name, metadata=self._told)
         source.remember(Snapshot(head.state, head.requests))
         return Dataset(source)
 
@@ -168,6 +191,8 @@ class Repository:
         Raises:
             DatasetNotFoundError: There is none of this name.
             ReadOnlyError: The store cannot be written.
+            MetadataProviderError: The dataset was dropped, but the repository's own provider
+                failed.
 
         Cost:
             A LIST of the dataset, and one bulk delete for each thousand objects.
@@ -184,6 +209,44 @@ class Repository:
         self._store.delete([key for key in held if key != schema_key])
         if self._find(name) is None:
             self._store.delete([schema_key])
+        if self._told is not None:
+            with telling(name, "dropped", "Delete it from the provider."):
+                self._told.delete(name)
+
+
+class HeadProvider(MetadataProvider):
+    """The descriptors that the heads of a repository hold."""
+
+    def __init__(self, repository: Repository) -> None:
+        """Use `Repository.metadata` instead."""
+        self._repository = repository
+
+    def save(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Create the dataset, or update it by the rules of evolution."""
+        if self._repository.exists(name):
+            self._repository.open(name).update(descriptor)
+        else:
+            self._repository.create(name, descriptor)
+
+    def load(self, name: str) -> DatasetDescriptor:
+        """Return the descriptor of a dataset.
+
+        Raises:
+            DatasetNotFoundError: There is none of this name.
+        """
+        return self._repository.open(name).descriptor
+
+    def delete(self, name: str) -> bool:
+        """Drop the dataset; False if there is none."""
+        try:
+            self._repository.drop(name)
+        except DatasetNotFoundError:
+            return False
+        return True
+
+    def list(self) -> list[str]:
+        """Return the names of all datasets, sorted."""
+        return self._repository.list()
 
 
 def _head_format(text: str) -> HeadFormat:
@@ -195,26 +258,11 @@ def _head_format(text: str) -> HeadFormat:
         ) from exc
 
 
-def _first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    now = dt.datetime.now(dt.UTC)
-    return State(
-        name=name,
-        table=TABLE,
-        head_format=head_format,
-        descriptor=descriptor,
-        partition_keys=tuple(descriptor.partition_types),
-        labels=(),
-        created_at=now.isoformat(),
-        commit_id=uuid.uuid4().hex,
-        committed_at=now,
-        digest=digest_of(()),
-        annotations={},
-        indices={},
-    )
-
-
 def open_repository(
-    url: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None
+    url: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    metadata: MetadataProvider | None = None,
 ) -> Repository:
     """Open a storage location.
 
@@ -222,6 +270,7 @@ def open_repository(
         url: A directory, or `file:///…`, `s3://bucket/prefix`, `gs://…`, `az://…`,
             `memory://name`. It need not exist yet.
         storage_options: Settings of the object store, such as `endpoint` or `region`.
+        metadata: A provider of your own, to be told of descriptors besides the heads.
 
     Raises:
         InvalidInputError: The URL is of no known kind.
@@ -234,4 +283,45 @@ def open_repository(
     >>> repository.list()
     []
     """
-    return Repository(open_store(url, storage_options=storage_options))
+    return Repository(open_store(url, storage_options=storage_options), metadata=metadata)
+
+
+def open_uri(
+    uri: str, *, storage_options: Mapping[str, str] | None = None
+) -> Repository | Dataset | View:
+    """Open what a URI names.
+
+    Args:
+        uri: `repo:LOCATION`, `dataset:LOCATION/NAME`, or `view:LOCATION/NAME?…` with constraints
+            such as `carrier=UA,B6` and `time_hour=[2013-06-01T00:00:00Z,)`; LOCATION as for
+            `open_repository`.
+        storage_options: As for `open_repository`.
+
+    Raises:
+        InvalidInputError: It is no such URI.
+        PredicateError: A constraint names an unknown field, or does not fit its field.
+        DatasetNotFoundError: There is no such dataset.
+        VersionNotFoundError: There is no such version.
+
+    Cost:
+        None for a repository, else as `Repository.open`.
+
+    >>> repository = open_repository("memory://doctest-uri")
+    >>> fields = [{"name": "n", "type": "long"}]
+    >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "flight", "fields": fields})
+    >>> view = repository.create("flights", descriptor).from_("n", 3)
+    >>> view.view_uri
+    'view:memory://doctest-uri/flights?n=[3,)'
+    >>> open_uri(view.view_uri)
+    <View of 'flights': n >= 3>
+    """
+    address = parse_uri(uri)
+    repository = open_repository(address.location, storage_options=storage_options)
+    if address.kind == "repo":
+        return repository
+    dataset = repository.open(address.name)
+    if address.version is not None:
+        dataset = dataset.at(version=address.version)
+    if address.kind == "dataset":
+        return dataset
+    return dataset.where(parse_constraints(address.constraints, dataset.descriptor.predicate_types))

@@ -22,18 +22,26 @@ CALLS = {
     "import": "{lake}/imported {csv}",
     "append": "{lake}/flights {rows}",
     "overwrite": "{lake}/flights {rows}",
+    "delete": "{lake}/flights --where flight=7 --yes",
     "show": "{lake}/flights",
     "history": "{lake}/flights",
+    "schema": "show {lake}/flights",
     "query": "{lake}/flights",
     "explain": "{lake}/flights --where flight=7",
     "list": "{lake}",
     "drop": "{lake}/flights --yes",
+    "archive": "init --storage {lake}/raw",
     "doctor": "{lake}",
 }
 OTHER_SHAPES = {
     "show --partitions": "{lake}/flights",
+    "schema infer": "{csv}",
+    "schema show": "{lake}/flights --history",
+    "schema update": "{lake}/flights --property owner=ops",
     "query --count": "{lake}/flights",
     "query --limit=0": "{lake}/flights",
+    "delete --dry-run": "{lake}/flights --where flight=7",
+    "delete --yes": "{lake}/flights --where flight=8",
     "drop --dry-run": "{lake}/flights",
 }
 

@@ -49,8 +49,7 @@ def content_answer(archive: Archive, record: ArchiveRecord, request: Request) ->
         record: What the storage has just told of the file.
         request: Whose headers ask for a range.
 
-    Raises:
-        Refusal: The range begins behind the end.
+    A range that begins behind the end is refused.
 
     Cost:
         A GET for three bytes, and one for each 4 MiB.
@@ -126,8 +125,7 @@ def byte_range(header: str | None, size_bytes: int) -> range | None:
         None for the whole content: no header, one that is malformed or of another unit, which RFC
         9110 lets a server ignore, and several ranges at once, too.
 
-    Raises:
-        Refusal: It asks for nothing that is there.
+    A range that asks for nothing that is there is refused.
     """
     found = _RANGE.fullmatch(header or "")
     if found is None or found.groups() == ("", ""):

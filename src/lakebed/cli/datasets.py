@@ -10,7 +10,8 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.cli.inputs import read_text, reading
+from lakebed.arrow.reading.files import read_text, reading
+from lakebed.cli import tree
 from lakebed.cli.options import (
     REPOSITORY_VARIABLE,
     parse_pairs,
@@ -23,7 +24,7 @@ from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
-from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
+from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
 from lakebed.repository import Repository, open_repository
 from lakebed.state.head import HeadFormat
@@ -41,7 +42,7 @@ def read_strategy(text: str) -> PartitionStrategy:
     return PartitionStrategy.parse(text) if text.strip() else PartitionStrategy(())
 
 
-def _read_schema(path: Path) -> str | pa.Schema:
+def read_schema_file(path: Path) -> str | pa.Schema:
     """Read a schema file as something that a descriptor takes."""
     if path.suffix.lower() in (".avsc", ".json"):
         text = read_text(path)
@@ -81,11 +82,17 @@ def _read_schema(path: Path) -> str | pa.Schema:
     help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.",
 )
 @click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="zstd",
+    "--format",
+    "file_format",
+    type=click.Choice(FORMATS),
+    default="parquet",
     show_default=True,
     help="Of the data files.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(sorted({name for names in COMPRESSIONS.values() for name in names})),
+    help="Of the data files; each format has its own default.",
 )
 @click.option(
     "--property",
@@ -116,15 +123,17 @@ def create(
     name: str,
     schema_file: Path,
     partition_by: str,
-    compression: str,
+    file_format: str,
+    compression: str | None,
     properties: Mapping[str, str],
     head_format: Literal["json", "msgpack.zstd"],
     if_exists: Literal["error", "open"],
 ) -> None:
     """Create a dataset, empty."""
     descriptor = DatasetDescriptor(
-        schema=_read_schema(schema_file),
+        schema=read_schema_file(schema_file),
         partition_by=read_strategy(partition_by),
+        format=file_format,
         compression=compression,
         properties=properties,
     )
@@ -139,11 +148,19 @@ def _show(output: Output, dataset: Dataset) -> None:
 
 @verb("show", example="lakebed show lake/flights --partitions -o csv")
 @takes_state
-@click.option("--partitions", "is_by_partition", is_flag=True, help="A row for each partition.")
+@click.option(
+    "--partitions",
+    "is_by_partition",
+    is_flag=True,
+    help="A tree of partitions with what they hold; for programs, a row for each.",
+)
 def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
     """Show what a dataset is and how much it holds."""
     if not is_by_partition:
         _show(output, dataset)
+        return
+    if output.is_table:
+        output.rows(tree.COLUMNS, tree.tree_rows(dataset.name, dataset.partitions()))
         return
     columns = ("partition", "values", "file_count", "row_count", "size_bytes")
     rows = (
@@ -156,8 +173,7 @@ def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
         }
         for partition in dataset.partitions()
     )
-    # The path says the values to a person; programs want them typed.
-    output.rows([one for one in columns if one != "values" or not output.is_table], rows)
+    output.rows(columns, rows)
 
 
 @verb("history", example="lakebed history lake/flights")

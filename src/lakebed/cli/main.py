@@ -10,28 +10,17 @@ from typing import Any
 import click
 
 import lakebed
-from lakebed.cli import data, datasets, doctor, load
+from lakebed.cli import archive, data, datasets, delete, doctor, ingest, load, schema
+from lakebed.cli.group import VerbGroup
 from lakebed.cli.output import show_error
 from lakebed.errors import ErrorCode, LakebedError
-from lakebed.model.names import nearest
 
 USAGE_EXIT_CODE = 2
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 
 
-class _Main(click.Group):
-    """A group that knows Lakebed's errors and suggests the nearest verb."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            hint = nearest(args[0], self.commands) or "See `lakebed --help` for all."
-            ctx.fail(f"There is no verb {args[0]!r}. {hint}")
-        return super().resolve_command(ctx, args)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's form
-        return list(self.commands)  # in the order of a dataset's life
+class _Main(VerbGroup):
+    """The whole command line, which knows Lakebed's errors."""
 
     def main(  # type: ignore[override]  # click overloads it by what it returns
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
@@ -106,14 +95,18 @@ def main() -> None:
 for _command in (
     datasets.create,
     load.import_,
+    ingest.ingest,
     data.append,
     data.overwrite,
+    delete.delete,
     datasets.show,
     datasets.history,
+    schema.schema,
     data.query,
     data.explain,
     datasets.list_,
     datasets.drop,
+    archive.archive,
     doctor.doctor,
 ):
     main.add_command(_command)

@@ -16,6 +16,7 @@ from lakebed.cli.output import Output, OutputFormat
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.repository import Repository, open_repository
+from lakebed.uri import KINDS, parse_uri
 
 REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
 
@@ -113,9 +114,20 @@ def storage_option(function: Verb) -> Verb:
 def split_address(text: str) -> tuple[str, str]:
     """Split LOCATION/NAME; a bare name lies in the repository that the environment names.
 
+    A dataset: URI is taken, other URIs are refused: what is done would be done to all of a dataset.
+
     Raises:
         InvalidInputError: The text names no location, or no dataset in it.
     """
+    if text.partition(":")[0] in KINDS:
+        address = parse_uri(text)
+        if address.kind != "dataset" or address.version is not None:
+            raise InvalidInputError(
+                f"{text!r} does not name a dataset as a whole.",
+                hint=f"Write {address.location}/{address.name or 'NAME'}; verbs that narrow it or "
+                "look back have --where and --version.",
+            )
+        return address.location, address.name
     stripped = text.rstrip("/")
     location, slash, name = stripped.rpartition("/")
     if slash and name and not location.endswith((":", ":/")):

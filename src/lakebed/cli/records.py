@@ -22,6 +22,7 @@ COMMIT_COLUMNS = (
     "added_file_count",
     "removed_file_count",
     "partition_count",
+    "caught",
     "commit_id",
 )
 
@@ -38,6 +39,15 @@ def commit_record(commit: Commit) -> dict[str, object]:
         "added_file_count": len(commit.files_added),
         "removed_file_count": len(commit.files_removed),
         "partition_count": len(commit.partitions),
+        "caught": [
+            {
+                "dimension": one.dimension,
+                "cap": one.cap,
+                "row_count": one.row_count,
+                "values": list(one.values),
+            }
+            for one in commit.caught
+        ],
         "commit_id": commit.commit_id,
     }
 
@@ -97,11 +107,7 @@ def _field_text(field: Field) -> str:
 
 def _strategy_texts(strategy: PartitionStrategy) -> list[str]:
     """Tell each function as `PartitionStrategy.parse` reads it."""
-    texts = []
-    for document in strategy.to_document():
-        buckets = f", {document['buckets']}" if "buckets" in document else ""
-        texts.append(f"{document['type']}({document['source']}{buckets}) as {document['name']}")
-    return texts
+    return [str(function) for function in strategy]
 
 
 def _count_partitions(files: Sequence[File]) -> int:

@@ -12,18 +12,29 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
-from lakebed.model.schema import Kind, Primitive, Schema, Type
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Type, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 
-FORMATS = ("parquet",)
-COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "uncompressed")
+# What each format's files can be compressed with; the first is the default.
+COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
+    "parquet": ("zstd", "snappy", "gzip", "lz4", "uncompressed"),
+    # Every Avro reader has deflate, not every one has the others.
+    "avro": ("deflate", "snappy", "zstd", "bzip2", "xz", "uncompressed"),
+    # zstd is half the size of lz4 and is read about as fast; xz is for what is rarely read.
+    "submissions": ("zstd", "lz4", "gzip", "xz", "uncompressed"),
+}
+FORMATS = tuple(COMPRESSIONS)
+
+# The fields of a line of submissions; the other fields of such a dataset stand in the document.
+UUID, DOCUMENT = "uuid", "document"
+_SUFFIX_OF_COMPRESSION = {"zstd": ".zst", "lz4": ".lz4", "gzip": ".gz", "xz": ".xz"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)
@@ -57,7 +68,7 @@ class DatasetDescriptor:
         schema: object,
         partition_by: PartitionStrategy | Iterable[PartitionFunction] | str = (),
         format: str = "parquet",  # noqa: A002 - the word of API.md
-        compression: str = "zstd",
+        compression: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Describe a dataset.
@@ -67,14 +78,16 @@ class DatasetDescriptor:
                 a Spark StructType or DataFrame, a dataclass, or a Lakebed schema.
             partition_by: Functions from `lakebed.by`, or text such as
                 `"date(time_hour) as dt, hash(user_id, 64)"`.
-            format: Of the data files.
-            compression: Of the data files.
+            format: Of the data files: parquet, avro or submissions.
+            compression: Of the data files. Parquet has zstd (the default), snappy, gzip, lz4 and
+                uncompressed; Avro has deflate (the default), snappy, zstd, bzip2, xz and
+                uncompressed; submissions have zstd (the default), lz4, gzip, xz and uncompressed.
             properties: The user's own, text to text.
 
         Raises:
             SchemaMismatchError: The schema is of no known form, or holds an unsupported type.
             PartitionSpecError: The strategy does not fit the schema.
-            InvalidInputError: The format or compression is unknown.
+            InvalidInputError: The format is unknown, or lacks the compression.
         """
         if isinstance(partition_by, str):
             partition_by = PartitionStrategy.parse(partition_by)
@@ -83,20 +96,49 @@ class DatasetDescriptor:
         set_field = object.__setattr__
         set_field(self, "schema", read_schema(schema))
         set_field(self, "partition_by", partition_by)
+        _check_choice("format", format, FORMATS)
         set_field(self, "format", format)
-        set_field(self, "compression", compression)
+        set_field(
+            self, "compression", COMPRESSIONS[format][0] if compression is None else compression
+        )
         set_field(self, "properties", dict(properties or {}))
         self._check()
 
     def _check(self) -> None:
-        _check_choice("format", self.format, FORMATS)
-        _check_choice("compression", self.compression, COMPRESSIONS)
+        if self.compression not in COMPRESSIONS[self.format]:
+            raise InvalidInputError(
+                f"Unknown compression {self.compression!r} of format {self.format!r}.",
+                hint=f"Known are: {', '.join(COMPRESSIONS[self.format])}.",
+            )
         self.partition_by.check(self.schema)
+        if self.format == "submissions":
+            self._check_submissions()
         for key, value in self.properties.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise InvalidInputError(
                     f"Property {key!r} = {value!r}.", hint="Properties are text to text."
                 )
+
+    def _check_submissions(self) -> None:
+        for name in (UUID, DOCUMENT):
+            field = self.schema.find(name)
+            if field is None or field.type != Primitive(Kind.STRING):
+                raise SchemaMismatchError(
+                    f"Submissions need a field {name!r} of type string.",
+                    hint="A line holds a uuid and a JSON document; other fields are read from it.",
+                )
+            if name not in self.stored_schema:
+                raise PartitionSpecError(
+                    f"Field {name!r} of submissions cannot make partitions by identity.",
+                    hint="Use its hash: it must be in the line, and is different in each.",
+                )
+
+    @property
+    def document_fields(self) -> tuple[Field, ...]:
+        """The fields of submissions that are read from their documents; else none."""
+        if self.format != "submissions":
+            return ()
+        return tuple(field for field in self.schema if field.name not in (UUID, DOCUMENT))
 
     @property
     def partition_types(self) -> dict[str, Type]:
@@ -106,8 +148,13 @@ class DatasetDescriptor:
 
     @property
     def column_types(self) -> dict[str, Type]:
-        """Everything that a predicate may name: fields, then partition fields."""
+        """What can be read: fields, then partition fields."""
         return {**{f.name: f.type for f in self.schema.fields}, **self.partition_types}
+
+    @property
+    def predicate_types(self) -> dict[str, Type]:
+        """What a predicate may name: fields, nested ones by dots too, and partition fields."""
+        return {**dotted_types(self.schema), **self.partition_types}
 
     @property
     def stored_schema(self) -> Schema:
@@ -117,6 +164,8 @@ class DatasetDescriptor:
     @property
     def file_suffix(self) -> str:
         """What the names of data files end with."""
+        if self.format == "submissions":
+            return f".tsv{_SUFFIX_OF_COMPRESSION.get(self.compression, '')}"
         return f".{self.format}"
 
     def to_document(self) -> dict[str, Any]:
@@ -141,11 +190,13 @@ class DatasetDescriptor:
             raise InvalidInputError(
                 f"Properties are {reprlib.repr(properties)}.", hint="They are text to text."
             )
+        compression = document.get("compression", "zstd")
         return cls(
             schema=schema_from_avro(document.get("schema")),
             partition_by=PartitionStrategy.from_document(document.get("partition_by", [])),
             format=document.get("format", "parquet"),
-            compression=document.get("compression", "zstd"),
+            # Only a caller may leave the choice to the format.
+            compression="null" if compression is None else compression,
             properties=properties,
         )
 

@@ -6,7 +6,9 @@ The layout is Kartothek's, so that plateau reads what we write:
 
 from __future__ import annotations
 
+import re
 import urllib.parse
+import uuid
 from collections.abc import Mapping, Sequence
 
 from lakebed.errors import CorruptMetadataError, InvalidInputError, PartitionSpecError
@@ -20,6 +22,7 @@ MSGPACK_SUFFIX = ".by-dataset-metadata.msgpack.zstd"
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Data files of ours. Other tools name theirs otherwise, and write types as they like.
 OWN_FILE_PREFIX = "part-"
+_SCHEMA_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 MAX_COMPONENT_BYTES = 255  # longest file name on POSIX systems
 
 
@@ -101,6 +104,41 @@ def split_label(label: str) -> tuple[str, str]:
     """Return directory and file name of a label; the directory may be empty."""
     directory, _, tail = label.rpartition("/")
     return directory, tail
+
+
+def new_file_name(schema_number: int) -> str:
+    """Return a name for a data file, without suffix, that nobody else uses.
+
+    It tells which schema the file is of: `part-<hex>` of the first, `part-<n>-<hex>` of a later
+    one.
+    """
+    number = f"{schema_number}-" if schema_number > 1 else ""
+    return f"{OWN_FILE_PREFIX}{number}{uuid.uuid4().hex}"
+
+
+def schema_number_of(label: str, *, newest: int) -> int | None:
+    """Return the number of the schema that a data file is of; None for a file of another tool.
+
+    Args:
+        label: Of the file.
+        newest: The highest number that the dataset has.
+
+    Raises:
+        CorruptMetadataError: The name holds no number, or one that the dataset does not have.
+    """
+    tail = label.rpartition("/")[2]
+    if not tail.startswith(OWN_FILE_PREFIX):
+        return None
+    text, dash, _ = tail[len(OWN_FILE_PREFIX) :].partition("-")
+    if not dash:
+        return 1
+    number = int(text) if _SCHEMA_NUMBER.fullmatch(text) else 0
+    if not 2 <= number <= newest:
+        raise CorruptMetadataError(
+            f"Data file {label!r} is of schema {text!r}, but the dataset has schemas 1 to {newest}.",
+            hint="The head was damaged, or written by something else.",
+        )
+    return number
 
 
 def partition_of(directory: str) -> str:

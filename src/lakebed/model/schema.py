@@ -7,7 +7,7 @@ All types are those that every one of these worlds can hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -193,6 +193,32 @@ class Schema:
             SchemaMismatchError: One is unknown.
         """
         return Schema(fields=tuple(self.get(name) for name in names), name=self.name)
+
+
+def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:
+    """Return the types of fields and of all that lies in their records, as in `position.latitude`.
+
+    What lies in a list or a map has no one value for an entity, and so no place here.
+    """
+    found: dict[str, Type] = {}
+    for one in fields:
+        found[one.name] = one.type
+        if isinstance(one.type, Struct):
+            inner = dotted_types(one.type.fields)
+            found.update({f"{one.name}.{name}": kind for name, kind in inner.items()})
+    return found
+
+
+def path_of(column: str, types: Mapping[str, Type]) -> tuple[str, ...]:
+    """Return the names that lead to a column: of a nested one first the field that holds it.
+
+    Args:
+        column: As `dotted_types` names it.
+        types: Of the fields at least.
+    """
+    root, *_ = path = column.split(".")
+    # Datasets of other tools may have a dot in the name of a field.
+    return tuple(path) if isinstance(types.get(root), Struct) else (column,)
 
 
 def _check_distinct(fields: tuple[Field, ...]) -> None:

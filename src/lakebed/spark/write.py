@@ -55,8 +55,9 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
         SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
 
     Cost:
-        One Spark job, with a shuffle of the rows that are scattered, and before it one over the sources of dimensions that
-        have a cap and room under it. The driver receives some hundred bytes a file.
+        One Spark job, with a shuffle of the rows that are scattered, and before it one over the
+        sources of dimensions that have a cap and room under it. The driver receives some hundred
+        bytes a file.
     """
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,12 +61,56 @@ def _unreadable(key: str, cause: object) -> CorruptMetadataError:
 
 
 def merge(parts: Sequence[bytes]) -> bytes:
-    """Return several segments as one; columns that one of them lacks are null there."""
+    """Return several segments as one.
+
+    They may be of files of different schemas: facts of a column that was promoted are promoted
+    too, and what one of the segments lacks is null there.
+    """
     tables = [decode(part, "file table segment") for part in parts]
     try:
-        return encode(pa.concat_tables(tables, promote_options="permissive"))
+        schemas = [table.schema for table in tables]
+        wanted = reduce(_wider, (pa.struct(list(schema)) for schema in schemas))
+        return encode(pa.concat_tables([_in_form(table, wanted) for table in tables]))
     except (pa.ArrowException, ValueError) as exc:
         raise _unreadable("file table segments", exc) from exc
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that holds the facts of both."""
+    if one == other:
+        return one
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {field.name: field for field in one}
+        for field in other:
+            have = fields.get(field.name)
+            kind = field.type if have is None else _wider(have.type, field.type)
+            fields[field.name] = pa.field(field.name, kind)
+        return pa.struct(list(fields.values()))
+    if pa.types.is_date(one) and pa.types.is_timestamp(other):
+        return other  # Arrow promotes numbers by itself, and knows nothing of days
+    if pa.types.is_timestamp(one) and pa.types.is_date(other):
+        return one
+    both = [pa.schema([("fact", kind)]) for kind in (one, other)]
+    return pa.unify_schemas(both, promote_options="permissive").field("fact").type
+
+
+def _in_form(table: pa.Table, wanted: pa.StructType) -> pa.Table:
+    rows = table.combine_chunks().to_struct_array()
+    chunks = rows.chunks if isinstance(rows, pa.ChunkedArray) else [rows]
+    columns = [_cast(chunk, wanted) for chunk in chunks] or [pa.array([], wanted)]
+    return pa.Table.from_struct_array(pa.chunked_array(columns))
+
+
+def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if not pa.types.is_struct(wanted):
+        return array.cast(wanted)
+    columns = [
+        _cast(array.field(field.name), field.type)
+        if array.type.get_field_index(field.name) >= 0
+        else pa.nulls(len(array), field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=array.is_null())
 
 
 def new_segment(dataset: str, facts: pa.Table) -> Segment | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
+from lakebed.state.caps import Caught
 from lakebed.state.segments import Segment
 from lakebed.store.base import Store
 
@@ -27,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: The version that it made.
         commit_id: Stable over retries.
-        operation: `create`, `append`, `overwrite`, or `foreign` for changes of other tools.
+        operation: `create`, `append`, `load`, `ingest`, `overwrite`, `delete`, `update`, or `foreign` for changes of other tools.
         committed_at: By the committer's clock, never before the commit before.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
@@ -35,6 +36,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         added: Labels of the files that it added.
         removed: Labels of the files that it took out.
         partitions: Partitions that it touched.
+        caught: What the caps of dimensions sent to `OTHER`.
         descriptor: The descriptor from this version on, where it changed.
     """
 
@@ -48,6 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    caught: tuple[Caught, ...] = ()
     descriptor: dict[str, Any] | None = None
 
 

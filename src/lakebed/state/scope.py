@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from lakebed.model.evaluate import matches
 from lakebed.model.keys import decode_path, partition_of, split_label
@@ -60,6 +60,34 @@ class ThesePartitions(_WholePartitions):
 
 
 @dataclass(frozen=True, slots=True)
+class TheseFiles:
+    """Some files of some partitions, which a delete or a rewriting takes out.
+
+    Attributes:
+        labels: The files.
+        partitions: The partitions that they are of. A change of one of them since the base is a
+            conflict: what was added to it has not been looked at.
+    """
+
+    labels: frozenset[str]
+    partitions: frozenset[str]
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> Self:
+        """Return the scope of some files."""
+        known = frozenset(labels)
+        return cls(known, frozenset(partition_of(split_label(one)[0]) for one in known))
+
+    def covers(self, partition: str) -> bool:
+        """Whether it takes a file out of the partition."""
+        return partition in self.partitions
+
+    def removes(self, label: str) -> bool:
+        """Whether the file is one of them."""
+        return label in self.labels
+
+
+@dataclass(frozen=True, slots=True)
 class WholeView(_WholePartitions):
     """Every partition that a view holds, also those that do not exist yet.
 
@@ -78,3 +106,12 @@ class WholeView(_WholePartitions):
             values = decode_path(partition, self.types)
             self._known[partition] = matches(self.predicate, values)
         return self._known[partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged(WholeView):
+    """The partitions of a view that nobody else may touch, though nothing is taken out of them."""
+
+    def removes(self, label: str) -> bool:  # noqa: ARG002 - see Scope
+        """Return False."""
+        return False

@@ -20,17 +20,25 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, TABLE, decode_path, partition_of, split_label
-from lakebed.model.schema import Schema, Type
+from lakebed.model.lineage import Lineage
+from lakebed.model.partition import PartitionStrategy
+from lakebed.model.schema import Schema, Type, dotted_types
 from lakebed.model.values import Scalar
+from lakebed.state.caps import Caught
 from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat, PartitionEntry
 from lakebed.state.history import Entry
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.segments import Segment
 
-FORMAT_VERSION = 1  # of what Lakebed itself puts on storage
+FORMAT_VERSION = 2  # of what Lakebed itself puts on storage
+# Datasets whose schema never changed, and into which no raw files were ingested, are as they were:
+# releases that know neither schema numbers nor sources read them too, and refuse the others instead
+# of taking old files for new ones, or forgetting what was read in.
+_FORMAT_WITHOUT_LINEAGE = 1
 
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
+_NO_TEXTS = "[]"
 _NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
 
 
@@ -52,9 +60,11 @@ class State:
         last_batch_id: The highest one that a commit has used.
         files: Segments of the file table.
         history: Segments of the history.
+        sources: Segments that tell which raw files were read in.
         digest: Of the labels, as the last commit of ours left them.
         annotations: Metadata entries of the user and of other tools.
         indices: Kartothek index files, which other tools keep.
+        lineage: Number of the current schema, and how files of older ones are read.
     """
 
     name: str
@@ -70,9 +80,11 @@ class State:
     last_batch_id: int = 0
     files: tuple[Segment, ...] = ()
     history: tuple[Segment, ...] = ()
+    sources: tuple[Segment, ...] = ()
     digest: str = ""
     annotations: Mapping[str, Any]
     indices: Mapping[str, str]
+    lineage: Lineage = field(default_factory=Lineage)
 
     @property
     def is_ours(self) -> bool:
@@ -90,9 +102,14 @@ class State:
 
     @property
     def column_types(self) -> dict[str, Type]:
-        """All columns that can be asked for or stand in a predicate, with their types."""
+        """All columns that can be asked for, with their types."""
         fields = {field.name: field.type for field in self.descriptor.schema}
         return {**fields, **self.partition_types}
+
+    @property
+    def predicate_types(self) -> dict[str, Type]:
+        """All columns that can stand in a predicate, nested ones by dots, with their types."""
+        return {**dotted_types(self.descriptor.schema), **self.partition_types}
 
     @property
     def partition_types(self) -> dict[str, Type]:
@@ -104,6 +121,11 @@ class State:
     def partition_level_types(self) -> dict[str, Type]:
         """Directory levels of a partition: all but the batch."""
         return {name: kind for name, kind in self.partition_types.items() if name != BATCH_ID}
+
+    @property
+    def sure_strategy(self) -> PartitionStrategy:
+        """The partition functions that tell something of the rows under every path."""
+        return self.lineage.sure_strategy(self.descriptor.partition_by)
 
     @property
     def stored_schema(self) -> Schema:
@@ -143,8 +165,12 @@ class Change:
         run: Name of the run, if it has one.
         added: Labels of the new data files.
         row_count: Entities in them.
+        caught: What the caps of dimensions sent to `OTHER`.
         facts: Segment of the file table that holds their facts, if there are any.
+        sources: Segment that tells which raw files it read in, if any.
         scope: The partitions that it replaces.
+        descriptor: What the dataset is from now on; None if it stays as it is.
+        lineage: Of that descriptor's schema.
     """
 
     operation: str
@@ -154,8 +180,12 @@ class Change:
     run: str | None = None
     added: tuple[str, ...] = ()
     row_count: int = 0
+    caught: tuple[Caught, ...] = ()
     facts: Segment | None = None
+    sources: Segment | None = None
     scope: Scope = field(default_factory=Nothing)
+    descriptor: DatasetDescriptor | None = None
+    lineage: Lineage = field(default_factory=Lineage)
 
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
@@ -182,10 +212,16 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         batch_id=change.batch_id,
         run=change.run,
         row_count=change.row_count,
+        caught=change.caught,
         added=change.added,
         removed=removed,
         partitions=tuple(touched),
+        descriptor=None
+        if change.descriptor is None
+        else describe(change.descriptor, change.lineage),
     )
+    if change.descriptor is not None:
+        state = replace(state, descriptor=change.descriptor, lineage=change.lineage)
     new = replace(
         state,
         labels=labels,
@@ -194,9 +230,10 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         committed_at=committed_at,
         last_batch_id=max(state.last_batch_id, change.batch_id or 0),
         files=(*state.files, change.facts) if change.facts else state.files,
+        sources=(*state.sources, change.sources) if change.sources else state.sources,
         digest=digest_of(labels),
         # An index is complete or it is not named: what other tools built covers no file of ours.
-        indices={} if change.added or removed else state.indices,
+        indices={} if change.added or removed or change.descriptor else state.indices,
     )
     return new, entry
 
@@ -243,15 +280,25 @@ def to_document(state: State) -> HeadDocument:
         metadata={
             _CREATED: state.created_at,
             **state.annotations,
-            f"{_PREFIX}format_version": str(FORMAT_VERSION),
+            f"{_PREFIX}format_version": str(
+                FORMAT_VERSION
+                if state.lineage.number > 1 or state.sources
+                else _FORMAT_WITHOUT_LINEAGE
+            ),
             f"{_PREFIX}head": str(state.head_format),
             f"{_PREFIX}version": str(state.version),
             f"{_PREFIX}commit": state.commit_id,
             f"{_PREFIX}committed_at": state.committed_at.isoformat() if state.committed_at else "",
             f"{_PREFIX}batch": str(state.last_batch_id),
-            f"{_PREFIX}descriptor": _encode(state.descriptor.to_document()),
+            f"{_PREFIX}descriptor": _encode(describe(state.descriptor, state.lineage)),
             f"{_PREFIX}files": _encode([segment.key for segment in state.files]),
             f"{_PREFIX}history": _encode([segment.key for segment in state.history]),
+            # Only where there are any: heads of other datasets stay as they are.
+            **(
+                {f"{_PREFIX}sources": _encode([segment.key for segment in state.sources])}
+                if state.sources
+                else {}
+            ),
             f"{_PREFIX}digest": state.digest,
         },
         partitions={
@@ -281,7 +328,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
             hint="Upgrade Lakebed.",
         )
     name = document.dataset_uuid
-    descriptor = _read_descriptor(ours.text("descriptor"), key)
+    descriptor, lineage = _read_descriptor(ours.text("descriptor"), key)
     labels = labels_of(document, TABLE, key, descriptor.file_suffix)
     keys = tuple(document.partition_keys or ())
     if keys != tuple(descriptor.partition_types):
@@ -304,9 +351,11 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         last_batch_id=ours.number("batch"),
         files=tuple(Segment.parse(one, name) for one in ours.texts("files")),
         history=tuple(Segment.parse(one, name) for one in ours.texts("history")),
+        sources=tuple(Segment.parse(one, name) for one in ours.texts("sources", default=_NO_TEXTS)),
         digest=ours.text("digest"),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
+        lineage=lineage,
     )
 
 
@@ -361,7 +410,7 @@ def _leaves(label: str) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _read_descriptor(text: str, key: str) -> DatasetDescriptor:
+def _read_descriptor(text: str, key: str) -> tuple[DatasetDescriptor, Lineage]:
     try:
         document = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as exc:
@@ -369,18 +418,29 @@ def _read_descriptor(text: str, key: str) -> DatasetDescriptor:
     return descriptor_from(document, key)
 
 
-def descriptor_from(document: Mapping[str, Any], key: str) -> DatasetDescriptor:
-    """Read a descriptor from the head or the history.
+def describe(descriptor: DatasetDescriptor, lineage: Lineage) -> dict[str, Any]:
+    """Return the form of a descriptor that the head and the history keep."""
+    document = descriptor.to_document()
+    if lineage.number > 1:
+        document["lineage"] = lineage.to_document(descriptor.schema)
+    return document
+
+
+def descriptor_from(document: Mapping[str, Any], key: str) -> tuple[DatasetDescriptor, Lineage]:
+    """Read a descriptor from the head or the history, and the lineage of its schema.
 
     Args:
-        document: What `DatasetDescriptor.to_document` gave.
+        document: What `describe` gave.
         key: Where it was, for the error.
 
     Raises:
         CorruptMetadataError: It does not describe a dataset.
     """
     try:
-        return DatasetDescriptor.from_document(document)
+        descriptor = DatasetDescriptor.from_document(document)
+        if "lineage" not in document:
+            return descriptor, Lineage()
+        return descriptor, Lineage.from_document(document["lineage"], descriptor.schema)
     # Whatever can be wrong with JSON of any form: it is not taken apart by a schema before.
     except (
         LakebedError,
@@ -430,8 +490,11 @@ class _Entries:
         except (ValueError, OverflowError) as exc:
             raise self._corrupt(name, text) from exc
 
-    def texts(self, name: str) -> list[str]:
-        text = self.text(name)
+    def texts(self, name: str, *, default: str | None = None) -> list[str]:
+        if default is not None and _PREFIX + name not in self._metadata:
+            text = default
+        else:
+            text = self.text(name)
         try:
             return msgspec.json.decode(text, type=list[str])
         except msgspec.MsgspecError as exc:

@@ -20,6 +20,7 @@ from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
     DatasetNotFoundError,
+    InvalidInputError,
     LakebedError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -27,15 +28,21 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evolution import check_partitioning, check_schema, check_update
+from lakebed.model.keys import partition_of, schema_number_of, split_label
+from lakebed.model.schema import Schema
 from lakebed.state import file_table, history
+from lakebed.state import sources as source_list
+from lakebed.state.caps import caught_in
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import Head, read_head
 from lakebed.state.reservation import ManifestFile, Reservation, reserve
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.segments import Segment, compact
-from lakebed.state.state import Change, State, adopt, apply, to_document
+from lakebed.state.sources import Sources
+from lakebed.state.state import Change, State, adopt, apply, descriptor_from, to_document
 from lakebed.store.base import Store, delete_or_leave
 
 _log = logging.getLogger(__name__)
@@ -105,12 +112,7 @@ class Transaction:
         Cost:
             A read of the head and one PUT.
         """
-        head = read_head(store, dataset)
-        if not head.state.is_ours:
-            raise ReadOnlyError(
-                f"Dataset {dataset!r} was not created by Lakebed, so that it has no batches.",
-                hint="It can be read; create a dataset of your own and append its rows there.",
-            )
+        head = _read_own_head(store, dataset)
         return cls(store, head, operation, run, options or CommitOptions())
 
     @property
@@ -128,19 +130,21 @@ class Transaction:
         """Names the commit, whatever happens to it."""
         return self._commit_id
 
-    def commit(self, facts: pa.Table, scope: Scope) -> Entry:
+    def commit(self, facts: pa.Table, scope: Scope, sources: Sources | None = None) -> Entry:
         """Make the batch visible.
 
         Args:
             facts: Of every file that was staged; see `lakebed.state.facts`.
             scope: The partitions that the batch replaces.
+            sources: Which raw files the rows are of, if that is to be known.
 
         Returns:
             The entry in the history.
 
         Raises:
-            CommitConflictError: A commit since the base changed a partition in the scope, or
-                the race was lost until the deadline. The staged files have been deleted.
+            CommitConflictError: A commit since the base changed a partition in the scope or
+                read in one of the raw files, or the race was lost until the deadline. The staged
+                files have been deleted.
             CommitUnknownError: The store stopped answering. Nothing has been deleted.
             StorageError: The store failed before the batch could become visible. The staged
                 files have been deleted, as far as the store let them.
@@ -150,7 +154,13 @@ class Transaction:
             head for each attempt.
         """
         labels, rows = file_table.labels_and_rows(facts)
+        current = self._base.lineage.number
+        if any(schema_number_of(label, newest=current) not in (None, current) for label in labels):
+            # Files of a wrong number would read as other values than were written.
+            message = f"Files were staged for another schema than {current}: see BatchTarget."
+            raise TypeError(message)
         segment = file_table.new_segment(self._base.name, facts)
+        noted = None if sources is None else source_list.new_segment(self._base.name, sources)
         change = Change(
             operation=self._operation,
             commit_id=self._commit_id,
@@ -159,21 +169,25 @@ class Transaction:
             run=self._run,
             added=labels,
             row_count=rows,
+            caught=caught_in(facts),
             facts=segment,
+            sources=noted,
             scope=scope,
         )
-        attempts = _Attempts(self._store, self._base, change, self._options)
+        attempts = _Attempts(self._store, self._base, change, self._options, sources)
         try:
             self._complete(facts)
             if segment is not None:
-                self._store.put(segment.key, file_table.encode(facts))
+                self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
+            if noted is not None and sources is not None:
+                self._store.put(noted.key, source_list.encode(sources))
             return attempts.run()
         except CommitUnknownError:
             raise
         except LakebedError:
             # Every other error proves that no head refers to what was written.
             staged = [self._base.key(label) for label in labels]
-            own_segments = [segment.key] if segment is not None else []
+            own_segments = [one.key for one in (segment, noted) if one is not None]
             self.abort([*staged, *own_segments, *attempts.unused_segments])
             raise
 
@@ -197,6 +211,16 @@ class Transaction:
             delete_or_leave(self._store, [self._reservation.key])
 
 
+def _read_own_head(store: Store, dataset: str) -> Head:
+    head = read_head(store, dataset)
+    if not head.state.is_ours:
+        raise ReadOnlyError(
+            f"Dataset {dataset!r} was not created by Lakebed, so that it has no batches.",
+            hint="It can be read; create a dataset of your own and append its rows there.",
+        )
+    return head
+
+
 def _manifest(facts: pa.Table) -> tuple[ManifestFile, ...]:
     names = ("label", "row_count", "size_bytes", "checksum")
     columns = [facts.column(name).to_pylist() for name in names]
@@ -206,10 +230,18 @@ def _manifest(facts: pa.Table) -> tuple[ManifestFile, ...]:
 class _Attempts:
     """The loop around the conditional put."""
 
-    def __init__(self, store: Store, base: State, change: Change, options: CommitOptions) -> None:
+    def __init__(
+        self,
+        store: Store,
+        base: State,
+        change: Change,
+        options: CommitOptions,
+        sources: Sources | None = None,
+    ) -> None:
         self._store = store
         self._base = base
         self._change = change
+        self._sources = sources
         self._options = options
         self._seen_version = base.version
         # Etags, by key, of the heads under which a put of ours may still land, or has landed.
@@ -342,6 +374,8 @@ class _Attempts:
         no entry in the history yet, or one that is younger than a base which showed it already;
         the files tell both cases.
         """
+        self._check_descriptor(since, state)
+        self._check_sources(state)
         both = _changed_partitions(self._base, state, self._change.scope)
         if not both:
             return
@@ -354,6 +388,53 @@ class _Attempts:
             actual=state.version,
             partitions=both,
         )
+
+    def _check_sources(self, state: State) -> None:
+        """Check that nobody else has read in the same raw files: rows would come twice."""
+        if self._sources is None:
+            return
+        base = self._base
+        taken = source_list.read_meanwhile(self._store, base.sources, state.sources, self._sources)
+        if taken is not None:
+            raise CommitConflictError(
+                f"{self._change.operation} of {base.name!r}, based on version {base.version}, "
+                f"conflicts with run {taken.run!r}, which read {taken.location} meanwhile.",
+                hint="Run it again: it takes what is left.",
+                expected=base.version,
+                actual=state.version,
+            )
+
+    def _check_descriptor(self, since: Sequence[Entry], state: State) -> None:
+        """Check again what depends on the descriptor, if it is no longer that of the base.
+
+        Files keep the number of the schema that they were written with, so that they read right
+        under a later one if the rules of evolution let the one become the other.
+        """
+        base = self._base
+        if (state.descriptor, state.lineage) == (base.descriptor, base.lineage):
+            return
+        reason = ""
+        if self._change.descriptor is not None:
+            reason = "Both change the descriptor."
+        elif base.partition_types != state.partition_types and not isinstance(
+            self._change.scope, Nothing
+        ):
+            reason = "Partition values have another type now."
+        else:
+            try:
+                check_partitioning(base.descriptor, state.descriptor)
+                check_schema(base.descriptor.schema, state.descriptor.schema, base.lineage.number)
+            except InvalidInputError as exc:
+                reason = exc.message
+        if reason:
+            updates = [entry for entry in since if entry.descriptor is not None]
+            raise CommitConflictError(
+                f"{self._change.operation} of {base.name!r}, based on version {base.version}, "
+                f"conflicts with {_named(updates[-1]) if updates else 'another update'}. {reason}",
+                hint="Read the new version, and write again if it still is right.",
+                expected=base.version,
+                actual=state.version,
+            )
 
     def _swap(self, head: Head, foreign: Entry | None) -> Entry | None:
         now = dt.datetime.now(dt.UTC)
@@ -415,9 +496,10 @@ class _Attempts:
             for segments, module in (
                 ((*new.history, first), history),
                 (new.files, file_table),
+                (new.sources, source_list),
             )
         ]
-        return replace(new, history=lists[0], files=lists[1])
+        return replace(new, history=lists[0], files=lists[1], sources=lists[2])
 
 
 def _check_same_dataset(base: State, now: State) -> None:
@@ -444,11 +526,71 @@ def _changed_partitions(base: State, now: State, scope: Scope) -> tuple[str, ...
 def _culprit(since: Sequence[Entry], partitions: Sequence[str]) -> str:
     for entry in reversed(since):
         if not frozenset(partitions).isdisjoint(entry.partitions):
-            return (
-                f"the {entry.operation} that made version {entry.version} "
-                f"(commit {entry.commit_id})"
-            )
+            return _named(entry)
     return "a change by another tool"
+
+
+def _named(entry: Entry) -> str:
+    return f"the {entry.operation} that made version {entry.version} (commit {entry.commit_id})"
+
+
+def update(
+    store: Store,
+    dataset: str,
+    descriptor: DatasetDescriptor,
+    options: CommitOptions | None = None,
+) -> tuple[Entry, State]:
+    """Change what a dataset is.
+
+    Args:
+        store: Where it is.
+        dataset: Its name.
+        descriptor: What it shall be.
+        options: How long to fight for the head.
+
+    Returns:
+        The entry in the history and the state that the change was based on; the entry of the
+        current version if the descriptor is what it was.
+
+    Raises:
+        InvalidInputError: The rules of evolution do not allow it; nothing has changed.
+        CommitConflictError: Somebody else changed the descriptor meanwhile, or the race was lost
+            until the deadline; nothing has changed.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        A read of the head and of the whole history, one PUT, one conditional PUT.
+    """
+    base = _read_own_head(store, dataset).state
+    entries = history.read(store, base.history)
+    if descriptor == base.descriptor:
+        return entries[-1], base
+    check_update(base.descriptor, descriptor, _schemas(entries, dataset))
+    change = Change(
+        operation="update",
+        commit_id=uuid.uuid4().hex,
+        base_version=base.version,
+        descriptor=descriptor,
+        lineage=base.lineage.after(base.descriptor, descriptor),
+    )
+    attempts = _Attempts(store, base, change, options or CommitOptions())
+    try:
+        return attempts.run(), base
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        delete_or_leave(store, attempts.unused_segments)
+        raise
+
+
+def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
+    """Return every schema that a dataset ever had, by number."""
+    found = {}
+    for entry in entries:
+        if entry.descriptor is not None:
+            descriptor, lineage = descriptor_from(entry.descriptor, f"{dataset}/history")
+            found[lineage.number] = descriptor.schema
+    return found
 
 
 _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
@@ -547,4 +689,4 @@ def _withdraw_if_twin(store: Store, state: State) -> None:
     raise ObjectExistsError(f"Dataset {state.name!r} was just created with head {other!r}.")
 
 
-__all__ = ["CommitOptions", "Nothing", "Transaction", "create"]
+__all__ = ["CommitOptions", "Nothing", "Transaction", "create", "update"]
