@@ -20,6 +20,7 @@ AVRO = json.dumps(
 CALLS = {
     "create": "{lake}/planes --schema {schema}",
     "import": "{lake}/imported {csv}",
+    "ingest": "{rows} --into {lake}/flights --local",
     "append": "{lake}/flights {rows}",
     "overwrite": "{lake}/flights {rows}",
     "delete": "{lake}/flights --where flight=7 --yes",

@@ -125,20 +125,21 @@ class DyingStore(DelegatingStore):
 
     def __init__(self, inner: PosixStore, *, nth: int, after: bool) -> None:
         super().__init__(inner)
-        self._left = nth
+        self._nth = nth
         self._after = after
+        self._numbers = itertools.count(1)  # several threads may call at once
 
     @contextlib.contextmanager
     def _step(self, operation: str, key: str) -> Iterator[None]:
-        self._left -= 1
-        if self._left == 0:
+        is_last = next(self._numbers) == self._nth
+        if is_last:
             print(json.dumps([operation, key]), flush=True)
             if not self._after:
                 os.kill(os.getpid(), signal.SIGKILL)
         try:
             yield
         finally:
-            if self._left == 0:
+            if is_last:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _get(self, key: str) -> Any:

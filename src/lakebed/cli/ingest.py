@@ -85,7 +85,7 @@ _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 )
 @click.option("--delimiter", default=",", show_default=True, help="Of CSV.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; columns are the fields.")
-@click.option("--null", "null_text", default="", help="A text that stands for null in CSV.")
+@click.option("--null-text", "null_text", default="", help="A text that stands for null in CSV.")
 @click.option("--quarantine", metavar="NAME", help="Dataset for what does not fit.")
 @click.option("--local", "is_local", is_flag=True, help="Read in this process, without Spark.")
 @click.option(
