@@ -117,3 +117,25 @@ def test_no_records_are_an_empty_frame(spark, archive) -> None:
 
     with pytest.raises(InvalidInputError, match="words"):
         archive.spark(spark, "events", start="1999-01-01", end="1999-01-02", read="words")
+
+
+def test_index_is_made_anew_by_tasks(spark, archive) -> None:
+    records = sorted(archive.index.records(), key=lambda one: one.start)
+    archive.index.delete(record.id for record in records[1:])
+    archive.store.delete([f"{records[0].id}/data"])
+    archive.store.put("stray", b"x")
+
+    looked = archive.reindex(spark=spark, dry_run=True)
+    report = archive.reindex(spark=spark)
+
+    assert looked == report
+    assert (report.indexed_count, report.removed) == (7, (records[0],))
+    assert [one.url for one in report.skipped] == [f"{archive.store.uri}/stray"]
+    assert sorted(archive.index.records(), key=lambda one: one.start) == records[1:]
+
+
+def test_tasks_cannot_read_an_archive_in_memory(spark) -> None:
+    archive = lakebed.open_archive("memory://reindex-by-tasks")
+
+    with pytest.raises(InvalidInputError, match="do not see"):
+        archive.reindex(spark=spark)

@@ -378,22 +378,26 @@ class Archive:
         self.index.put([record])
         return record
 
-    def reindex(self, *, dry_run: bool = False) -> ReindexReport:
+    def reindex(self, *, spark: SparkSession | None = None, dry_run: bool = False) -> ReindexReport:
         """Make the index anew from the metadata that lies with the files.
 
         Files may be pushed meanwhile: a record is taken out only when its own object is seen to be
         gone.
 
         Args:
+            spark: A session whose tasks read the metadata of many files; None reads in this
+                process.
             dry_run: Whether the index stays as it is.
 
         Raises:
             StorageError: The storage or the index failed; what was indexed so far stays.
+            InvalidInputError: Tasks do not see the storage.
 
         Cost:
-            One LIST for each 1,000 objects, a HEAD or GET or both for each; 16 at a time.
+            One LIST for each 1,000 objects, a HEAD or GET or both for each: 16 at a time, in each
+            task of a session. The index is written by this process.
         """
-        return reindex(self.store, self.index, dry_run=dry_run)
+        return reindex(self.store, self.index, spark=spark, dry_run=dry_run)
 
 
 def prepare_fields(

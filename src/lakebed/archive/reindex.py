@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from lakebed.archive import files
 from lakebed.archive.index import ArchiveIndex
 from lakebed.archive.keys import is_metadata_key
 from lakebed.archive.record import ArchiveRecord
-from lakebed.errors import FormatError, InvalidInputError, ObjectNotFoundError, RecordNotFoundError
+from lakebed.errors import (
+    FormatError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    RecordNotFoundError,
+    StorageError,
+)
 from lakebed.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _READS_AT_ONCE = 16
 _BATCH = 1_000
@@ -46,7 +57,12 @@ class ReindexReport:
     skipped: tuple[SkippedObject, ...]
 
 
-def reindex(store: Store, index: ArchiveIndex, *, dry_run: bool = False) -> ReindexReport:
+_Found = ArchiveRecord | SkippedObject
+
+
+def reindex(
+    store: Store, index: ArchiveIndex, *, spark: SparkSession | None = None, dry_run: bool = False
+) -> ReindexReport:
     """Read the metadata of every file in the storage and put it into the index.
 
     Files may be pushed meanwhile: a record is taken out only when its own object is seen to be gone.
@@ -54,34 +70,78 @@ def reindex(store: Store, index: ArchiveIndex, *, dry_run: bool = False) -> Rein
     Args:
         store: Where the files are.
         index: What is to find them.
+        spark: A session whose tasks read the metadata; None reads in this process.
         dry_run: Whether the index stays as it is.
 
     Raises:
         StorageError: The storage or the index failed; what was indexed so far stays.
+        InvalidInputError: Tasks do not see the storage.
 
     Cost:
-        One LIST for each 1,000 objects, a HEAD or GET or both for each; 16 at a time.
+        One LIST for each 1,000 objects, a HEAD or GET or both for each: 16 at a time, in each
+        task of a session.
     """
     if not dry_run:
         index.create()
     seen: set[str] = set()
     skipped: list[SkippedObject] = []
     keys = (info.key for info in store.list() if not is_metadata_key(info.key))
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        while chunk := list(islice(keys, _BATCH)):
-            found = list(pool.map(lambda key: _read(store, key), chunk))
-            records = [one for one in found if isinstance(one, ArchiveRecord)]
-            skipped += [one for one in found if isinstance(one, SkippedObject)]
-            if not dry_run:
-                index.put(records)
-            seen.update(record.id for record in records)
-        removed = tuple(_gone(store, index, seen))
+    found = _read_all(store, keys) if spark is None else _read_by_tasks(spark, store, list(keys))
+    while chunk := list(islice(found, _BATCH)):
+        records = [one for one in chunk if isinstance(one, ArchiveRecord)]
+        skipped += [one for one in chunk if isinstance(one, SkippedObject)]
+        if not dry_run:
+            index.put(records)
+        seen.update(record.id for record in records)
+    removed = tuple(_gone(store, index, seen))
     if removed and not dry_run:
         index.delete(record.id for record in removed)
     return ReindexReport(indexed_count=len(seen), removed=removed, skipped=tuple(skipped))
 
 
-def _read(store: Store, key: str) -> ArchiveRecord | SkippedObject | None:
+def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Found]:
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        while chunk := list(islice(keys, _BATCH)):
+            for found in pool.map(lambda key: _read(store, key), chunk):
+                if found is not None:
+                    yield found
+
+
+def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> Iterator[_Found]:
+    if not store.is_shared:
+        raise InvalidInputError(
+            f"Tasks of Spark do not see {store.uri}.", hint="Make the index anew without Spark."
+        )
+    # Spark is imported where it is asked for: `import lakebed` needs none.
+    from lakebed.spark.mapping import ask_tasks
+
+    def ask(some: Sequence[str]) -> Iterator[str]:
+        try:
+            for found in _read_all(store, iter(some)):
+                yield json.dumps(_to_answer(found))
+        except StorageError as exc:
+            # An answer instead of a failure, which Spark would tell of in its own way.
+            yield json.dumps({"message": exc.message, "hint": exc.hint})
+
+    for answer in ask_tasks(spark, keys, ask):
+        yield _from_answer(json.loads(answer))
+
+
+def _to_answer(found: _Found) -> dict[str, Any]:
+    if isinstance(found, SkippedObject):
+        return {"skipped": found.url, "reason": found.reason}
+    return {"record": found.to_documents()[0]}
+
+
+def _from_answer(answer: Mapping[str, Any]) -> _Found:
+    if "message" in answer:
+        raise StorageError(answer["message"], hint=answer["hint"], retryable=True)
+    if "skipped" in answer:
+        return SkippedObject(url=answer["skipped"], reason=answer["reason"])
+    return ArchiveRecord.from_document(answer["record"])
+
+
+def _read(store: Store, key: str) -> _Found | None:
     try:
         return files.read_record(store, key)
     except RecordNotFoundError:  # deleted since it was listed

@@ -30,6 +30,7 @@ from lakebed.cli.group import VerbGroup
 from lakebed.cli.options import Verb, parse_pairs, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.errors import InvalidInputError
+from lakebed.spark.session import get_session
 
 STORAGE_VARIABLE = "LAKEBED_ARCHIVE_STORAGE"
 INDEX_VARIABLE = "LAKEBED_ARCHIVE_INDEX"
@@ -305,14 +306,15 @@ def cat(output: Output, *, archive: Archive, urls: Sequence[str], no_verify: boo
 
 @verb("reindex", example="lakebed archive reindex --storage ./raw --dry-run")
 @takes_archive
+@click.option("--spark", "with_spark", is_flag=True, help="Read the metadata by tasks of Spark.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would change.")
-def reindex(output: Output, *, archive: Archive, dry_run: bool) -> None:
+def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool) -> None:
     """Make the index anew from what the storage holds.
 
     The result is what was taken out of the index, or skipped in the storage, and why.
     """
     with output.progress(f"Reading {archive.store.uri}"):
-        report = archive.reindex(dry_run=dry_run)
+        report = archive.reindex(spark=get_session() if with_spark else None, dry_run=dry_run)
     output.note(f"{'Would index' if dry_run else 'Indexed'} {report.indexed_count:,} files.")
     rows: list[dict[str, object]] = [
         {"action": "removed", "url": record.url, "reason": "The file is gone."}

@@ -1,0 +1,41 @@
+"""Small questions about many objects, asked by tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakebed.spark.raw_files import cores_of, table_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_KEYS_PER_TASK = 1_000
+
+
+def ask_tasks(
+    spark: SparkSession, keys: Sequence[str], ask: Callable[[Sequence[str]], Iterable[str]]
+) -> Iterator[str]:
+    """Yield what `ask` answers about keys, in no order.
+
+    Args:
+        spark: The session.
+        keys: Of objects.
+        ask: Is called in tasks, each time with some of the keys.
+
+    Cost:
+        One Spark job. The driver holds the keys, and the answers of one task.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            answers = list(ask(batch.column(0).to_pylist()))
+            yield pa.record_batch({"answer": pa.array(answers, pa.string())})
+
+    count = max(1, min(len(keys), max(cores_of(spark), -(-len(keys) // _KEYS_PER_TASK))))
+    frame = table_frame(spark, pa.table({"key": pa.array(keys, pa.string())}))
+    answers = frame.repartition(count).mapInArrow(run, "answer string")
+    for row in answers.toLocalIterator():
+        yield row.answer
