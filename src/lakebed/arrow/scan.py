@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -100,8 +101,41 @@ def _batches(store: Store, plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.Rec
                     yield batch.cast(schema) if batch.schema != schema else batch
 
 
+class _Filtered(ABC):
+    """What a scan is made of: files that are read, and rows of them that are filtered.
+
+    Attributes:
+        names: Columns to return.
+        rows: Filters the rows that were read; None if all of them belong to the view.
+        rows_need: Columns that `rows` looks at.
+    """
+
+    __slots__ = ()
+
+    names: tuple[str, ...]
+    rows: pc.Expression | None
+    rows_need: tuple[str, ...]
+
+    @abstractmethod
+    def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, not yet filtered."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self.rows is None:
+            yield from self._read(self.names)
+            return
+        for batch in self._read(tuple(dict.fromkeys((*self.names, *self.rows_need)))):
+            yield batch.filter(self.rows).select(self.names)
+
+    def count(self) -> int:
+        found = self._read(self.rows_need)
+        if self.rows is None:
+            return sum(batch.num_rows for batch in found)
+        return sum(batch.filter(self.rows).num_rows for batch in found)
+
+
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(_Filtered):
     """Some files of a plan, and what is filtered in them.
 
     Attributes:
@@ -122,21 +156,11 @@ class _Part:
     rows_need: tuple[str, ...] = ()
     is_countable: bool = True
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        if self.rows is None:
-            yield from self._read(self.names)
-            return
-        for batch in self._read(tuple(dict.fromkeys((*self.names, *self.rows_need)))):
-            yield batch.filter(self.rows).select(self.names)
-
     def count(self) -> int:
         if self.is_countable:
             rows: int = self._scanner(()).count_rows()
             return rows
-        found = self._read(self.rows_need)
-        if self.rows is None:
-            return sum(batch.num_rows for batch in found)
-        return sum(batch.filter(self.rows).num_rows for batch in found)
+        return _Filtered.count(self)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         for batch in self._scanner(self.older.held(names)).to_batches():
@@ -147,7 +171,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _FilePart:
+class _FilePart(_Filtered):
     """One file of a format that Arrow's scan does not know.
 
     Attributes:
@@ -170,17 +194,9 @@ class _FilePart:
     rows: pc.Expression | None
     rows_need: tuple[str, ...]
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        if self.rows is None:
-            yield from self._read(self.names)
-            return
-        for batch in self._read(tuple(dict.fromkeys((*self.names, *self.rows_need)))):
-            yield batch.filter(self.rows).select(self.names)
-
     def count(self) -> int:
         if self.rows is not None:
-            found = self._read(self.rows_need)
-            return sum(batch.filter(self.rows).num_rows for batch in found)
+            return _Filtered.count(self)
         with self.store.open_input(self.file.key) as source:
             return self.reader.count(source)
 

@@ -7,7 +7,7 @@ moment at which one is known without the other.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -145,15 +145,6 @@ def _joined(parts: Iterable[Sources]) -> Sources:
         files += part.files
         runs.update(part.runs)
     return Sources(files=tuple(files), runs=runs)
-
-
-def rows_by_source(runs: Mapping[str, Runs]) -> dict[str, int]:
-    """Add up the rows of each source."""
-    found: dict[str, int] = {}
-    for one in runs.values():
-        for source, count in one:
-            found[source] = found.get(source, 0) + count
-    return found
 
 
 def read_meanwhile(
