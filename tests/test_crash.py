@@ -20,8 +20,8 @@ import pytest
 
 import lakebed
 from lakebed import by
-from lakebed.state.segments import FANOUT
 from lakebed.store.posix import PosixStore
+from lakebed.store.segments import FANOUT
 
 WORKER = Path(__file__).parent / "state" / "commit_worker.py"
 SOURCE = Path(lakebed.__file__).parents[1]

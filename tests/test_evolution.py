@@ -33,11 +33,11 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.keys import schema_number_of
-from lakebed.state import file_table, segments
+from lakebed.state import file_table
 from lakebed.state.head import HeadFormat
 from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
-from lakebed.store import open_store
+from lakebed.store import open_store, segments
 from lakebed.testing import DelegatingStore, FailingStore
 
 FORMAT_V1 = Path(__file__).parent / "data" / "format-v1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -319,8 +320,16 @@ class TestGarbage:
         self, plateau, dataset, tmp_path
     ):
         # B11: the collector has no age limit, and nothing that a writer could hold against it.
+        data = tmp_path / "flights" / "data"
+        live = set(data.rglob("*.parquet"))
+
         def rows() -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_pylist([entity(9, "c")], schema=SCHEMA)
+            # Files are put by threads of the writer: collect when this one's are there.
+            for _ in range(600):
+                if set(data.rglob("*.parquet")) - live:
+                    break
+                time.sleep(0.05)
             plateau.collect_garbage(tmp_path, "flights")
             yield pa.RecordBatch.from_pylist([entity(10, "c")], schema=SCHEMA)
 

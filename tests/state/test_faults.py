@@ -23,8 +23,8 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
-from lakebed.state import reservation, segments
-from lakebed.store import Store, open_store
+from lakebed.state import reservation
+from lakebed.store import Store, open_store, segments
 from lakebed.testing import DelegatingStore, FailingStore
 
 DESCRIPTOR = lakebed.DatasetDescriptor(

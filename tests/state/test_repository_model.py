@@ -16,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import lakebed
 from lakebed import by
 from lakebed.errors import CommitConflictError
-from lakebed.state import segments
-from lakebed.store import open_store
+from lakebed.store import open_store, segments
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("v", pa.int64())]), partition_by=[by.identity("p")]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.state.segments import Segment
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 SUFFIX = ".parquet"
 _COUNTS = {"label": pa.string(), "row_count": pa.int64(), "size_bytes": pa.int64()}

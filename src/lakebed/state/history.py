@@ -11,8 +11,8 @@ import msgspec
 
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.state.caps import Caught
-from lakebed.state.segments import Segment
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 SUFFIX = ".json"
 

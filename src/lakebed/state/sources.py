@@ -14,8 +14,8 @@ import msgspec
 import zstandard
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.state.segments import Segment
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 SUFFIX = ".json.zst"
 _MAX_BYTES = 2**31  # of a segment, uncompressed: what is larger was not written here

@@ -28,7 +28,7 @@ from lakebed.state.caps import Caught
 from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat, PartitionEntry
 from lakebed.state.history import Entry
 from lakebed.state.scope import Nothing, Scope
-from lakebed.state.segments import Segment
+from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 2  # of what Lakebed itself puts on storage
 # Datasets whose schema never changed, and into which no raw files were ingested, are as they were:

@@ -40,10 +40,10 @@ from lakebed.state.history import Entry
 from lakebed.state.reader import Head, read_head
 from lakebed.state.reservation import ManifestFile, Reservation, reserve
 from lakebed.state.scope import Nothing, Scope
-from lakebed.state.segments import Segment, compact
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State, adopt, apply, descriptor_from, to_document
 from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment, compact
 
 _log = logging.getLogger(__name__)
 
