@@ -112,7 +112,7 @@ class Transaction:
         Cost:
             A read of the head and one PUT.
         """
-        head = _read_own_head(store, dataset)
+        head = read_own_head(store, dataset)
         return cls(store, head, operation, run, options or CommitOptions())
 
     @property
@@ -211,7 +211,7 @@ class Transaction:
             delete_or_leave(self._store, [self._reservation.key])
 
 
-def _read_own_head(store: Store, dataset: str) -> Head:
+def read_own_head(store: Store, dataset: str) -> Head:
     head = read_head(store, dataset)
     if not head.state.is_ours:
         raise ReadOnlyError(
@@ -561,7 +561,7 @@ def update(
     Cost:
         A read of the head and of the whole history, one PUT, one conditional PUT.
     """
-    base = _read_own_head(store, dataset).state
+    base = read_own_head(store, dataset).state
     entries = history.read(store, base.history)
     if descriptor == base.descriptor:
         return entries[-1], base
@@ -573,9 +573,34 @@ def update(
         descriptor=descriptor,
         lineage=base.lineage.after(base.descriptor, descriptor),
     )
+    return commit_change(store, base, change, options), base
+
+
+def commit_change(
+    store: Store, base: State, change: Change, options: CommitOptions | None = None
+) -> Entry:
+    """Commit a change that brings no batch of its own: nothing was staged for it.
+
+    Args:
+        store: Where the dataset is.
+        base: The state that the change was computed from.
+        change: What it does.
+        options: How long to fight for the head.
+
+    Returns:
+        The entry in the history.
+
+    Raises:
+        CommitConflictError: A commit since the base changed a partition in its scope, or the
+            race was lost until the deadline; nothing has changed.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        A read of the head for each attempt, one PUT, one conditional PUT.
+    """
     attempts = _Attempts(store, base, change, options or CommitOptions())
     try:
-        return attempts.run(), base
+        return attempts.run()
     except CommitUnknownError:
         raise
     except LakebedError:
@@ -689,4 +714,4 @@ def _withdraw_if_twin(store: Store, state: State) -> None:
     raise ObjectExistsError(f"Dataset {state.name!r} was just created with head {other!r}.")
 
 
-__all__ = ["CommitOptions", "Nothing", "Transaction", "create", "update"]
+__all__ = ["CommitOptions", "Nothing", "Transaction", "commit_change", "create", "update"]
