@@ -209,3 +209,32 @@ def test_killed_a_hundred_times_at_random_a_commit_happened_or_not(
 
     assert outcomes.total() == 50
     assert outcomes["old"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_each_step_a_hand_over_is_finished_by_the_next_writer(
+    tmp_path: Path, worker: Worker, after: bool
+) -> None:
+    template = tmp_path / "template"
+    store = PosixStore(template, durable=False)
+    lakebed.Repository(store).create("d", DESCRIPTOR).append([{"p": "a", "tag": "x", "n": 0}])
+    steps = list[str]()
+
+    for call in itertools.count(1):
+        root = tmp_path / str(call)
+        shutil.copytree(template, root)
+        order = {"operation": "hand_over", "tag": "msgpack.zstd", "call": call, "after": after}
+        step, answer = worker.order(root=str(root), **order)
+        assert not answer["failed"]
+        dataset = lakebed.Repository(PosixStore(root, durable=False)).open("d")
+        assert dataset.version in (1, 2)
+        dataset.append([{"p": "a", "tag": "y", "n": 0}])
+        assert [one.version for one in dataset.history()] == list(range(dataset.version + 1))
+        assert dataset.count() == 2
+        assert len(list(root.glob("d.by-dataset-metadata.*"))) == 1
+        if answer["finished"]:
+            break
+        steps.append(step[0])
+
+    changes = [step for step in steps if step != "get"]
+    assert changes == ["put", "replace", "create", "delete"]

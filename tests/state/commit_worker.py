@@ -23,6 +23,8 @@ from typing import Any
 from lakebed.dataset import Dataset
 from lakebed.errors import CommitConflictError
 from lakebed.repository import Repository
+from lakebed.state.handover import hand_over
+from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.store.posix import PosixStore
 from lakebed.testing import DelegatingStore
@@ -146,6 +148,10 @@ class DyingStore(DelegatingStore):
         with self._step("get", key):
             return super()._get(key)
 
+    def _get_if_changed(self, key: str, etag: str) -> Any:
+        with self._step("get", key):
+            return super()._get_if_changed(key, etag)
+
     def _create(self, key: str, data: memoryview) -> str:
         with self._step("create", key):
             return super()._create(key, data)
@@ -161,6 +167,10 @@ class DyingStore(DelegatingStore):
     def _delete(self, keys: Any) -> None:
         with self._step("delete", keys[0]):
             super()._delete(keys)
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        with self._step("delete", key):
+            return super()._delete_if_match(key, etag)
 
 
 def die() -> None:
@@ -197,7 +207,10 @@ def _commit_and_die(order: dict[str, Any]) -> None:
         dataset = Repository(store).open("d")
         if "event" in order:
             _die_at_event(order["event"])
-        getattr(dataset, order["operation"])(rows_of(order["tag"]))
+        if order["operation"] == "hand_over":
+            hand_over(store, "d", HeadFormat(order["tag"]))
+        else:
+            getattr(dataset, order["operation"])(rows_of(order["tag"]))
         status = 0
     finally:
         os._exit(status)

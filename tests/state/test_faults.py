@@ -69,6 +69,9 @@ class HookedStore(DelegatingStore):
     def _get(self, key: str) -> Any:
         return self._hooked("get", key, lambda: self.inner.get(key))
 
+    def _get_if_changed(self, key: str, etag: str) -> Any:
+        return self._hooked("get", key, lambda: self.inner.get_if_changed(key, etag=etag))
+
     def _size(self, key: str) -> Any:
         return self._hooked("size", key, lambda: self.inner.size(key))
 
@@ -84,6 +87,9 @@ class HookedStore(DelegatingStore):
 
     def _delete(self, keys: Any) -> Any:
         return self._hooked("delete", keys[0], lambda: self.inner.delete(keys))
+
+    def _delete_if_match(self, key: str, etag: str) -> Any:
+        return self._hooked("delete", key, lambda: self.inner.delete_if_match(key, etag=etag))
 
 
 class Lake:

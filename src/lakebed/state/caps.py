@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import pyarrow as pa
 
+from lakebed.index.postings import joined, postings_in, with_postings
+
 MAX_SAMPLE = 5
 _METADATA = b"lakebed.caught"
 
@@ -53,19 +55,24 @@ def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
 
 
 def with_caught(facts: pa.Table, caught: Iterable[Caught]) -> pa.Table:
-    """Return facts that carry what was caught."""
+    """Return facts that carry what was caught, beside what they carry already."""
     found = list(caught)
-    return facts.replace_schema_metadata({_METADATA: msgspec.json.encode(found)} if found else None)
+    metadata = dict(facts.schema.metadata or {})
+    metadata.pop(_METADATA, None)
+    if found:
+        metadata[_METADATA] = msgspec.json.encode(found)
+    return facts.replace_schema_metadata(metadata or None)
 
 
 def concat_facts(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the facts of several writers as one table, with all that their caps caught.
+    """Return the facts of several writers as one table, with all that they carry.
 
     Args:
         tables: At least one.
     """
     caught = total(one for table in tables for one in caught_in(table))
-    return with_caught(pa.concat_tables(tables), caught)
+    postings = joined([postings_in(table) for table in tables])
+    return with_postings(with_caught(pa.concat_tables(tables), caught), postings)
 
 
 def caught_in(facts: pa.Table) -> tuple[Caught, ...]:

@@ -16,13 +16,18 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.schema import Decimal, Primitive, Schema
 from lakebed.model.values import Scalar
 
-# Longer bounds are left out: an unknown bound never drops a file, and heads of text stay small.
+# Characters or bytes of a bound; longer ones are cut, so that the file table stays small.
 MAX_BOUND_LENGTH = 128
+_LAST_CHARACTER = "\U0010ffff"
+_SURROGATES = range(0xD800, 0xE000)  # numbers of no character
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFacts:
     """Bounds and nulls of one column in one file.
+
+    In the file table, long texts and bytes are cut: then no value need equal a bound, but no
+    value lies outside. A cut bound never equals the other one, so that equal bounds are exact.
 
     Attributes:
         min: Smallest value, NaN and null aside; None if unknown or if there is none.
@@ -92,8 +97,8 @@ def facts_table(facts: Sequence[FileFacts], stored: Schema) -> pa.Table:
             "checksum": one.checksum,
             "stats": {
                 name: {
-                    "min": _bound(column.min),
-                    "max": _bound(column.max),
+                    "min": lower_bound(column.min),
+                    "max": upper_bound(column.max),
                     "null_count": column.null_count,
                 }
                 for name, column in one.columns.items()
@@ -104,5 +109,38 @@ def facts_table(facts: Sequence[FileFacts], stored: Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _bound(value: Scalar) -> Scalar:
-    return None if isinstance(value, str | bytes) and len(value) > MAX_BOUND_LENGTH else value
+def lower_bound(value: Scalar) -> Scalar:
+    """Return what is at most `value`, and not too long to be kept.
+
+    >>> len(lower_bound("a" * 1000))
+    128
+    """
+    return value[:MAX_BOUND_LENGTH] if isinstance(value, str | bytes) else value
+
+
+def upper_bound(value: Scalar) -> Scalar:
+    """Return what is at least `value`, and not too long to be kept; None if there is nothing.
+
+    >>> upper_bound("a" * 1000) == "a" * 127 + "b"
+    True
+    """
+    if not isinstance(value, str | bytes) or len(value) <= MAX_BOUND_LENGTH:
+        return value
+    cut = value[:MAX_BOUND_LENGTH]
+    return _next_text(cut) if isinstance(cut, str) else _next_bytes(cut)
+
+
+def _next_text(text: str) -> str | None:
+    """Return the smallest text that is greater than all that begin with `text`."""
+    head = text.rstrip(_LAST_CHARACTER)
+    if not head:
+        return None
+    following = ord(head[-1]) + 1
+    if following in _SURROGATES:
+        following = _SURROGATES.stop
+    return head[:-1] + chr(following)
+
+
+def _next_bytes(text: bytes) -> bytes | None:
+    head = text.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None

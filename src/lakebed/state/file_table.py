@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import reduce
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptMetadataError
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.state.cache import cached_get, is_cached
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
 SUFFIX = ".parquet"
+_SEGMENTS_AT_ONCE = 8
+_FEW_OF_MANY = 4  # for so much smaller a part it pays to sift the whole before
+_STATS, _FACTS = "stats", ("min", "max", "null_count")
+# Stands in a segment while its hash is computed, which then takes its place.
+_HASH, _NO_HASH = "lakebed.hash", "hash-of-this-segment-comes-here-"
 _COUNTS = {"label": pa.string(), "row_count": pa.int64(), "size_bytes": pa.int64()}
 
 
@@ -23,11 +37,46 @@ def folder(dataset: str) -> str:
 
 
 def encode(facts: pa.Table) -> bytes:
-    """Return the bytes of a segment."""
+    """Return the bytes of a segment, which hold a hash of themselves."""
     sink = pa.BufferOutputStream()
-    pq.write_table(facts, sink, compression="zstd", write_page_checksum=True)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+    with pq.ParquetWriter(
+        sink,
+        facts.schema,
+        compression="zstd",
+        write_page_checksum=True,
+        # Labels are distinct: a dictionary of them would only be in the way. Neighbours begin alike.
+        use_dictionary=False,
+        column_encoding={"label": "DELTA_BYTE_ARRAY"},
+    ) as writer:
+        writer.write_table(facts)
+        writer.add_key_value_metadata({_HASH: _NO_HASH})
+    data: bytes = sink.getvalue().to_pybytes()
+    place = data.rindex(_NO_HASH.encode())
+    return b"".join((data[:place], _hash_of(data, place), data[place + len(_NO_HASH) :]))
+
+
+def _hash_of(data: bytes, place: int) -> bytes:
+    """Return the hash of a segment in which nothing stands in its own place yet."""
+    view = memoryview(data)
+    found = hashlib.blake2b(view[:place], digest_size=len(_NO_HASH) // 2)
+    found.update(_NO_HASH.encode())
+    found.update(view[place + len(_NO_HASH) :])
+    return found.hexdigest().encode()
+
+
+def _check_hash(data: bytes, footer: pq.FileMetaData) -> None:
+    """Check the whole of a segment, also what page checksums leave out.
+
+    Raises:
+        ValueError: It is not as it was written.
+    """
+    noted = (footer.metadata or {}).get(_HASH.encode())
+    if noted is None:
+        return  # written before segments had one
+    place = data.rfind(noted)
+    if len(noted) != len(_NO_HASH) or _hash_of(data, place) != noted:
+        message = "it is not as it was written"
+        raise ValueError(message)
 
 
 def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -38,6 +87,7 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        _check_hash(data, file.metadata)
         found = file.read(columns)
         found.validate(full=True)
         missing = [
@@ -91,7 +141,10 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(one) and pa.types.is_date(other):
         return one
     both = [pa.schema([("fact", kind)]) for kind in (one, other)]
-    return pa.unify_schemas(both, promote_options="permissive").field("fact").type
+    try:
+        return pa.unify_schemas(both, promote_options="permissive").field("fact").type
+    except pa.ArrowException:
+        return other  # a name was dropped and given to another field: only that one is asked for
 
 
 def _in_form(table: pa.Table, wanted: pa.StructType) -> pa.Table:
@@ -103,7 +156,10 @@ def _in_form(table: pa.Table, wanted: pa.StructType) -> pa.Table:
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if not pa.types.is_struct(wanted):
-        return array.cast(wanted)
+        try:
+            return array.cast(wanted)
+        except pa.ArrowException:
+            return pa.nulls(len(array), wanted)
     columns = [
         _cast(array.field(field.name), field.type)
         if array.type.get_field_index(field.name) >= 0
@@ -118,19 +174,214 @@ def new_segment(dataset: str, facts: pa.Table) -> Segment | None:
     return Segment.new(folder(dataset), facts.num_rows, SUFFIX) if facts.num_rows else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is known of one column in some files: an entry a file, null where it is unknown.
+
+    Attributes:
+        min: Not above the smallest value; see `ColumnFacts`.
+        max: Not below the largest value.
+        null_count: Number of nulls.
+    """
+
+    min: pa.ChunkedArray
+    max: pa.ChunkedArray
+    null_count: pa.ChunkedArray
+
+    def slice(self, start: int, count: int) -> Bounds:
+        """Return what is known of some of the files."""
+        parts = (one.slice(start, count) for one in (self.min, self.max, self.null_count))
+        return Bounds(**dict(zip(_FACTS, parts, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFacts:
+    """What the file table knows of some files: an entry a file, null where it is unknown.
+
+    Attributes:
+        row_count: Number of entities.
+        size_bytes: Length of the file.
+        columns: Facts of the columns that were asked for and that it knows.
+        lost: Segments that cannot be read, by key: the reason.
+        requests: That it took.
+    """
+
+    row_count: pa.ChunkedArray
+    size_bytes: pa.ChunkedArray
+    columns: Mapping[str, Bounds]
+    lost: Mapping[str, str] = field(default_factory=dict)
+    requests: int = 0
+
+
+def find(
+    store: Store,
+    segments: Sequence[Segment],
+    labels: pa.LargeStringArray,
+    columns: Mapping[str, pa.DataType],
+) -> KnownFacts:
+    """Look up the facts of some files.
+
+    A segment that is damaged or missing is left out, with a warning: what it tells is unknown then.
+
+    Args:
+        store: Where the segments are.
+        segments: Of the file table.
+        labels: Of the files.
+        columns: Plain fields to look up, and the types that they have now. Files of older schemas
+            have bounds of narrower types, which are widened.
+
+    Cost:
+        One GET a segment, eight at once; none of those that the process has read before. Memory:
+        of all files the labels, the counts and these columns.
+    """
+    schema = _found_schema(columns)
+    names = [*_COUNTS, *(f"{_STATS}.{name}" for name in columns)]
+    tables, lost, requests = _readable(store, segments, names, schema)
+    known = pa.concat_tables([schema.empty_table(), *tables])
+    known_labels = known.column("label").cast(pa.large_string())
+    rows = known.drop_columns(["label"])
+    if len(labels) * _FEW_OF_MANY < len(known_labels):
+        is_wanted = pc.is_in(known_labels, value_set=labels)
+        known_labels, rows = known_labels.filter(is_wanted), rows.filter(is_wanted)
+    if not known_labels.equals(pa.chunked_array([labels])):
+        rows = rows.take(pc.index_in(labels, value_set=known_labels.combine_chunks()))
+    return KnownFacts(
+        row_count=rows.column("row_count"),
+        size_bytes=rows.column("size_bytes"),
+        columns={
+            name: Bounds(**{fact: rows.column(_place(fact, name)) for fact in _FACTS})
+            for name in columns
+        },
+        lost=lost,
+        requests=requests,
+    )
+
+
+def _readable(
+    store: Store, segments: Sequence[Segment], names: Sequence[str], schema: pa.Schema
+) -> tuple[list[pa.Table], dict[str, str], int]:
+    """Return what the readable segments hold, the reason for each other one, and the requests."""
+
+    def read(segment: Segment) -> tuple[pa.Table | CorruptMetadataError, int]:
+        requests = 1
+        try:
+            data, requests = _read(store, segment.key)
+            return _flat(decode(data, segment.key, names), schema), requests
+        except CorruptMetadataError as exc:
+            return exc, requests
+
+    tables, lost, requests = [], {}, 0
+    for segment, (table, count) in zip(segments, _at_once(read, segments), strict=True):
+        requests += count
+        if isinstance(table, CorruptMetadataError):
+            lost[segment.key] = table.message
+            _log.warning("file table segment is ignored key=%s: %s", segment.key, table.message)
+        else:
+            tables.append(table)
+    return tables, lost, requests
+
+
+def _at_once(read: Callable[[Segment], _T], segments: Sequence[Segment]) -> list[_T]:
+    if len(segments) < 2:
+        return [read(segment) for segment in segments]
+    with ThreadPoolExecutor(min(len(segments), _SEGMENTS_AT_ONCE)) as pool:
+        return list(pool.map(read, segments))
+
+
+def _read(store: Store, key: str) -> tuple[bytes, int]:
+    """Return the bytes of a segment, and how many requests that took."""
+    requests = int(not is_cached(store, key))
+    try:
+        return cached_get(store, key), requests
+    except ObjectNotFoundError as exc:
+        raise _unreadable(key, "it is missing") from exc
+
+
+def _found_schema(columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    facts = [
+        (_place(fact, name), pa.int64() if fact == "null_count" else kind)
+        for name, kind in columns.items()
+        for fact in _FACTS
+    ]
+    return pa.schema([*_COUNTS.items(), *facts])
+
+
+def _place(fact: str, column: str) -> str:
+    return f"{fact} {column}"  # no field has a blank in its name, and no other column
+
+
+def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of `_found_schema`, null where the segment does not have them."""
+    columns = [table.column(name) for name in _COUNTS]
+    for wanted in list(schema)[len(_COUNTS) :]:
+        fact, _, name = wanted.name.partition(" ")
+        columns.append(_stored(table, name, fact, wanted.type))
+    return pa.table(columns, schema=schema)
+
+
+def _stored(table: pa.Table, name: str, fact: str, wanted: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return pc.struct_field(table.column(_STATS), [name, fact]).cast(wanted)
+    # No such column then, or another one that was dropped since: no file is asked for it.
+    except (pa.ArrowException, KeyError, NotImplementedError):
+        return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
+
+
 def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
     """Return row count and size in bytes of every file that the table knows, by label.
 
+    What a segment tells that is damaged or missing is left out, with a warning.
+
     Cost:
-        One GET a segment.
+        One GET a segment, eight at once; none of those that the process has read before.
     """
     found: dict[str, tuple[int, int]] = {}
-    for segment in segments:
-        data = store.get(segment.key).data
-        table = decode(data, segment.key, list(_COUNTS))
+    for table in _readable(store, segments, list(_COUNTS), _found_schema({}))[0]:
         columns = (table.column(name).to_pylist() for name in _COUNTS)
         found.update({label: (rows, size) for label, rows, size in zip(*columns, strict=True)})
     return found
+
+
+def prune(
+    store: Store, segments: Sequence[Segment], keep_labels: Collection[str]
+) -> tuple[Segment, ...]:
+    """Leave out the facts of files that nobody will ask for again.
+
+    Args:
+        store: Where the segments are.
+        segments: Of the file table.
+        keep_labels: Files whose facts are kept.
+
+    Returns:
+        The list to name in the head. Segments that lose nothing stay, others are written anew
+        under other keys, and those that would be empty are left out. One that is damaged or
+        missing stays named.
+
+    Cost:
+        One GET a segment, and one PUT for each that loses something.
+    """
+    kept = pa.array(list(keep_labels), pa.string())
+
+    def pruned(segment: Segment) -> Segment | None:
+        try:
+            data, _ = _read(store, segment.key)
+            labels = decode(data, segment.key, ["label"]).column("label")
+            is_kept = pc.is_in(labels, value_set=kept)
+            count = pc.sum(is_kept, min_count=0).as_py()
+            if count == len(labels):
+                return segment
+            if not count:
+                return None
+            rest = decode(data, segment.key).filter(is_kept)
+        except CorruptMetadataError as exc:
+            _log.warning("file table segment is left as it is key=%s: %s", segment.key, exc.message)
+            return segment
+        smaller = Segment.new(segment.key.rpartition("/")[0], count, SUFFIX)
+        store.put(smaller.key, encode(rest))
+        return smaller
+
+    found = (pruned(segment) for segment in segments)
+    return tuple(segment for segment in found if segment is not None)
 
 
 def labels_and_rows(facts: pa.Table) -> tuple[tuple[str, ...], int]:

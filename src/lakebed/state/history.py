@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: The version that it made.
         commit_id: Stable over retries.
-        operation: `create`, `append`, `load`, `ingest`, `overwrite`, `delete`, `update`, or `foreign` for changes of other tools.
+        operation: Such as `append` or `cleanup`, or `foreign` for changes of other tools; docs/format.md lists them.
         committed_at: By the committer's clock, never before the commit before.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
@@ -36,6 +36,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         added: Labels of the files that it added.
         removed: Labels of the files that it took out.
         partitions: Partitions that it touched.
+        carried: By label of a file that was written anew: the run whose rows it holds.
+        horizon: Of a cleanup: versions before it can only be read if they are protected.
+        protected: What a protection keeps from now on, in words.
+        unprotected: What lost its protection, in words.
         caught: What the caps of dimensions sent to `OTHER`.
         descriptor: The descriptor from this version on, where it changed.
     """
@@ -51,6 +55,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     removed: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     caught: tuple[Caught, ...] = ()
+    carried: dict[str, str] = {}
+    horizon: int | None = None
+    protected: tuple[str, ...] = ()
+    unprotected: tuple[str, ...] = ()
     descriptor: dict[str, Any] | None = None
 
 

@@ -20,8 +20,9 @@ from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_t
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import TABLE, split_label
 from lakebed.model.schema import Schema, Type
-from lakebed.state.head import HeadDocument, HeadFormat, PartitionEntry
-from lakebed.state.state import State, annotations_of, creation_time_of, labels_of
+from lakebed.state.head import HeadDocument, HeadFormat
+from lakebed.state.partitions import Naming, PartitionEntry, checked_labels, read_entries
+from lakebed.state.state import State, annotations_of, creation_time_of
 from lakebed.store.base import Store
 
 _SCHEMA_FILE = "_common_metadata"
@@ -42,10 +43,11 @@ def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, 
         CorruptMetadataError: The schema file is missing or cannot be read.
         UnsupportedVersionError: The dataset has several tables.
     """
-    if document.partitions is None:
-        document.partitions = _list_partitions(store, document.dataset_uuid)
-    table = _table_of(document, store)
-    labels = labels_of(document, table, key)
+    entries = read_entries(document, key)
+    if entries is None:
+        entries = _list_partitions(store, document.dataset_uuid)
+    table = _table_of(entries, store, document.dataset_uuid)
+    labels = checked_labels(entries, Naming(document.dataset_uuid, table, ".parquet"), key)
     schema = _read_schema(store, schema_key(document.dataset_uuid, table))
     keys = document.partition_keys
     if keys is None:
@@ -79,12 +81,12 @@ def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     return found
 
 
-def _table_of(document: HeadDocument, store: Store) -> str:
-    for entry in (document.partitions or {}).values():
+def _table_of(entries: Mapping[str, PartitionEntry], store: Store, dataset: str) -> str:
+    for entry in entries.values():
         return next(iter(entry.files), "table")
     for table in ("table", TABLE):
         try:
-            store.size(schema_key(document.dataset_uuid, table))
+            store.size(schema_key(dataset, table))
         except ObjectNotFoundError:
             continue
         return table

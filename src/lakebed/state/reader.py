@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.errors import CorruptMetadataError, DatasetNotFoundError, ObjectNotFoundError
 from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.model.names import nearest
 from lakebed.state import kartothek
 from lakebed.state.head import HeadDocument, HeadFormat, decode_head
-from lakebed.state.state import State, creation_time_of, from_document, is_ours
+from lakebed.state.state import (
+    State,
+    creation_time_of,
+    from_document,
+    is_only_head,
+    is_ours,
+    to_document,
+)
 from lakebed.store.base import Store
+from lakebed.store.cache import PROCESS_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,23 +29,26 @@ class Head:
         key: Where it is.
         etag: For replace-if-match.
         state: What it says.
-        stale_key: A second head that is out of date and may be deleted, or None.
+        stale: A second head that is out of date and may be deleted, or None.
         requests: GET requests that reading it took.
     """
 
     key: str
     etag: str
     state: State
-    stale_key: str | None = None
+    stale: Head | None = None
     requests: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
+    """A head that was read; `state` only where it is one of ours."""
+
     key: str
     etag: str
     head_format: HeadFormat
     document: HeadDocument
+    state: State | None
 
 
 def read_head(store: Store, name: str) -> Head:
@@ -56,8 +67,7 @@ def read_head(store: Store, name: str) -> Head:
         another tool.
     """
     json = _find(store, name, HeadFormat.JSON)
-    # A JSON head of ours says that it is the only one; every other may have a twin.
-    if json is not None and json.document.metadata.get("lakebed.head") == HeadFormat.JSON:
+    if json is not None and is_only_head(json.document):
         return _head(store, json, requests=1)
     msgpack = _find(store, name, HeadFormat.MSGPACK)
     if json is not None and msgpack is not None:
@@ -70,6 +80,16 @@ def read_head(store: Store, name: str) -> Head:
     if json is None:
         raise not_found(store, name)
     return _head(store, json, requests=3)
+
+
+def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
+    """Return what the head of one format says, whatever the other does; None if there is none.
+
+    Cost:
+        One GET.
+    """
+    found = _find(store, name, head_format)
+    return None if found is None else _head(store, found, requests=1)
 
 
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
@@ -97,52 +117,92 @@ def list_names(store: Store) -> list[str]:
 
 def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
     key = head_format.key(name)
+    known = PROCESS_CACHE.find(("head", store.cache_name, key), _Found)
     try:
-        stored = store.get(key)
+        stored = store.get_if_changed(key, etag=known.etag) if known else store.get(key)
     except ObjectNotFoundError:
         return None
+    if stored is None:
+        return known
     document = decode_head(stored.data, head_format, key)
     if document.dataset_uuid != name:
         raise CorruptMetadataError(
             f"Head {key!r} is of dataset {document.dataset_uuid!r}.",
             hint="It was copied or renamed; a head and its name belong together.",
         )
-    return _Found(key, stored.etag, head_format, document)
+    state = from_document(document, head_format, key) if is_ours(document) else None
+    found = _Found(
+        key=key, etag=stored.etag, head_format=head_format, document=document, state=state
+    )
+    if state is not None:
+        _hold(store, found, state)
+    return found
 
 
-def _head(store: Store, found: _Found, *, requests: int, stale_key: str | None = None) -> Head:
-    if is_ours(found.document):
-        state = from_document(found.document, found.head_format, found.key)
-    else:
+def remember(store: Store, key: str, etag: str, state: State) -> None:
+    """Take note of a head that was just written, so that the next commit need not decode it."""
+    state.trust_digest()
+    document = to_document(state, with_partitions=False)
+    found = _Found(
+        key=key, etag=etag, head_format=state.head_format, document=document, state=state
+    )
+    _hold(store, found, state)
+
+
+def _hold(store: Store, found: _Found, state: State) -> None:
+    found.document.partitions = None  # all that it said is in the state
+    name = ("head", store.cache_name, found.key)
+    PROCESS_CACHE.hold(name, found, size_bytes=_memory_of(state))
+
+
+def _memory_of(state: State) -> int:
+    """Return about how many bytes a state holds: a label is a text, named twice."""
+    return sum(map(len, state.labels)) + 65 * len(state.labels) + 10_000
+
+
+def _head(store: Store, found: _Found, *, requests: int) -> Head:
+    state = found.state
+    if state is None:
         state = kartothek.read_foreign(store, found.document, found.head_format, found.key)
         requests += 1
-    return Head(key=found.key, etag=found.etag, state=state, stale_key=stale_key, requests=requests)
+    return Head(key=found.key, etag=found.etag, state=state, requests=requests)
 
 
 def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     """Tell which of two heads is the truth.
 
-    Between two versions of ours the higher wins, unless another tool has changed the lower one:
-    then both hold something that the other lacks. At the same version the changed one wins, or
-    else JSON, which can only be there because plateau wrote its own metadata into it.
-    Without versions, the dataset that was created later has replaced the other, and an update by
-    plateau, which keeps the creation time, is in the JSON head.
+    Of two datasets, the one that was created later has replaced the other. Between two versions
+    of ours the higher wins, unless another tool has changed the lower one: then both hold
+    something that the other lacks. At the same version the changed one wins; if none is, the
+    one to which the other moves; or else JSON, which can only be there because plateau wrote its
+    own metadata into it. Without versions, an update by plateau, which keeps the creation time,
+    is in the JSON head.
     """
     pair = (_head(store, json, requests=2), _head(store, msgpack, requests=2))
     if not all(head.state.is_ours for head in pair):
         msgpack_is_later = creation_time_of(msgpack.document) > creation_time_of(json.document)
         return pair[1] if msgpack_is_later else pair[0]
-    low, high = sorted(pair, key=_age)
-    same = low.state.version == high.state.version
-    if low.state.is_changed_by_others and (not same or high.state.is_changed_by_others):
+    target = next((h.state.moves_to for h in pair if h.state.moves_to), HeadFormat.JSON)
+    low, high = sorted(pair, key=lambda head: _age(head, target))
+    if low.state.created_at == high.state.created_at and _contradict(low.state, high.state):
         raise CorruptMetadataError(
             f"Dataset {low.state.name!r} has two heads, {low.key!r} and {high.key!r}, "
             "and each holds changes that the other lacks.",
             hint="Delete the one that you do not want; its data files stay on storage.",
         )
-    return Head(key=high.key, etag=high.etag, state=high.state, stale_key=low.key, requests=2)
+    return replace(high, stale=low)
 
 
-def _age(head: Head) -> tuple[int, bool, bool]:
+def _age(head: Head, target: HeadFormat) -> tuple[str, int, bool, bool]:
     state = head.state
-    return state.version, state.is_changed_by_others, state.head_format is HeadFormat.JSON
+    is_target = state.head_format is target
+    return state.created_at, state.version, state.is_changed_by_others, is_target
+
+
+def _contradict(low: State, high: State) -> bool:
+    if not low.is_changed_by_others:
+        return False
+    if low.version != high.version:
+        return True
+    # A head that moves takes along what another tool has changed in it.
+    return high.is_changed_by_others and low.labels != high.labels

@@ -6,18 +6,26 @@ import datetime as dt
 import os
 import socket
 import time
+from collections.abc import Mapping
+from typing import Self
 
 import msgspec
 
 from lakebed.errors import (
+    CorruptMetadataError,
     ObjectExistsError,
     ObjectNotFoundError,
     PreconditionFailedError,
     StorageError,
 )
+from lakebed.model.schema import Type
+from lakebed.model.sql import parse_sql
+from lakebed.state.caps import Caught
+from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import Store
 
-LEASE = dt.timedelta(hours=24)
+LEASE = dt.timedelta(hours=24)  # unless CommitOptions says otherwise
+SUFFIX = ".json"
 # Conditional puts are sent once; one lost answer is not worth the work of a whole batch.
 _COMPLETE_WAITS_S = (0.0, 0.1, 0.5, 2.0)
 
@@ -29,6 +37,76 @@ class ManifestFile(msgspec.Struct, frozen=True):
     row_count: int
     size_bytes: int
     checksum: str
+
+
+class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A scope, written down.
+
+    Attributes:
+        partitions: Whole partitions, by path.
+        view: Whole partitions, by a predicate on partition fields, as SQL.
+        run: All that this run wrote.
+    """
+
+    partitions: tuple[str, ...] | None = None
+    view: str | None = None
+    run: str | None = None
+
+    @classmethod
+    def of(cls, scope: Scope) -> Self:
+        """Write a scope down."""
+        match scope:
+            case Nothing():
+                return cls()
+            case ThesePartitions():
+                return cls(partitions=tuple(sorted(scope.partitions)))
+            case RunFiles():
+                return cls(run=scope.run)
+            case WholeView() if not isinstance(scope, Unchanged):
+                return cls(view=str(scope.predicate))
+        message = f"A batch with the scope {type(scope).__name__} cannot be staged."
+        raise TypeError(message)
+
+    def scope(self, levels: Mapping[str, Type]) -> Scope:
+        """Read it back.
+
+        Args:
+            levels: Partition fields without the batch level.
+
+        Raises:
+            PredicateError: The predicate names a field that the dataset does not have.
+        """
+        if self.partitions is not None:
+            return ThesePartitions(frozenset(self.partitions))
+        if self.view is not None:
+            return WholeView(parse_sql(self.view, levels), levels)
+        return Nothing() if self.run is None else RunFiles(self.run)
+
+
+class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What else the commit of a staged batch needs, which another process may make.
+
+    Attributes:
+        created_at: Of the dataset, so that the batch is not taken for one of a later namesake.
+        base_version: That the batch was staged on; conflicts are judged from there.
+        staged_at: When.
+        row_count: Entities in its files.
+        scope: What it replaces.
+        facts: Key of the segment of the file table; absent without files.
+        postings: Keys of the segments of inverted indices, by column.
+        caught: What the caps of dimensions sent to `OTHER`.
+        committing_until: A commit was begun and may last until then; absent if none is under way.
+    """
+
+    created_at: str
+    base_version: int
+    staged_at: dt.datetime
+    row_count: int
+    scope: ScopeNote
+    facts: str | None = None
+    postings: dict[str, tuple[str, ...]] = {}
+    caught: tuple[Caught, ...] = ()
+    committing_until: dt.datetime | None = None
 
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,6 +122,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         run: Name of the run, if it has one.
         completed_at: When all its files were written; absent before.
         files: Its files; absent before it is complete.
+        staging: Of a batch that is staged: what its commit needs.
     """
 
     batch_id: int
@@ -55,6 +134,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     run: str | None = None
     completed_at: dt.datetime | None = None
     files: tuple[ManifestFile, ...] | None = None
+    staging: Staging | None = None
 
 
 class Reservation:
@@ -76,8 +156,40 @@ class Reservation:
         """Where it is; delete it to give the id back."""
         return self._key
 
-    def complete(self, files: tuple[ManifestFile, ...]) -> None:
+    def renew_if_due(self, lease: dt.timedelta) -> None:
+        """Extend the lease once half of it is over.
+
+        Raises:
+            PreconditionFailedError: Somebody took the writer for dead and its id away.
+            StorageError: The store failed.
+
+        Cost:
+            Nothing, or one PUT.
+        """
+        now = dt.datetime.now(dt.UTC)
+        if now < self._record.lease_until - lease / 2:
+            return
+        renewed = msgspec.structs.replace(self._record, lease_until=now + lease)
+        data = encode_record(renewed)
+        try:
+            self._etag = self._store.replace(self._key, data, if_match=self._etag)
+        except PreconditionFailedError as exc:
+            self._etag = self._etag_of(data, exc)
+        self._record = renewed
+
+    def complete(
+        self,
+        files: tuple[ManifestFile, ...],
+        *,
+        staging: Staging | None = None,
+        lease: dt.timedelta | None = None,
+    ) -> None:
         """Write the manifest: every file that the batch holds.
+
+        Args:
+            files: All of them.
+            staging: Of a batch that is not committed yet.
+            lease: How long from now on the batch is to be kept, instead of what is left.
 
         Raises:
             PreconditionFailedError: Somebody took the writer for dead and its id away.
@@ -86,10 +198,15 @@ class Reservation:
         Cost:
             One PUT.
         """
+        now = dt.datetime.now(dt.UTC)
         done = msgspec.structs.replace(
-            self._record, completed_at=dt.datetime.now(dt.UTC), files=files
+            self._record,
+            completed_at=now,
+            files=files,
+            staging=staging,
+            lease_until=self._record.lease_until if lease is None else now + lease,
         )
-        data = _encode(done)
+        data = encode_record(done)
         for wait_s in (*_COMPLETE_WAITS_S, None):
             try:
                 self._etag = self._store.replace(self._key, data, if_match=self._etag)
@@ -113,8 +230,48 @@ class Reservation:
         return found.etag
 
 
+def folder(dataset: str) -> str:
+    """Return where the reservations of a dataset lie."""
+    return f"{dataset}/batches"
+
+
+def read_record(store: Store, key: str) -> BatchRecord:
+    """Read a reservation or manifest.
+
+    Raises:
+        ObjectNotFoundError: The batch was given up.
+        CorruptMetadataError: It is truncated or of a wrong form.
+
+    Cost:
+        One GET.
+    """
+    return decode_record(store.get(key).data, key)
+
+
+def decode_record(data: bytes, key: str) -> BatchRecord:
+    """Read the bytes of a reservation or manifest.
+
+    Raises:
+        CorruptMetadataError: It is truncated or of a wrong form.
+    """
+    try:
+        return msgspec.json.decode(data, type=BatchRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorruptMetadataError(
+            f"Reservation {key!r} cannot be read: {exc}.",
+            hint="Data files are not affected; only what is known of the batch is.",
+        ) from exc
+
+
 def reserve(
-    store: Store, dataset: str, *, above: int, commit_id: str, operation: str, run: str | None
+    store: Store,
+    dataset: str,
+    *,
+    above: int,
+    commit_id: str,
+    operation: str,
+    run: str | None,
+    lease: dt.timedelta = LEASE,
 ) -> Reservation:
     """Reserve a batch id: this millisecond, or the next that is free and above `above`.
 
@@ -130,15 +287,16 @@ def reserve(
             operation=operation,
             writer=f"{socket.gethostname()}/{os.getpid()}",
             started_at=now,
-            lease_until=now + LEASE,
+            lease_until=now + lease,
             run=run,
         )
-        key = f"{dataset}/batches/{batch_id}.json"
+        key = f"{folder(dataset)}/{batch_id}{SUFFIX}"
         try:
-            return Reservation(store, key, store.create(key, _encode(record)), record)
+            return Reservation(store, key, store.create(key, encode_record(record)), record)
         except ObjectExistsError:
             batch_id += 1
 
 
-def _encode(record: BatchRecord) -> bytes:
+def encode_record(record: BatchRecord) -> bytes:
+    """Return the bytes of a reservation or manifest."""
     return msgspec.json.encode(record)

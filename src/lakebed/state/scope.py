@@ -25,7 +25,7 @@ class Scope(Protocol):
         ...
 
 
-class _WholePartitions(ABC):
+class WholePartitions(ABC):
     """A scope that takes out all files of the partitions that it covers."""
 
     __slots__ = ()
@@ -40,7 +40,7 @@ class _WholePartitions(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing(_WholePartitions):
+class Nothing(WholePartitions):
     """An append replaces nothing and conflicts with nothing."""
 
     def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
@@ -49,7 +49,7 @@ class Nothing(_WholePartitions):
 
 
 @dataclass(frozen=True, slots=True)
-class ThesePartitions(_WholePartitions):
+class ThesePartitions(WholePartitions):
     """The partitions that new data touches."""
 
     partitions: frozenset[str]
@@ -88,7 +88,75 @@ class TheseFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeView(_WholePartitions):
+class RewrittenFiles:
+    """Some files whose rows are written anew, all of them and as they were.
+
+    What was added to their partitions meanwhile does not matter, and so appends and rewriting
+    never hinder each other. It is a conflict if one of the files is no longer live.
+
+    Attributes:
+        labels: The files.
+    """
+
+    labels: frozenset[str]
+
+    def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
+        """Return False."""
+        return False
+
+    def removes(self, label: str) -> bool:
+        """Whether the file is one of them."""
+        return label in self.labels
+
+    def misses(self, label: str) -> bool:  # noqa: ARG002 - see PromotedFiles
+        """Whether a file that was added since the base should have been looked at."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PromotedFiles(RewrittenFiles):
+    """Files whose rows move to other partitions, out of some that nothing else may be added to.
+
+    Attributes:
+        levels: Directories, such as `channel_dimension=OTHER`. A new file in one of them is a
+            conflict.
+        known: New files that are none, since they have been looked at.
+    """
+
+    levels: frozenset[str]
+    known: frozenset[str]
+
+    def misses(self, label: str) -> bool:
+        """Whether a file that was added since the base should have been looked at."""
+        return label not in self.known and not self.levels.isdisjoint(label.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """All that a named run wrote, wherever it lies by now.
+
+    It is known when the commit is tried, not before: what a compaction wrote anew meanwhile is of
+    the run too. So no change of a partition is a conflict, but every writing of the same run is.
+
+    Attributes:
+        run: Its name.
+        labels: The files, once they are known.
+    """
+
+    run: str
+    labels: frozenset[str] = frozenset()
+
+    def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
+        """Return False."""
+        return False
+
+    def removes(self, label: str) -> bool:
+        """Whether the file holds rows of the run."""
+        return label in self.labels
+
+
+@dataclass(frozen=True, slots=True)
+class WholeView(WholePartitions):
     """Every partition that a view holds, also those that do not exist yet.
 
     Attributes:

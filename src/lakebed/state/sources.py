@@ -94,7 +94,7 @@ def folder(dataset: str) -> str:
 
 def new_segment(dataset: str, sources: Sources) -> Segment:
     """Return the segment that the sources of one commit go to."""
-    return Segment.new(folder(dataset), len(sources.files), SUFFIX)
+    return Segment.new(folder(dataset), len(sources.files) + len(sources.runs), SUFFIX)
 
 
 def encode(sources: Sources) -> bytes:

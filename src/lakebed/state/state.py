@@ -6,9 +6,9 @@ import datetime as dt
 import functools
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,15 +18,26 @@ from lakebed.errors import (
     LakebedError,
     UnsupportedVersionError,
 )
+from lakebed.index import postings
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BATCH_ID, TABLE, decode_path, partition_of, split_label
+from lakebed.model.keys import (
+    BATCH_ID,
+    TABLE,
+    check_under,
+    data_key,
+    decode_path,
+    partition_of,
+    split_label,
+)
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema, Type, dotted_types
 from lakebed.model.values import Scalar
 from lakebed.state.caps import Caught
-from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat, PartitionEntry
+from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat
 from lakebed.state.history import Entry
+from lakebed.state.partitions import Naming, encode_partitions, labels_of
+from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 from lakebed.store.segments import Segment
 
@@ -40,6 +51,22 @@ _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
 _NO_TEXTS = "[]"
 _NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
+
+_T = TypeVar("_T")
+Segments = tuple[Segment, ...]
+
+
+class _Memo:
+    """What was computed from the labels of a state; a copy in another process begins anew."""
+
+    __slots__ = ("digest", "directories")
+
+    def __init__(self) -> None:
+        self.digest: str | None = None
+        self.directories: dict[str, list[str]] | None = None
+
+    def __reduce__(self) -> tuple[type[_Memo], tuple[()]]:
+        return _Memo, ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +88,20 @@ class State:
         files: Segments of the file table.
         history: Segments of the history.
         sources: Segments that tell which raw files were read in.
+        runs: Segments that tell which run wrote what.
+        postings: Segments of the inverted indices, by column.
         digest: Of the labels, as the last commit of ours left them.
         annotations: Metadata entries of the user and of other tools.
         indices: Kartothek index files, which other tools keep.
         lineage: Number of the current schema, and how files of older ones are read.
+        horizon: Versions before it can be read only if they are protected: a cleanup has given
+            up the others.
+        oldest_batch: A batch with a lower id that is not committed may not be committed any more:
+            a cleanup has taken its writer for dead.
+        open_batches: Batches with lower ids that may, since their writers were alive.
+        protections: What no cleanup may give up.
+        moves_to: Format in which the head shall go on: no commit is made to this one any more.
+        moved_from: Format from which the head came, and an id, until the first commit to it.
     """
 
     name: str
@@ -81,10 +118,19 @@ class State:
     files: tuple[Segment, ...] = ()
     history: tuple[Segment, ...] = ()
     sources: tuple[Segment, ...] = ()
+    runs: tuple[Segment, ...] = ()
+    postings: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
     digest: str = ""
     annotations: Mapping[str, Any]
     indices: Mapping[str, str]
     lineage: Lineage = field(default_factory=Lineage)
+    horizon: int = 0
+    oldest_batch: int = 0
+    open_batches: tuple[int, ...] = ()
+    protections: tuple[Protection, ...] = ()
+    moves_to: HeadFormat | None = None
+    moved_from: str = ""
+    _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     @property
     def is_ours(self) -> bool:
@@ -96,9 +142,15 @@ class State:
         """Whether another tool has changed the data files since our last commit.
 
         Cost:
-            A hash over all labels; about 0.1 s for a million.
+            A hash over all labels the first time; about 0.1 s for a million.
         """
-        return self.is_ours and self.digest != digest_of(self.labels)
+        if self._memo.digest is None:
+            self._memo.digest = digest_of(self.labels)
+        return self.is_ours and self.digest != self._memo.digest
+
+    def trust_digest(self) -> None:
+        """Take the digest for that of the labels: the state was just made, and by us."""
+        self._memo.digest = self.digest
 
     @property
     def column_types(self) -> dict[str, Type]:
@@ -133,16 +185,24 @@ class State:
         schema = self.descriptor.schema
         return schema.select(tuple(n for n in schema.names if n not in self.partition_keys))
 
+    @property
+    def naming(self) -> Naming:
+        """What leads from a label to the key of its file."""
+        return Naming(self.name, self.table, self.descriptor.file_suffix)
+
     def key(self, label: str) -> str:
         """Return the key of a data file."""
-        return f"{self.name}/{self.table}/{label}{self.descriptor.file_suffix}"
+        return data_key(self.name, self.table, label, self.descriptor.file_suffix)
 
-    def directories(self) -> dict[str, list[str]]:
-        """Return the labels by directory, in order of first appearance."""
-        found: dict[str, list[str]] = {}
-        for label in self.labels:
-            found.setdefault(split_label(label)[0], []).append(label)
-        return found
+    def directories(self) -> Mapping[str, Sequence[str]]:
+        """Return the labels by directory, in order of first appearance.
+
+        Cost:
+            A pass over all labels the first time.
+        """
+        if self._memo.directories is None:
+            self._memo.directories = _by_directory(self.labels)
+        return self._memo.directories
 
     def directory_values(self, directory: str) -> dict[str, Scalar]:
         """Return the typed values of a directory's levels.
@@ -168,9 +228,28 @@ class Change:
         caught: What the caps of dimensions sent to `OTHER`.
         facts: Segment of the file table that holds their facts, if there are any.
         sources: Segment that tells which raw files it read in, if any.
+        postings: Segments of inverted indices to add, by column; those of a column that is not
+            indexed when the commit is made are left out.
+        dropped_postings: Keys of segments that these replace.
+        indices: Keys of Kartothek index files to name, by column.
+        indices_of: Digest of the labels that they cover; beside other labels, none is named.
         scope: The partitions that it replaces.
+        carried: By label of a file that was written anew: the run whose rows it holds.
         descriptor: What the dataset is from now on; None if it stays as it is.
         lineage: Of that descriptor's schema.
+        restores: The older version whose files are among those added, if there is one.
+        horizon: From now on no version before it can be read, but for protected ones.
+        oldest_batch: From now on no batch with a lower id may be committed, but for open ones.
+        open_batches: Batches that may be committed, whatever their ids are.
+        protect: What shall not be cleaned up; each takes the place of one of the same target.
+        unprotect: What may be cleaned up again.
+        new_files: The file table to put in the place of that of the base, for a commit on the
+            base itself. On a later version the file table stays as it is.
+        merged: For `files` and `history`: segments at the begin of the list, and those that take
+            their place. Where the list begins otherwise by now, it stays as it is.
+        lost_segments: Keys of segments of the file table and of postings that cannot be read.
+        lost_indices: Columns whose Kartothek index files are not right.
+        moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
     """
 
     operation: str
@@ -183,9 +262,25 @@ class Change:
     caught: tuple[Caught, ...] = ()
     facts: Segment | None = None
     sources: Segment | None = None
+    postings: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
+    dropped_postings: frozenset[str] = frozenset()
+    indices: Mapping[str, str] = field(default_factory=dict)
+    indices_of: str = ""
     scope: Scope = field(default_factory=Nothing)
+    carried: Mapping[str, str] = field(default_factory=dict)
     descriptor: DatasetDescriptor | None = None
     lineage: Lineage = field(default_factory=Lineage)
+    restores: int | None = None
+    horizon: int = 0
+    oldest_batch: int = 0
+    open_batches: tuple[int, ...] = ()
+    protect: tuple[Protection, ...] = ()
+    unprotect: tuple[Protection, ...] = ()
+    new_files: tuple[Segment, ...] | None = None
+    merged: Mapping[str, tuple[Segments, Segments]] = field(default_factory=dict)
+    lost_segments: frozenset[str] = frozenset()
+    lost_indices: frozenset[str] = frozenset()
+    moves_to: HeadFormat | None = None
 
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
@@ -198,7 +293,9 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         change: Already checked for conflicts.
         now: Aware; moved up to the last commit's time if the clock runs behind it.
     """
-    removed = tuple(label for label in state.labels if change.scope.removes(label))
+    # An append need not look at a million files.
+    takes_out = not isinstance(change.scope, Nothing)
+    removed = tuple(filter(change.scope.removes, state.labels)) if takes_out else ()
     gone = frozenset(removed)
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
     labels = (*kept, *change.added)
@@ -216,6 +313,10 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         added=change.added,
         removed=removed,
         partitions=tuple(touched),
+        carried=dict(change.carried),
+        horizon=change.horizon or None,
+        protected=tuple(one.target for one in change.protect),
+        unprotected=tuple(one.target for one in change.unprotect),
         descriptor=None
         if change.descriptor is None
         else describe(change.descriptor, change.lineage),
@@ -229,13 +330,84 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         commit_id=change.commit_id,
         committed_at=committed_at,
         last_batch_id=max(state.last_batch_id, change.batch_id or 0),
-        files=(*state.files, change.facts) if change.facts else state.files,
+        files=_files(state, change),
+        history=_merged(state.history, change.merged.get("history")),
         sources=(*state.sources, change.sources) if change.sources else state.sources,
+        postings=_postings(state, change),
         digest=digest_of(labels),
         # An index is complete or it is not named: what other tools built covers no file of ours.
-        indices={} if change.added or removed or change.descriptor else state.indices,
+        indices={}
+        if change.added or removed or change.descriptor
+        else {
+            **{k: v for k, v in state.indices.items() if k not in change.lost_indices},
+            **(change.indices if change.indices_of == digest_of(labels) else {}),
+        },
+        horizon=max(state.horizon, change.horizon),
+        **_open_batches(state, change),
+        protections=_protections(state, change),
+        moves_to=None if change.moves_to is state.head_format else change.moves_to,
+        moved_from="",
     )
     return new, entry
+
+
+def _merged(segments: Segments, change: tuple[Segments, Segments] | None) -> Segments:
+    if change is None:
+        return segments
+    old, new = change
+    return (*new, *segments[len(old) :]) if segments[: len(old)] == old else segments
+
+
+def _files(state: State, change: Change) -> Segments:
+    files = _merged(state.files, change.merged.get("files"))
+    if change.new_files is not None and state.version == change.base_version:
+        files = change.new_files
+    if change.lost_segments:
+        files = tuple(one for one in files if one.key not in change.lost_segments)
+    return (*files, change.facts) if change.facts else files
+
+
+def _open_batches(state: State, change: Change) -> dict[str, Any]:
+    """Return which batches may still be committed.
+
+    A batch that was once shut out stays so: of two cleanups, each may know of others.
+    """
+    oldest = max(state.oldest_batch, change.oldest_batch)
+    candidates = {*state.open_batches, *change.open_batches}
+    return {
+        "oldest_batch": oldest,
+        "open_batches": tuple(
+            sorted(
+                one
+                for one in candidates
+                if one < oldest
+                and one != change.batch_id
+                and (one >= state.oldest_batch or one in state.open_batches)
+                and (one >= change.oldest_batch or one in change.open_batches)
+            )
+        ),
+    }
+
+
+def _protections(state: State, change: Change) -> tuple[Protection, ...]:
+    if not change.protect and not change.unprotect:
+        return state.protections
+    gone = {(one.version, one.batch_id) for one in (*change.protect, *change.unprotect)}
+    kept = (one for one in state.protections if (one.version, one.batch_id) not in gone)
+    return (*kept, *change.protect)
+
+
+def _postings(state: State, change: Change) -> dict[str, tuple[Segment, ...]]:
+    """Return the segments of the columns that are indexed, after the change."""
+    found = {}
+    for column in state.descriptor.index:
+        kept = (
+            segment
+            for segment in state.postings.get(column, ())
+            if segment.key not in change.dropped_postings | change.lost_segments
+        )
+        found[column] = (*kept, *change.postings.get(column, ()))
+    return {column: segments for column, segments in found.items() if segments}
 
 
 def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str) -> Entry:
@@ -266,13 +438,26 @@ def _partition(label: str) -> str:
     return partition_of(split_label(label)[0])
 
 
+def _by_directory(labels: tuple[str, ...]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    last, group = None, []
+    # Files of a batch stand side by side, so that few of them need to be looked up.
+    for label, directory in zip(
+        labels, [label.rpartition("/")[0] for label in labels], strict=True
+    ):
+        if directory != last:
+            last, group = directory, found.setdefault(directory, [])
+        group.append(label)
+    return found
+
+
 def digest_of(labels: tuple[str, ...]) -> str:
     """Return a digest of the labels in their order."""
     return hashlib.blake2b("\n".join(labels).encode(), digest_size=16).hexdigest()
 
 
-def to_document(state: State) -> HeadDocument:
-    """Return the head of a dataset of ours."""
+def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
+    """Return the head of a dataset of ours, or only what it says beside its files."""
     return HeadDocument(
         dataset_metadata_version=METADATA_VERSION,
         dataset_uuid=state.name,
@@ -282,7 +467,11 @@ def to_document(state: State) -> HeadDocument:
             **state.annotations,
             f"{_PREFIX}format_version": str(
                 FORMAT_VERSION
-                if state.lineage.number > 1 or state.sources
+                if state.lineage.number > 1
+                or state.sources
+                or state.descriptor.index
+                or _upkeep_entries(state)
+                or _moving_entries(state)
                 else _FORMAT_WITHOUT_LINEAGE
             ),
             f"{_PREFIX}head": str(state.head_format),
@@ -299,12 +488,62 @@ def to_document(state: State) -> HeadDocument:
                 if state.sources
                 else {}
             ),
+            **(
+                {
+                    f"{_PREFIX}postings": _encode(
+                        {
+                            column: [segment.key for segment in segments]
+                            for column, segments in state.postings.items()
+                        }
+                    )
+                }
+                if state.postings
+                else {}
+            ),
+            **(
+                {f"{_PREFIX}runs": _encode([segment.key for segment in state.runs])}
+                if state.runs
+                else {}
+            ),
+            **_upkeep_entries(state),
+            **_moving_entries(state),
             f"{_PREFIX}digest": state.digest,
         },
-        partitions={
-            label: PartitionEntry({state.table: state.key(label)}) for label in state.labels
-        },
+        partitions=encode_partitions(state.labels, state.naming, state.head_format)
+        if with_partitions
+        else None,
         partition_keys=list(state.partition_keys),
+    )
+
+
+def _upkeep_entries(state: State) -> dict[str, str]:
+    """Return what cleanups and protections have put into the head.
+
+    A release that does not know them would read, restore or commit files that are gone.
+    """
+    entries = {
+        "horizon": str(state.horizon) if state.horizon else "",
+        "oldest_batch": str(state.oldest_batch) if state.oldest_batch else "",
+        "open_batches": _encode(state.open_batches) if state.open_batches else "",
+        "protections": _encode(state.protections) if state.protections else "",
+    }
+    return {f"{_PREFIX}{name}": text for name, text in entries.items() if text}
+
+
+def _moving_entries(state: State) -> dict[str, str]:
+    """Return what a hand-over has put into the head.
+
+    A release that does not know it would commit to a head that is about to be removed.
+    """
+    entries = {"moves_to": state.moves_to or "", "moved_from": state.moved_from}
+    return {f"{_PREFIX}{name}": str(text) for name, text in entries.items() if text}
+
+
+def is_only_head(document: HeadDocument) -> bool:
+    """Whether a JSON head says that there is no other; every other may have a twin."""
+    entries = document.metadata
+    return entries.get(f"{_PREFIX}head") == HeadFormat.JSON and not (
+        entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}
     )
 
 
@@ -329,7 +568,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         )
     name = document.dataset_uuid
     descriptor, lineage = _read_descriptor(ours.text("descriptor"), key)
-    labels = labels_of(document, TABLE, key, descriptor.file_suffix)
+    labels = labels_of(document, Naming(name, TABLE, descriptor.file_suffix), key)
     keys = tuple(document.partition_keys or ())
     if keys != tuple(descriptor.partition_types):
         raise CorruptMetadataError(
@@ -352,11 +591,44 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         files=tuple(Segment.parse(one, name) for one in ours.texts("files")),
         history=tuple(Segment.parse(one, name) for one in ours.texts("history")),
         sources=tuple(Segment.parse(one, name) for one in ours.texts("sources", default=_NO_TEXTS)),
+        runs=tuple(Segment.parse(one, name) for one in ours.texts("runs", default=_NO_TEXTS)),
+        postings=_read_postings(ours, descriptor, name),
         digest=ours.text("digest"),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
         lineage=lineage,
+        horizon=ours.number("horizon", default=0),
+        oldest_batch=ours.number("oldest_batch", default=0),
+        open_batches=ours.values("open_batches", int),
+        protections=ours.values("protections", Protection),
+        moves_to=_read_move(ours, head_format),
+        moved_from=ours.text("moved_from", default=""),
     )
+
+
+def _read_move(ours: _Entries, head_format: HeadFormat) -> HeadFormat | None:
+    text = ours.text("moves_to", default="")
+    try:
+        target = HeadFormat(text) if text else None
+    except ValueError as exc:
+        raise ours.corrupt("moves_to", text) from exc
+    # plateau copies the entries of a msgpack head into the JSON head that it writes.
+    return None if target is head_format else target
+
+
+def _read_postings(
+    ours: _Entries, descriptor: DatasetDescriptor, name: str
+) -> dict[str, tuple[Segment, ...]]:
+    """Read the segments of the indexed columns, each of which lies in its column's directory."""
+    found = {}
+    for column, keys in ours.lists("postings").items():
+        if column not in descriptor.index:
+            raise ours.corrupt("postings", column)
+        segments = tuple(Segment.parse(key, name) for key in keys)
+        for segment in segments:
+            check_under(segment.key, f"{postings.folder(name, column)}/")
+        found[column] = segments
+    return found
 
 
 def is_ours(document: HeadDocument) -> bool:
@@ -376,37 +648,6 @@ def annotations_of(document: HeadDocument) -> dict[str, Any]:
 def creation_time_of(document: HeadDocument) -> str:
     """Return when the dataset was created, as the head says it."""
     return str(document.metadata.get(_CREATED, ""))
-
-
-def labels_of(
-    document: HeadDocument, table: str, key: str, suffix: str = ".parquet"
-) -> tuple[str, ...]:
-    """Return the labels of a head, each of which must name the key that belongs to it.
-
-    Raises:
-        CorruptMetadataError: A label refers to another key, perhaps outside the dataset.
-        UnsupportedVersionError: A label has files of several tables.
-    """
-    prefix = f"{document.dataset_uuid}/{table}/"
-    partitions = document.partitions or {}
-    for label, entry in partitions.items():
-        if len(entry.files) > 1:
-            raise UnsupportedVersionError(
-                f"Head {key!r} has several tables: {', '.join(sorted(entry.files))}.",
-                hint="Lakebed reads datasets of one table; split it with kartothek.",
-            )
-        if entry.files.get(table) != f"{prefix}{label}{suffix}" or _leaves(label):
-            raise CorruptMetadataError(
-                f"Head {key!r}, label {label!r} refers to {next(iter(entry.files.items()), None)}.",
-                hint=f"It must refer to {prefix}{label}{suffix}, in table {table!r}.",
-            )
-    return tuple(partitions)
-
-
-def _leaves(label: str) -> bool:
-    """Whether a label is no relative path; two dots within a partition value are fine."""
-    padded = f"/{label}/"
-    return "/../" in padded or "/./" in padded or "//" in padded
 
 
 @functools.lru_cache(maxsize=256)
@@ -468,16 +709,20 @@ class _Entries:
         self._metadata = metadata
         self._key = key
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, *, default: str | None = None) -> str:
+        if default is not None and _PREFIX + name not in self._metadata:
+            return default
         value = self._metadata.get(_PREFIX + name)
         if not isinstance(value, str) or not value:
-            raise self._corrupt(name, value)
+            raise self.corrupt(name, value)
         return value
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, *, default: int | None = None) -> int:
+        if default is not None and _PREFIX + name not in self._metadata:
+            return default
         text = self.text(name)
         if not _NUMBER.fullmatch(text):
-            raise self._corrupt(name, text)
+            raise self.corrupt(name, text)
         return int(text)
 
     def time(self, name: str) -> dt.datetime:
@@ -485,10 +730,10 @@ class _Entries:
         try:
             moment = dt.datetime.fromisoformat(text)
             if moment.tzinfo is None:
-                raise self._corrupt(name, text)
+                raise self.corrupt(name, text)
             return moment.astimezone(dt.UTC)
         except (ValueError, OverflowError) as exc:
-            raise self._corrupt(name, text) from exc
+            raise self.corrupt(name, text) from exc
 
     def texts(self, name: str, *, default: str | None = None) -> list[str]:
         if default is not None and _PREFIX + name not in self._metadata:
@@ -498,9 +743,29 @@ class _Entries:
         try:
             return msgspec.json.decode(text, type=list[str])
         except msgspec.MsgspecError as exc:
-            raise self._corrupt(name, text) from exc
+            raise self.corrupt(name, text) from exc
 
-    def _corrupt(self, name: str, value: object) -> FormatError:
+    def values(self, name: str, kind: type[_T]) -> tuple[_T, ...]:
+        """Read a list of values; none where the entry is missing."""
+        if _PREFIX + name not in self._metadata:
+            return ()
+        text = self.text(name)
+        try:
+            return msgspec.json.decode(text, type=tuple[kind, ...])  # type: ignore[valid-type]  # known at run time
+        except msgspec.MsgspecError as exc:
+            raise self.corrupt(name, text) from exc
+
+    def lists(self, name: str) -> dict[str, list[str]]:
+        """Read lists of texts by name; none where the entry is missing."""
+        if _PREFIX + name not in self._metadata:
+            return {}
+        text = self.text(name)
+        try:
+            return msgspec.json.decode(text, type=dict[str, list[str]])
+        except msgspec.MsgspecError as exc:
+            raise self.corrupt(name, text) from exc
+
+    def corrupt(self, name: str, value: object) -> FormatError:
         return CorruptMetadataError(
             f"Head {self._key!r}, metadata entry '{_PREFIX}{name}' is {str(value)[:80]!r}.",
             hint="Restore the object from a copy; no data file was touched.",

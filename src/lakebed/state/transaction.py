@@ -11,7 +11,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -26,20 +26,40 @@ from lakebed.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     ReadOnlyError,
+    StaleRerunError,
     StorageError,
 )
+from lakebed.index.merge import compact_list
+from lakebed.index.postings import keys_of, postings_in
+from lakebed.model.allowed import OTHER
+from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.evolution import check_partitioning, check_schema, check_update
-from lakebed.model.keys import partition_of, schema_number_of, split_label
+from lakebed.model.evolution import (
+    check_partitioning,
+    check_schema,
+    check_update,
+    grown_dimensions,
+)
+from lakebed.model.keys import encode_level, partition_of, schema_number_of, split_label
 from lakebed.model.schema import Schema
 from lakebed.state import file_table, history
+from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
 from lakebed.state.caps import caught_in
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
-from lakebed.state.reader import Head, read_head
-from lakebed.state.reservation import ManifestFile, Reservation, reserve
-from lakebed.state.scope import Nothing, Scope
+from lakebed.state.moving import read_settled_head, remove_or_leave
+from lakebed.state.protections import Protection, check_readable, is_readable
+from lakebed.state.reader import Head, read_head, remember
+from lakebed.state.reservation import (
+    LEASE,
+    ManifestFile,
+    Reservation,
+    ScopeNote,
+    Staging,
+    reserve,
+)
+from lakebed.state.scope import Nothing, RewrittenFiles, RunFiles, Scope, WholePartitions, WholeView
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State, adopt, apply, descriptor_from, to_document
 from lakebed.store.base import Store, delete_or_leave
@@ -57,6 +77,8 @@ class CommitOptions:
         first_wait_ms: Wait up to this many milliseconds after the first lost race, then twice
             as long each time.
         longest_wait_ms: But never longer than this.
+        lease: For so long no cleanup may take the writer for dead. A batch that takes longer
+            than that, with a cleanup after it, is refused when it is committed.
 
     >>> CommitOptions(deadline_s=30).longest_wait_ms
     1000.0
@@ -65,6 +87,11 @@ class CommitOptions:
     deadline_s: float = 120.0
     first_wait_ms: float = 10.0
     longest_wait_ms: float = 1000.0
+    lease: dt.timedelta = LEASE
+
+    def __post_init__(self) -> None:
+        if self.lease <= dt.timedelta():
+            raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
 
 
 class Transaction:
@@ -87,7 +114,9 @@ class Transaction:
         self._reservation: Reservation = reserve(
             store,
             head.state.name,
-            above=head.state.last_batch_id,
+            # Also above what a cleanup has shut out, however far this clock is behind.
+            above=max(head.state.last_batch_id, head.state.oldest_batch),
+            lease=options.lease,
             commit_id=self._commit_id,
             operation=operation,
             run=run,
@@ -130,13 +159,25 @@ class Transaction:
         """Names the commit, whatever happens to it."""
         return self._commit_id
 
-    def commit(self, facts: pa.Table, scope: Scope, sources: Sources | None = None) -> Entry:
+    def commit(
+        self,
+        facts: pa.Table,
+        scope: Scope,
+        sources: Sources | None = None,
+        *,
+        carried: Mapping[str, str] | None = None,
+        descriptor: DatasetDescriptor | None = None,
+    ) -> Entry:
         """Make the batch visible.
 
         Args:
             facts: Of every file that was staged; see `lakebed.state.facts`.
             scope: The partitions that the batch replaces.
             sources: Which raw files the rows are of, if that is to be known.
+            carried: By label of a file whose rows were there before: the run that wrote them,
+                where it has a name. No file holds rows of several runs.
+            descriptor: What the dataset is from now on, of the same schema; None if it stays as
+                it is.
 
         Returns:
             The entry in the history.
@@ -153,13 +194,9 @@ class Transaction:
             Three PUTs (manifest, facts, history entry), one conditional PUT, and a read of the
             head for each attempt.
         """
-        labels, rows = file_table.labels_and_rows(facts)
-        current = self._base.lineage.number
-        if any(schema_number_of(label, newest=current) not in (None, current) for label in labels):
-            # Files of a wrong number would read as other values than were written.
-            message = f"Files were staged for another schema than {current}: see BatchTarget."
-            raise TypeError(message)
+        labels, rows = self._labels_and_rows(facts)
         segment = file_table.new_segment(self._base.name, facts)
+        postings = postings_in(facts)
         noted = None if sources is None else source_list.new_segment(self._base.name, sources)
         change = Change(
             operation=self._operation,
@@ -172,7 +209,11 @@ class Transaction:
             caught=caught_in(facts),
             facts=segment,
             sources=noted,
+            postings=postings,
             scope=scope,
+            carried=carried or {},
+            descriptor=descriptor,
+            lineage=self._base.lineage,
         )
         attempts = _Attempts(self._store, self._base, change, self._options, sources)
         try:
@@ -188,22 +229,92 @@ class Transaction:
             # Every other error proves that no head refers to what was written.
             staged = [self._base.key(label) for label in labels]
             own_segments = [one.key for one in (segment, noted) if one is not None]
-            self.abort([*staged, *own_segments, *attempts.unused_segments])
+            self.abort([*staged, *own_segments, *keys_of(postings), *attempts.unused_segments])
             raise
 
-    def _complete(self, facts: pa.Table) -> None:
+    def _complete(
+        self,
+        facts: pa.Table,
+        staging: Staging | None = None,
+        lease: dt.timedelta | None = None,
+    ) -> None:
         try:
-            self._reservation.complete(_manifest(facts))
+            self._reservation.complete(_manifest(facts), staging=staging, lease=lease)
         except PreconditionFailedError as exc:
             self._owns_batch = False
             state = read_head(self._store, self._base.name).state
             _check_same_dataset(self._base, state)
             raise CommitConflictError(
-                f"Batch {self.batch_id} of {self._base.name!r} was taken away from its writer.",
-                hint="Write the data again; the lease of a batch is a day.",
+                f"Batch {self.batch_id} of {self._base.name!r} was taken away from its writer: "
+                f"{_outlasted(self._options.lease)}",
+                hint=_LONGER_LEASE,
                 expected=self._base.version,
                 actual=state.version,
             ) from exc
+
+    def stage(self, facts: pa.Table, scope: Scope, lease: dt.timedelta) -> None:
+        """Note what was written, so that anybody can commit it later; nothing becomes visible.
+
+        Args:
+            facts: Of every file; see `lakebed.state.facts`.
+            scope: What the batch is to replace.
+            lease: How long from now on it is kept.
+
+        Raises:
+            CommitConflictError: A cleanup has taken the writer for dead; what was written has
+                been deleted.
+            StorageError: The store failed; what was written has been deleted.
+
+        Cost:
+            Two PUTs.
+        """
+        labels, rows = self._labels_and_rows(facts)
+        segment = file_table.new_segment(self._base.name, facts)
+        staging = Staging(
+            created_at=self._base.created_at,
+            base_version=self._base.version,
+            staged_at=dt.datetime.now(dt.UTC),
+            row_count=rows,
+            scope=ScopeNote.of(scope),
+            facts=None if segment is None else segment.key,
+            postings={
+                column: tuple(one.key for one in segments)
+                for column, segments in postings_in(facts).items()
+            },
+            caught=caught_in(facts),
+        )
+        try:
+            if segment is not None:
+                self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
+            self._complete(facts, staging, lease)
+        except LakebedError:
+            own = [] if segment is None else [segment.key]
+            staged = [self._base.key(label) for label in labels]
+            # The manifest first: should it have landed, nobody may commit files that are gone.
+            if not self._owns_batch or delete_or_leave(self._store, [self._reservation.key]):
+                self.abort([*staged, *own, *keys_of(postings_in(facts))])
+            raise
+
+    def _labels_and_rows(self, facts: pa.Table) -> tuple[tuple[str, ...], int]:
+        labels, rows = file_table.labels_and_rows(facts)
+        current = self._base.lineage.number
+        if any(schema_number_of(label, newest=current) not in (None, current) for label in labels):
+            # Files of a wrong number would read as other values than were written.
+            message = f"Files were staged for another schema than {current}: see BatchTarget."
+            raise TypeError(message)
+        return labels, rows
+
+    def keep_alive(self) -> None:
+        """Renew the lease once half of it is over; a long write calls it now and then.
+
+        Raises:
+            PreconditionFailedError: Somebody took the writer for dead and its id away.
+            StorageError: The store failed.
+
+        Cost:
+            Nothing, or one PUT.
+        """
+        self._reservation.renew_if_due(self._options.lease)
 
     def abort(self, staged: Sequence[str]) -> None:
         """Delete what was staged; an object that cannot be deleted stays invisible garbage."""
@@ -333,7 +444,7 @@ class _Attempts:
         The order matters: first look for our own commit, then for conflicts. So the last look
         comes after the last put, and what it does not find has not landed.
         """
-        head = read_head(self._store, self._base.name)
+        head = read_settled_head(self._store, self._base.name)
         self._seen_version = head.state.version
         try:
             _check_same_dataset(self._base, head.state)
@@ -374,9 +485,14 @@ class _Attempts:
         no entry in the history yet, or one that is younger than a base which showed it already;
         the files tell both cases.
         """
+        self._check_not_given_up(state)
         self._check_descriptor(since, state)
         self._check_sources(state)
+        self._check_run(since, state)
         both = _changed_partitions(self._base, state, self._change.scope)
+        if both and isinstance(self._change.scope, WholePartitions):
+            rewritten = _only_compacted(self._base, state, since, both)
+            both = tuple(partition for partition in both if partition not in rewritten)
         if not both:
             return
         named = ", ".join(partition or "the whole dataset" for partition in both[:5])
@@ -388,6 +504,65 @@ class _Attempts:
             actual=state.version,
             partitions=both,
         )
+
+    def _check_run(self, since: Sequence[Entry], state: State) -> None:
+        """Check that the run which is repeated has not written anything meanwhile."""
+        scope, base = self._change.scope, self._base
+        if not isinstance(scope, RunFiles):
+            return
+        others = [
+            entry for entry in run_list.written_by(since, scope.run) if entry.batch_id is not None
+        ]
+        if not others:
+            return
+        newest = max(others, key=lambda entry: entry.batch_id or 0)
+        told = f"batch {newest.batch_id} of {_named(newest)}"
+        if (newest.batch_id or 0) > (self._change.batch_id or 0):
+            error = StaleRerunError(
+                f"Rerun of {scope.run!r} in {base.name!r} is stale: its batch "
+                f"{self._change.batch_id} began before {told}, which it would replace.",
+                hint="The newer one stands. Run it again if that is not right.",
+                expected=base.version,
+                actual=state.version,
+                partitions=newest.partitions,
+            )
+            error.batch_id, error.commit_id = newest.batch_id, newest.commit_id
+            raise error
+        raise CommitConflictError(
+            f"Rerun of {scope.run!r} in {base.name!r}, based on version {base.version}, conflicts "
+            f"with {told}: it is of the same run.",
+            hint="Let one rerun of a run finish before the next begins.",
+            expected=base.version,
+            actual=state.version,
+            partitions=newest.partitions,
+        )
+
+    def _check_not_given_up(self, state: State) -> None:
+        """Check that no cleanup has given up what this commit would make visible or protect."""
+        change, base = self._change, self._base
+        batch_id = change.batch_id
+        if (
+            batch_id is not None
+            and batch_id < state.oldest_batch
+            and batch_id not in state.open_batches
+        ):
+            raise CommitConflictError(
+                f"Batch {batch_id} of {base.name!r} comes too late: "
+                f"{_outlasted(self._options.lease)}",
+                hint=_LONGER_LEASE,
+                expected=base.version,
+                actual=state.version,
+            )
+        if change.restores is not None and not is_readable(state, change.restores):
+            check_readable(state, history.read(self._store, state.history), change.restores)
+        if (change.protect or change.unprotect) and _upkeep(state) != _upkeep(base):
+            raise CommitConflictError(
+                f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts "
+                "with a cleanup or another protection.",
+                hint="Look at protections(), and do it again if it still is right.",
+                expected=base.version,
+                actual=state.version,
+            )
 
     def _check_sources(self, state: State) -> None:
         """Check that nobody else has read in the same raw files: rows would come twice."""
@@ -421,11 +596,13 @@ class _Attempts:
         ):
             reason = "Partition values have another type now."
         else:
+            grown = grown_dimensions(base.descriptor, state.descriptor)
             try:
-                check_partitioning(base.descriptor, state.descriptor)
+                check_partitioning(base.descriptor, state.descriptor, grown=grown)
                 check_schema(base.descriptor.schema, state.descriptor.schema, base.lineage.number)
             except InvalidInputError as exc:
                 reason = exc.message
+            reason = reason or self._misrouted(grown)
         if reason:
             updates = [entry for entry in since if entry.descriptor is not None]
             raise CommitConflictError(
@@ -436,18 +613,34 @@ class _Attempts:
                 actual=state.version,
             )
 
+    def _misrouted(self, grown: Sequence[str]) -> str:
+        """Say why files may hold rows that have another partition since dimensions allow more.
+
+        What went to a partition of its own is right there. What went to `OTHER` may not be, and
+        what a view says of partitions was told by the old rules.
+        """
+        if not grown:
+            return ""
+        if isinstance(self._change.scope, WholeView):
+            return "Dimensions of the view allow more values now."
+        others = {encode_level(name, OTHER) for name in grown}
+        for label in self._change.added:
+            if not others.isdisjoint(label.split("/")):
+                return f"Rows of {_partition(label)!r} may have partitions of their own now."
+        return ""
+
     def _swap(self, head: Head, foreign: Entry | None) -> Entry | None:
         now = dt.datetime.now(dt.UTC)
         state = head.state
         if foreign is not None:
             state = replace(state, version=foreign.version, committed_at=foreign.committed_at)
-        new, entry = apply(state, self._change, now)
+        new, entry = apply(state, self._change_for(state), now)
         entries = [foreign, entry] if foreign else [entry]
         written: list[str] = []
         has_won = False
         try:
             new = self._with_segments(new, entries, written)
-            has_won = self._replace(head, encode_head(to_document(new), new.head_format))
+            has_won = self._replace(head, new)
         finally:
             if not has_won:
                 self.unused_segments += written
@@ -456,10 +649,30 @@ class _Attempts:
         self._tidy(head)
         return entry
 
+    def _change_for(self, state: State) -> Change:
+        """Return the change without what it knows of fields that are others by now.
+
+        A field that was dropped and added again has its old name, and in files of the base's
+        schema other values than the new field.
+        """
+        known = {
+            column: segments
+            for column, segments in self._change.postings.items()
+            if not state.lineage.lacks(column, self._base.lineage.number)
+        }
+        return replace(self._change, postings=known, scope=self._scope_for(state))
+
+    def _scope_for(self, state: State) -> Scope:
+        scope = self._change.scope
+        if not isinstance(scope, RunFiles):
+            return scope
+        known = run_list.read(self._store, state)
+        return RunFiles(scope.run, frozenset(run_list.live_files_of_run(state, known, scope.run)))
+
     def _tidy(self, head: Head) -> None:
         """Delete what the head that has just won makes useless."""
-        if head.stale_key is not None and delete_or_leave(self._store, [head.stale_key]):
-            self._pending.pop(head.stale_key, None)
+        if head.stale is not None and remove_or_leave(self._store, head.stale):
+            self._pending.pop(head.stale.key, None)
         self._pending.pop(head.key, None)
         self._delete_unused_segments()
 
@@ -468,12 +681,13 @@ class _Attempts:
             delete_or_leave(self._store, self.unused_segments)
             self.unused_segments.clear()
 
-    def _replace(self, head: Head, data: bytes) -> bool:
+    def _replace(self, head: Head, new: State) -> bool:
         """Put the head under its condition; False if the race was lost."""
+        data = encode_head(to_document(new), new.head_format)
         before = dict(self._pending)
         self._pending[head.key] = head.etag
         try:
-            self._store.replace(head.key, data, if_match=head.etag)
+            etag = self._store.replace(head.key, data, if_match=head.etag)
         except PreconditionFailedError:
             # Refused, or landed by a put that the client repeated: the next look will tell.
             return False
@@ -481,6 +695,8 @@ class _Attempts:
             if not exc.retryable:
                 self._pending = before  # the store says that this one did not land
             raise
+        if self._change.descriptor is None:
+            remember(self._store, head.key, etag, new)
         return True
 
     def _with_segments(self, new: State, entries: Sequence[Entry], written: list[str]) -> State:
@@ -489,6 +705,12 @@ class _Attempts:
         first = Segment.new(history.folder(name), len(entries), history.SUFFIX)
         written.append(first.key)
         self._store.put(first.key, history.encode_entries(entries))
+        noted = run_list.to_note(self._store, new, entries)
+        if noted.batches or noted.carried:
+            segment = run_list.new_segment(name, noted)
+            written.append(segment.key)
+            self._store.put(segment.key, run_list.encode(noted))
+            new = replace(new, runs=(*new.runs, segment))
         lists = [
             compact(
                 self._store, segments, module.merge, module.folder(name), module.SUFFIX, written
@@ -497,9 +719,34 @@ class _Attempts:
                 ((*new.history, first), history),
                 (new.files, file_table),
                 (new.sources, source_list),
+                (new.runs, run_list),
             )
         ]
-        return replace(new, history=lists[0], files=lists[1], sources=lists[2])
+        new = replace(new, history=lists[0], files=lists[1], sources=lists[2], runs=lists[3])
+        return replace(new, postings=self._compact_postings(new, written))
+
+    def _compact_postings(self, new: State, written: list[str]) -> dict[str, tuple[Segment, ...]]:
+        types = new.descriptor.column_types
+        return {
+            column: compact_list(
+                self._store, new.name, column, segments, type_to_arrow(types[column]), written
+            )
+            for column, segments in new.postings.items()
+        }
+
+
+def _upkeep(state: State) -> tuple[int, tuple[Protection, ...]]:
+    return state.horizon, state.protections
+
+
+_LONGER_LEASE = "Write the data again, with a longer lease: CommitOptions(lease=…)."
+
+
+def _outlasted(lease: dt.timedelta) -> str:
+    return (
+        f"its writer outlasted its lease of {lease}, and a cleanup has taken it for dead. Nothing "
+        "became visible."
+    )
 
 
 def _check_same_dataset(base: State, now: State) -> None:
@@ -514,13 +761,48 @@ def _check_same_dataset(base: State, now: State) -> None:
 
 def _changed_partitions(base: State, now: State, scope: Scope) -> tuple[str, ...]:
     """Return the partitions of a scope whose files are not those of the base."""
-    if isinstance(scope, Nothing) or base.labels == now.labels:
+    if isinstance(scope, Nothing | RunFiles) or base.labels == now.labels:
         return ()
     before, after = frozenset(base.labels), frozenset(now.labels)
+    if isinstance(scope, RewrittenFiles):
+        missed = (label for label in after - before if scope.misses(label))
+        return tuple(sorted({_partition(label) for label in (*(scope.labels - after), *missed)}))
     changed = [label for label in base.labels if label not in after]
     changed += [label for label in now.labels if label not in before]
-    partitions = dict.fromkeys(partition_of(split_label(label)[0]) for label in changed)
+    partitions = dict.fromkeys(_partition(label) for label in changed)
     return tuple(partition for partition in partitions if scope.covers(partition))
+
+
+def _partition(label: str) -> str:
+    return partition_of(split_label(label)[0])
+
+
+def _only_compacted(
+    base: State, now: State, since: Sequence[Entry], partitions: Sequence[str]
+) -> frozenset[str]:
+    """Return those of some partitions whose rows are those of the base, in other files."""
+    wanted = frozenset(partitions)
+    files: dict[str, set[str]] = {partition: set() for partition in wanted}
+    for label in base.labels:
+        if _partition(label) in wanted:
+            files[_partition(label)].add(label)
+    for entry in since:
+        if entry.operation != "compact":
+            continue
+        for label in entry.removed:
+            # Of a file that somebody added since the base, rows are among the new ones.
+            known = files.get(_partition(label), set())
+            if label in known:
+                known.remove(label)
+            else:
+                files.pop(_partition(label), None)
+        for label in entry.added:
+            files.get(_partition(label), set()).add(label)
+    present: dict[str, set[str]] = {partition: set() for partition in files}
+    for label in now.labels:
+        if _partition(label) in present:
+            present[_partition(label)].add(label)
+    return frozenset(one for one, labels in files.items() if labels == present[one])
 
 
 def _culprit(since: Sequence[Entry], partitions: Sequence[str]) -> str:

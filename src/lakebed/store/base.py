@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.errors import InvalidInputError, InvalidNameError, LakebedError, ReadOnlyError
+from lakebed.errors import (
+    InvalidInputError,
+    InvalidNameError,
+    LakebedError,
+    ObjectNotFoundError,
+    ReadOnlyError,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -144,6 +150,11 @@ class Store(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
 
+    @property
+    def cache_name(self) -> str:
+        """What the cache of the process knows the store by; see `lakebed.store.cache`."""
+        return self.uri
+
     def get(self, key: str) -> StoredObject:
         """Read a whole object.
 
@@ -156,6 +167,19 @@ class Store(ABC):
         validate_key(key)
         self._log_call("get", key)
         return self._get(key)
+
+    def get_if_changed(self, key: str, *, etag: str) -> StoredObject | None:
+        """Read a whole object, unless it still is the one that has `etag`; then return None.
+
+        Raises:
+            ObjectNotFoundError: There is no object under `key`.
+
+        Cost:
+            One GET, which object stores answer without content where nothing changed.
+        """
+        validate_key(key)
+        self._log_call("get_if_changed", key)
+        return self._get_if_changed(key, etag)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from `start` on, fewer where the object ends before, as a slice does.
@@ -329,6 +353,22 @@ class Store(ABC):
         if unique:
             self._delete(unique)
 
+    def delete_if_match(self, key: str, *, etag: str) -> bool:
+        """Remove an object if it still is the one that has `etag`, and say whether it was.
+
+        A directory and memory decide that in one step. Services of object storage are asked
+        first and told then, so that a write between the two requests would be lost: delete only
+        what nobody has a reason to write again.
+
+        Raises:
+            ReadOnlyError: This store has no compare-and-swap.
+
+        Cost:
+            One GET and one DELETE.
+        """
+        self._begin_write("delete_if_match", key)
+        return self._delete_if_match(key, etag)
+
     def remove_leftovers(
         self, prefix: str = "", *, older_than: timedelta, dry_run: bool = False
     ) -> tuple[str, ...]:
@@ -376,6 +416,10 @@ class Store(ABC):
     @abstractmethod
     def _get(self, key: str) -> StoredObject: ...
 
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        found = self._get(key)
+        return None if found.etag == etag else found
+
     @abstractmethod
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         """`start` is not negative, `length` is positive."""
@@ -419,6 +463,15 @@ class Store(ABC):
     @abstractmethod
     def _delete(self, keys: Sequence[str]) -> None:
         """`keys` are legal and distinct, and there is at least one."""
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        try:
+            if self._get_if_changed(key, etag) is not None:
+                return False
+        except ObjectNotFoundError:
+            return False
+        self._delete((key,))
+        return True
 
     def _remove_leftovers(
         self,

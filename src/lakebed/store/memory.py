@@ -158,5 +158,13 @@ class MemoryStore(Store):
             for key in keys:
                 self._space.objects.pop(self._begins_with + key, None)
 
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        with self._space.lock:
+            held = self._space.objects.get(self._begins_with + key)
+            if held is None or held.etag != etag:
+                return False
+            del self._space.objects[self._begins_with + key]
+        return True
+
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - known
         return pa.BufferReader(self._held(key).data)

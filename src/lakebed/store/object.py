@@ -10,6 +10,7 @@ for its own commit, decides what it means.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import re
@@ -170,6 +171,30 @@ class ObjectStore(Store):
             return StoredObject(
                 key=key, data=result.bytes().to_bytes(), etag=_etag(self._where(key), result.meta)
             )
+
+    @property
+    def cache_name(self) -> str:
+        """The URI and a hash of the options."""
+        # Two endpoints may each have a bucket of the same name; secrets stay out of the cache.
+        settings = sorted(self._options.items())
+        return f"{self.uri}#{hashlib.blake2b(repr(settings).encode(), digest_size=16).hexdigest()}"
+
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        from obstore.exceptions import NotModifiedError
+
+        e_tag = etag.partition(_VERSION_MARK)[0]
+        with translating_object_store_errors(self._where(key)):
+            try:
+                result = self._obstore.get(
+                    self._client, self._begins_with + key, options={"if_none_match": e_tag}
+                )
+            except NotModifiedError:
+                return None
+            found = StoredObject(
+                key=key, data=result.bytes().to_bytes(), etag=_etag(self._where(key), result.meta)
+            )
+        # Not every service knows the condition; what it sends then is the same object.
+        return None if found.etag == etag else found
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         try:

@@ -284,6 +284,18 @@ class PosixStore(Store):
         for directory in directories:
             self._remove_if_empty(directory)
 
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        target = self._root / key
+        with translating_os_errors(target, writing=True):
+            if self._current_etag(target) != etag:
+                return False
+            with self._locked(key):
+                if self._current_etag(target) != etag:
+                    return False
+                target.unlink()
+            self._remove_if_empty(target.parent)
+        return True
+
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool
     ) -> tuple[str, ...]:

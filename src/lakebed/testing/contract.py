@@ -169,6 +169,46 @@ class StoreContract(ABC):
 
         assert store.get("a").data == b"two"
 
+    def test_unchanged_object_is_not_read_again(self, store: Store) -> None:
+        first = store.create("a", b"one")
+
+        assert store.get_if_changed("a", etag=first) is None
+
+        second = store.replace("a", b"two", if_match=first)
+        found = store.get_if_changed("a", etag=first)
+        assert found is not None
+        assert (found.key, found.data, found.etag) == ("a", b"two", second)
+        assert store.get_if_changed("a", etag=second) is None
+
+    def test_etag_of_put_and_of_stream_tells_a_change(self, store: Store) -> None:
+        store.put("a", b"one")
+        first = store.get("a").etag
+        store.put_stream("a", [b"tw", b"o"])
+
+        found = store.get_if_changed("a", etag=first)
+
+        assert found is not None
+        assert found.data == b"two"
+
+    def test_object_that_is_gone_is_not_unchanged(self, store: Store) -> None:
+        etag = store.create("a", b"one")
+        store.delete(["a"])
+
+        with pytest.raises(ObjectNotFoundError):
+            store.get_if_changed("a", etag=etag)
+
+    def test_delete_if_match_removes_only_what_has_the_etag(self, store: Store) -> None:
+        first = store.create("a", b"one")
+        second = store.replace("a", b"two", if_match=first)
+
+        assert not store.delete_if_match("a", etag=first)
+        assert store.get("a").data == b"two"
+
+        assert store.delete_if_match("a", etag=second)
+        assert not store.delete_if_match("a", etag=second)
+        with pytest.raises(ObjectNotFoundError):
+            store.get("a")
+
     def test_empty_object_is_an_object(self, store: Store) -> None:
         store.put("empty", b"")
 

@@ -40,6 +40,14 @@ class DelegatingStore(Store):
     def _get(self, key: str) -> StoredObject:
         return self.inner.get(key)
 
+    @property
+    def cache_name(self) -> str:
+        """The one of the store that it asks."""
+        return self.inner.cache_name
+
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        return self.inner.get_if_changed(key, etag=etag)
+
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         return self.inner.get_range(key, start, length)
 
@@ -73,6 +81,9 @@ class DelegatingStore(Store):
 
     def _delete(self, keys: Sequence[str]) -> None:
         self.inner.delete(keys)
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        return self.inner.delete_if_match(key, etag=etag)
 
     def _local_path(self, key: str) -> Path | None:
         return self.inner.local_path(key)
@@ -152,6 +163,13 @@ class CountingStore(DelegatingStore):
         self._add(bytes_read=len(found.data))
         return found
 
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        self._add(get=1)
+        found = super()._get_if_changed(key, etag)
+        if found is not None:
+            self._add(bytes_read=len(found.data))
+        return found
+
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         self._add(get=1)
         data = super()._get_range(key, start, length)
@@ -206,6 +224,10 @@ class CountingStore(DelegatingStore):
     def _delete(self, keys: Sequence[str]) -> None:
         self._add(delete=-(-len(keys) // _PAGE))
         super()._delete(keys)
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        self._add(get=1, delete=1)
+        return super()._delete_if_match(key, etag)
 
 
 class FailingStore(DelegatingStore):
@@ -281,6 +303,11 @@ class FailingStore(DelegatingStore):
             self._fail("get", key)
         return super()._get(key)
 
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        if self._is_due("get", key):
+            self._fail("get", key)
+        return super()._get_if_changed(key, etag)
+
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         if self._is_due("get_range", key):
             self._fail("get_range", key)
@@ -342,6 +369,13 @@ class FailingStore(DelegatingStore):
             super()._delete(keys)
         if due:
             self._fail("delete", keys[0])
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        due = self._is_due("delete", key)
+        done = super()._delete_if_match(key, etag) if self._landed or not due else False
+        if due:
+            self._fail("delete", key)
+        return done
 
 
 def _rebuild_failing_store(inner: Store, arguments: dict[str, Any]) -> FailingStore:

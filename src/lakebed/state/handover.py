@@ -1,0 +1,62 @@
+"""The hand-over: how the head of a dataset moves from one format to the other.
+
+It begins with a commit that announces it in the head; `lakebed.state.moving` is the rest.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from lakebed.state import history
+from lakebed.state.head import HeadFormat
+from lakebed.state.history import Entry
+from lakebed.state.moving import encode_moved, read_settled_head
+from lakebed.state.state import Change
+from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.store.base import Store
+
+OPERATION = "hand-over"
+
+
+def hand_over(
+    store: Store, dataset: str, head_format: HeadFormat, options: CommitOptions | None = None
+) -> Entry:
+    """Move the head of a dataset to another format, beside readers and writers.
+
+    Args:
+        store: Where it is.
+        dataset: Its name.
+        head_format: How the head shall be written.
+        options: How long to fight for the head.
+
+    Returns:
+        The entry of the hand-over in the history; the entry of the current version if the head
+        has the format already.
+
+    Raises:
+        DatasetNotFoundError: There is no such dataset.
+        ReadOnlyError: Another tool created the dataset, or the store cannot swap.
+        InvalidInputError: The format cannot hold an entry that another tool put into the head;
+            nothing has changed.
+        CommitConflictError: The race for the head was lost until the deadline; nothing changed.
+        CommitUnknownError: The store stopped answering.
+        StorageError: The store failed after the hand-over was announced. Call again, or let the
+            next commit of any writer finish it.
+
+    Cost:
+        A commit, one conditional PUT, one DELETE, and up to four more reads of the head.
+    """
+    read_own_head(store, dataset)
+    base = read_settled_head(store, dataset).state
+    if base.head_format is head_format:
+        return history.read(store, base.history, after=base.version - 1)[-1]
+    encode_moved(base, head_format)
+    change = Change(
+        operation=OPERATION,
+        commit_id=uuid.uuid4().hex,
+        base_version=base.version,
+        moves_to=head_format,
+    )
+    entry = commit_change(store, base, change, options)
+    read_settled_head(store, dataset)
+    return entry

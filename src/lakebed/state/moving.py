@@ -1,0 +1,145 @@
+"""A head on its way from one format to the other: what is left to do after it was announced.
+
+The announcement is a commit to the old head, and from it on nobody commits to that head. What
+follows can be done by any writer, any number of times, by several at once:
+
+1. The new head is written, put-if-absent, with the same state.
+2. The old head is removed, if it still is the one that made the announcement.
+
+Every writer does this before its own commit. So the new head never has a commit while the old one
+is there, and readers who find both know which one says more.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+
+import msgspec
+
+from lakebed.errors import (
+    InvalidInputError,
+    LakebedError,
+    ObjectExistsError,
+    PreconditionFailedError,
+    StorageError,
+)
+from lakebed.state.head import HeadFormat, encode_head
+from lakebed.state.reader import Head, find_head, read_head
+from lakebed.state.state import State, to_document
+from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
+
+# Each look finds what others have done since the last; a hand-over has two steps.
+_MOST_LOOKS = 20
+
+
+def read_settled_head(store: Store, dataset: str) -> Head:
+    """Read the head of a dataset to commit to it, and finish a hand-over that is under way.
+
+    Raises:
+        DatasetNotFoundError: There is no such dataset.
+        InvalidInputError: The head cannot be written in the other format.
+        StorageError: If retryable, the hand-over goes on and on, because something else writes
+            the old head.
+
+    Cost:
+        A read of the head; while a hand-over is under way, one conditional PUT, one DELETE and
+        two reads more.
+    """
+    for _ in range(_MOST_LOOKS):
+        head = read_head(store, dataset)
+        if not _advance(store, head):
+            return head
+    raise StorageError(
+        f"The head {head.key!r} of {dataset!r} changes while it moves to the other format.",
+        hint="Stop the other tool that writes it.",
+        retryable=True,
+    )
+
+
+def _advance(store: Store, head: Head) -> bool:
+    """Do what is left of a hand-over; False if nothing is."""
+    target = head.state.moves_to
+    if target is not None:
+        etag = _write(store, head, target)
+        if etag is not None and not _remove(store, head):
+            _withdraw_if_late(store, head, target, etag)
+        return True
+    stale = head.stale
+    if stale is not None and stale.state.moves_to is head.state.head_format:
+        _remove(store, stale)
+        return True
+    return False
+
+
+def _write(store: Store, head: Head, target: HeadFormat) -> str | None:
+    """Write the new head and return its etag; None if another writer was first."""
+    data = encode_moved(head.state, target)
+    key = target.key(head.state.name)
+    try:
+        if head.stale is None:
+            etag = store.create(key, data)
+        else:
+            # It is of an earlier hand-over, or the old head was changed after it was written.
+            etag = store.replace(key, data, if_match=head.stale.etag)
+    except (ObjectExistsError, PreconditionFailedError):
+        return None
+    _log.info("head written dataset=%s key=%s", head.state.name, key)
+    return etag
+
+
+def _remove(store: Store, head: Head) -> bool:
+    is_removed = store.delete_if_match(head.key, etag=head.etag)
+    if is_removed:
+        _log.info("head removed dataset=%s key=%s", head.state.name, head.key)
+    return is_removed
+
+
+def _withdraw_if_late(store: Store, announced: Head, target: HeadFormat, etag: str) -> None:
+    """Remove the new head if the dataset has gone on in the old format meanwhile.
+
+    Readers know it for stale anyway, unless they find a JSON head that is the only one. Where
+    nothing is under the old key, others have finished the hand-over, and the new head is theirs.
+    """
+    now = find_head(store, announced.state.name, announced.state.head_format)
+    if now is None:
+        return
+    before, after = announced.state, now.state
+    if (after.created_at, after.version) > (before.created_at, before.version):
+        store.delete_if_match(target.key(before.name), etag=etag)
+
+
+def remove_or_leave(store: Store, head: Head) -> bool:
+    """Remove a head that is out of date, unless it changed; say whether it is gone."""
+    try:
+        return store.delete_if_match(head.key, etag=head.etag)
+    except LakebedError as exc:
+        _log.warning("stale head stays behind key=%s error=%s", head.key, exc)
+        return False
+
+
+def encode_moved(state: State, target: HeadFormat) -> bytes:
+    """Return the new head of a state.
+
+    No two are equal, and it says that it may not be the only head, until the first commit to it:
+    a writer that sleeps for long may write it when all of this is past.
+
+    Raises:
+        InvalidInputError: The other format cannot hold an entry of another tool.
+    """
+    moved = replace(
+        state,
+        head_format=target,
+        moves_to=None,
+        moved_from=f"{state.head_format} {uuid.uuid4().hex}",
+    )
+    try:
+        return encode_head(to_document(moved), target)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as exc:
+        raise InvalidInputError(
+            f"The head of {state.name!r} cannot be written as {target}: {exc}.",
+            hint="Remove the metadata entry that another tool has put into it.",
+        ) from exc

@@ -1,0 +1,124 @@
+"""What the head says of older versions: which are protected, and which were given up.
+
+A cleanup commits what it gives up before it deletes anything. So whoever reads, restores or
+protects an older version asks the head alone, and the swap of the head decides every race.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from lakebed.errors import VersionNotFoundError
+from lakebed.state.history import Entry, replay
+
+if TYPE_CHECKING:
+    from lakebed.state.state import State
+
+
+class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Keeps a version, or the files of one batch, from being cleaned up.
+
+    Attributes:
+        reason: Why.
+        by: Who asked for it: user and host.
+        at: When; aware, UTC.
+        version: What is kept; None for a batch.
+        batch_id: What is kept; None for a version.
+        until: From then on it counts no more; None for ever.
+
+    >>> import datetime as dt
+    >>> made = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    >>> one = Protection(reason="audit", by="ann@host", at=made, version=3, until=made)
+    >>> one.is_expired(made), one.target
+    (True, 'version 3')
+    """
+
+    reason: str
+    by: str
+    at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
+    version: int | None = None
+    batch_id: int | None = None
+    until: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
+
+    @property
+    def target(self) -> str:
+        """What it keeps, in words."""
+        return f"batch {self.batch_id}" if self.version is None else f"version {self.version}"
+
+    def is_expired(self, now: dt.datetime) -> bool:
+        """Whether it counts no more."""
+        return self.until is not None and self.until <= now
+
+    def is_of(self, *, version: int | None, batch_id: int | None) -> bool:
+        """Whether it keeps this version, or this batch."""
+        return (self.version, self.batch_id) == (version, batch_id)
+
+
+def protected_versions(state: State) -> frozenset[int]:
+    """Return the versions that protections keep.
+
+    Also those that have expired, as long as the head names them: clocks differ, and only the
+    commit of a cleanup takes them out.
+    """
+    return frozenset(one.version for one in state.protections if one.version is not None)
+
+
+def protected_batches(state: State) -> frozenset[int]:
+    """Return the batches whose files protections keep; expired ones as for versions."""
+    return frozenset(one.batch_id for one in state.protections if one.batch_id is not None)
+
+
+def is_readable(state: State, version: int) -> bool:
+    """Whether no cleanup has given up a file of the version."""
+    return version >= state.horizon or version in protected_versions(state)
+
+
+def check_readable(state: State, entries: Sequence[Entry], version: int) -> None:
+    """Check that all files of an older version are there.
+
+    Args:
+        state: What the head says.
+        entries: The history, for the error.
+        version: Which one.
+
+    Raises:
+        VersionNotFoundError: A cleanup has given it up. The message says when, the hint what can
+            be read.
+    """
+    if is_readable(state, version):
+        return
+    cleanups = [one for one in entries if one.horizon is not None and one.horizon > version]
+    when = f" at {cleanups[0].committed_at.isoformat()}" if cleanups else ""
+    others = sorted(one for one in protected_versions(state) if one < state.horizon)
+    protected = f", and the protected {', '.join(map(str, others))}" if others else ""
+    raise VersionNotFoundError(
+        f"Version {version} of {state.name!r} was cleaned up{when}.",
+        hint=f"Versions from {state.horizon} on can be read{protected}.",
+    )
+
+
+def kept_states(entries: Sequence[Entry], state: State) -> Iterator[Collection[str]]:
+    """Yield the files of the versions that can be read: together, what a cleanup keeps.
+
+    The first are those of the version at the horizon, together with all that were added since.
+
+    Args:
+        entries: The whole history.
+        state: What the head says.
+
+    Raises:
+        VersionNotFoundError: The history lacks a version that the head names.
+    """
+    retained = dict.fromkeys(replay(entries, state.horizon).labels)
+    for entry in entries:
+        if entry.version > state.horizon:
+            retained.update(dict.fromkeys(entry.added))
+    retained.update(dict.fromkeys(state.labels))
+    yield retained
+    for version in sorted(protected_versions(state)):
+        if version < state.horizon:
+            yield replay(entries, version).labels

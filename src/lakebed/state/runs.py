@@ -1,0 +1,180 @@
+"""Which run wrote which data files, so that a rerun finds what it replaces.
+
+A batch with a named run holds rows of that run. A file that a delete or a compaction wrote anew
+holds rows of the run whose file it was made of, which the commit notes as *carried*. Both are kept
+in segments that the head names, apart from the history: a rerun reads as much as there were runs,
+and not as much as there were files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import zstandard
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.model.keys import BATCH_ID
+from lakebed.state import history
+from lakebed.state.history import Entry
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.store.segments import Segment
+
+SUFFIX = ".json.zst"
+# What these write anew is of other runs, whatever the run is called that does it.
+REWRITING = frozenset({"compact", "delete", "promote"})
+_MAX_BYTES = 2**31  # of a segment, uncompressed: what is larger was not written here
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which run wrote what.
+
+    Attributes:
+        batches: By batch id: the run that wrote the batch.
+        carried: By label of a file that was written anew: the run whose rows it holds.
+    """
+
+    batches: dict[int, str] = {}
+    carried: dict[str, str] = {}
+
+    def of(self, label: str) -> str | None:
+        """Return the run whose rows a data file holds; None if it has no name."""
+        if label in self.carried:
+            return self.carried[label]
+        batch_id = _batch_of(label)
+        return None if batch_id is None else self.batches.get(batch_id)
+
+    def files_of(self, run: str, labels: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the labels whose files hold rows of a run."""
+        own = {f"{BATCH_ID}={one}" for one, name in self.batches.items() if name == run}
+        carried = self.carried
+        # Once for each live file of the dataset, of which there may be very many.
+        found = (label for label in labels if not own.isdisjoint(label.rsplit("/", 2)[-2:-1]))
+        mine = (label for label in found if label not in carried)
+        if run not in carried.values():
+            return tuple(mine)
+        kept = {label for label, name in carried.items() if name == run}
+        kept.update(mine)
+        return tuple(label for label in labels if label in kept)
+
+
+def _batch_of(label: str) -> int | None:
+    name, _, value = "".join(label.rsplit("/", 2)[-2:-1]).partition("=")
+    return int(value) if name == BATCH_ID and value.isdecimal() else None
+
+
+def folder(dataset: str) -> str:
+    """Return where the segments of a dataset lie."""
+    return f"{dataset}/runs"
+
+
+def noted_by(entries: Iterable[Entry]) -> Runs:
+    """Return what commits tell of runs."""
+    batches: dict[int, str] = {}
+    carried: dict[str, str] = {}
+    for entry in entries:
+        carried.update(entry.carried)
+        if entry.run and entry.batch_id is not None and entry.operation not in REWRITING:
+            batches[entry.batch_id] = entry.run
+    return Runs(batches=batches, carried=carried)
+
+
+def runs_of(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the run of every data file that has one, by label.
+
+    Args:
+        entries: The whole history.
+    """
+    known = tuple(entries)
+    noted = noted_by(known)
+    found = ((label, noted.of(label)) for entry in known for label in entry.added)
+    return {label: run for label, run in found if run is not None}
+
+
+def encode(runs: Runs) -> bytes:
+    """Return the bytes of a segment."""
+    return zstandard.ZstdCompressor().compress(msgspec.json.encode(runs))
+
+
+def decode(data: bytes, key: str) -> Runs:
+    """Read a segment.
+
+    Raises:
+        CorruptMetadataError: It is truncated or of a wrong form.
+    """
+    try:
+        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
+        return msgspec.json.decode(text, type=Runs)
+    except (
+        zstandard.ZstdError,
+        msgspec.MsgspecError,
+        MemoryError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as exc:
+        raise CorruptMetadataError(
+            f"Runs {key!r} cannot be read: {exc}.",
+            hint="Data files are not affected; only what is known of who wrote them is.",
+        ) from exc
+
+
+def merge(parts: Sequence[bytes]) -> bytes:
+    """Return several segments as one."""
+    return encode(_joined(decode(part, "runs segment") for part in parts))
+
+
+def _joined(parts: Iterable[Runs]) -> Runs:
+    batches: dict[int, str] = {}
+    carried: dict[str, str] = {}
+    for part in parts:
+        batches.update(part.batches)
+        carried.update(part.carried)
+    return Runs(batches=batches, carried=carried)
+
+
+def new_segment(dataset: str, runs: Runs) -> Segment:
+    """Return the segment that the runs of one commit go to."""
+    return Segment.new(folder(dataset), len(runs.batches) + len(runs.carried), SUFFIX)
+
+
+def read(store: Store, state: State) -> Runs:
+    """Return which run wrote what, up to a state.
+
+    Cost:
+        One GET a segment, of which there are few. Where the head names none, since no run has had
+        a name so far or an older release wrote the head, the history.
+    """
+    if not state.runs:
+        return noted_by(history.read(store, state.history))
+    return _joined(decode(store.get(one.key).data, one.key) for one in state.runs)
+
+
+def live_files_of_run(state: State, runs: Runs, run: str) -> tuple[str, ...]:
+    """Return the labels of the live files that hold rows of a run."""
+    return runs.files_of(run, state.labels)
+
+
+def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:
+    """Return the commits in which a run wrote."""
+    for entry in entries:
+        if entry.run == run and entry.operation not in REWRITING:
+            yield entry
+
+
+def to_note(store: Store, state: State, entries: Sequence[Entry]) -> Runs:
+    """Return what a commit has to note.
+
+    Args:
+        store: Where the dataset is.
+        state: That the commit changes.
+        entries: That it adds to the history.
+
+    Cost:
+        Nothing, but for the first run of a dataset: then the history, which becomes the first
+        segment, so that what the segments tell is whole.
+    """
+    mine = noted_by(entries)
+    if state.runs or not (mine.batches or mine.carried):
+        return mine
+    return _joined([noted_by(history.read(store, state.history)), mine])

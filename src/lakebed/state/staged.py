@@ -1,0 +1,273 @@
+"""Staged batches: written and noted, but not committed.
+
+The manifest of a staged batch holds all that its commit needs, so that it survives the process
+that wrote it. Whether it has been committed is said by the history alone, where its commit id is
+found or not.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    VersionNotFoundError,
+)
+from lakebed.model.keys import BATCH_ID, check_under, split_label
+from lakebed.state import history, reservation, runs
+from lakebed.state.history import Entry
+from lakebed.state.reservation import BatchRecord, Staging, decode_record, encode_record
+from lakebed.state.scope import RunFiles
+from lakebed.state.state import Change, State, apply, descriptor_from
+from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.store.base import Store, delete_or_leave, is_listed
+from lakebed.store.segments import Segment
+
+# Between the last attempt of a commit and the moment at which its put cannot land any more.
+_MARGIN = dt.timedelta(minutes=10)
+
+
+def _key(dataset: str, batch_id: int) -> str:
+    return f"{reservation.folder(dataset)}/{batch_id}{reservation.SUFFIX}"
+
+
+def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Staging, str]:
+    key = _key(state.name, batch_id)
+    try:
+        found = store.get(key)
+    except ObjectNotFoundError:
+        raise _not_staged(state, batch_id) from None
+    record = decode_record(found.data, key)
+    if record.staging is None or record.staging.created_at != state.created_at:
+        raise _not_staged(state, batch_id)
+    return record, record.staging, found.etag
+
+
+def _not_staged(state: State, batch_id: int) -> VersionNotFoundError:
+    return VersionNotFoundError(
+        f"Dataset {state.name!r} has no staged batch {batch_id}.",
+        hint="staged() lists those that there are. After its lease, a cleanup takes a batch.",
+    )
+
+
+def read(store: Store, state: State, batch_id: int) -> BatchRecord:
+    """Return the record of a staged batch.
+
+    Raises:
+        VersionNotFoundError: There is no such batch, or it was never staged, or was discarded.
+
+    Cost:
+        One GET.
+    """
+    return _read(store, state, batch_id)[0]
+
+
+def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[BatchRecord, ...]:
+    """Return the records of the batches that are staged and not committed, oldest first.
+
+    Args:
+        store: Where the dataset is.
+        state: Its current state.
+        entries: Its whole history.
+
+    Cost:
+        A LIST of the manifests, and one GET for each batch that is not committed.
+    """
+    committed = {entry.batch_id for entry in entries}
+    found = []
+    for info in store.list(f"{reservation.folder(state.name)}/"):
+        text = info.key.rpartition("/")[2].removesuffix(reservation.SUFFIX)
+        if not text.isdecimal() or int(text) in committed or not is_listed(info.key):
+            continue
+        try:
+            found.append(read(store, state, int(text)))
+        except VersionNotFoundError:
+            continue  # still being written, or just discarded
+    return tuple(sorted(found, key=lambda record: record.batch_id))
+
+
+def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None:
+    """Return the entry of a staged batch in the history; None if it is not committed.
+
+    Cost:
+        The history since the batch was staged.
+    """
+    after = record.staging.base_version if record.staging else -1
+    for entry in history.read(store, state.history, after=after):
+        if entry.commit_id == record.commit_id:
+            return entry
+    return None
+
+
+def change_of(state: State, record: BatchRecord) -> Change:
+    """Return what the commit of a staged batch does.
+
+    Args:
+        state: For its name and its partition fields.
+        record: Of the batch.
+    """
+    staging = record.staging
+    assert staging is not None  # which `read` has made sure of
+    return Change(
+        operation=record.operation,
+        commit_id=record.commit_id,
+        base_version=staging.base_version,
+        batch_id=record.batch_id,
+        run=record.run,
+        added=_labels(state, record),
+        row_count=staging.row_count,
+        caught=staging.caught,
+        facts=None if staging.facts is None else Segment.parse(staging.facts, state.name),
+        postings={
+            column: tuple(Segment.parse(key, state.name) for key in keys)
+            for column, keys in staging.postings.items()
+        },
+        scope=staging.scope.scope(state.partition_level_types),
+    )
+
+
+def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
+    """Return the labels of the files, each of which must lie in its batch's directory."""
+    labels = tuple(file.label for file in record.files or ())
+    for label in labels:
+        check_under(state.key(label), f"{state.name}/{state.table}/")
+        if split_label(split_label(label)[0])[1] != f"{BATCH_ID}={record.batch_id}":
+            raise CorruptMetadataError(
+                f"The manifest of batch {record.batch_id} of {state.name!r} names {label!r}.",
+                hint="Discard the batch by hand, and write it again.",
+            )
+    return labels
+
+
+def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
+    """Return the state that the commit of a staged batch would make, now.
+
+    Cost:
+        Nothing; for a rerun, what is known of runs, of which there are few objects.
+    """
+    change = change_of(state, record)
+    if isinstance(change.scope, RunFiles):
+        own = runs.live_files_of_run(state, runs.read(store, state), change.scope.run)
+        change = replace(change, scope=RunFiles(change.scope.run, frozenset(own)))
+    return apply(state, change, dt.datetime.now(dt.UTC))[0]
+
+
+def commit(
+    store: Store, dataset: str, batch_id: int, options: CommitOptions | None = None
+) -> tuple[Entry, State]:
+    """Commit a staged batch. A second commit does nothing and returns the entry of the first.
+
+    Returns:
+        The entry in the history, and a state of the dataset.
+
+    Raises:
+        VersionNotFoundError: There is no such staged batch.
+        CommitConflictError: A commit since the batch was staged is in its way, or its lease is
+            over; the batch stays staged.
+        CommitUnknownError: The store stopped answering; commit it again.
+
+    Cost:
+        The history; besides that as any commit of a batch, and two PUTs.
+    """
+    options = options or CommitOptions()
+    state = read_own_head(store, dataset).state
+    record, staging, etag = _read(store, state, batch_id)
+    base = _base(store, state, staging)
+    change = change_of(base, record)
+    lasts = dt.timedelta(seconds=options.deadline_s) + _MARGIN
+    locked = msgspec.structs.replace(staging, committing_until=dt.datetime.now(dt.UTC) + lasts)
+    etag = _mark(store, state, msgspec.structs.replace(record, staging=locked), etag)
+    try:
+        return commit_change(store, base, change, options), base
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        # Nothing landed, so that it may be discarded. Should this not get through, time tells.
+        unlocked = msgspec.structs.replace(staging, committing_until=None)
+        _mark_or_leave(store, state, msgspec.structs.replace(record, staging=unlocked), etag)
+        raise
+
+
+def _base(store: Store, state: State, staging: Staging) -> State:
+    """Return the state that a batch was staged on, as far as conflicts depend on it."""
+    if state.version == staging.base_version:
+        return state
+    past = history.replay(history.read(store, state.history), staging.base_version)
+    descriptor, lineage = descriptor_from(past.descriptor, f"{state.name}/history")
+    return replace(
+        state,
+        labels=past.labels,
+        descriptor=descriptor,
+        lineage=lineage,
+        version=staging.base_version,
+    )
+
+
+def _mark(store: Store, state: State, record: BatchRecord, etag: str) -> str:
+    key, data = _key(state.name, record.batch_id), encode_record(record)
+    try:
+        return store.replace(key, data, if_match=etag)
+    except PreconditionFailedError as exc:
+        raise CommitConflictError(
+            f"Batch {record.batch_id} of {state.name!r} is being committed or discarded by "
+            "somebody else.",
+            hint="Look at history() and staged(), and do it again if it still is right.",
+            expected=state.version,
+            actual=state.version,
+        ) from exc
+
+
+def _mark_or_leave(store: Store, state: State, record: BatchRecord, etag: str) -> None:
+    try:
+        _mark(store, state, record, etag)
+    except LakebedError:
+        return
+
+
+def discard(store: Store, dataset: str, batch_id: int) -> None:
+    """Delete a staged batch and its files.
+
+    Raises:
+        VersionNotFoundError: There is no such staged batch.
+        InvalidInputError: It is committed.
+        CommitConflictError: A commit of it is under way, or was not long ago and its end is
+            unknown.
+
+    Cost:
+        The history since it was staged, one PUT, and bulk deletes.
+    """
+    state = read_own_head(store, dataset).state
+    record, staging, etag = _read(store, state, batch_id)
+    # In this order: what is committed after this look has changed the record before.
+    state = read_own_head(store, dataset).state
+    committed = find_commit(store, state, record)
+    if committed is not None:
+        raise InvalidInputError(
+            f"Batch {batch_id} of {dataset!r} is committed, as version {committed.version}.",
+            hint="Go back by rollback(); the batch stays readable.",
+        )
+    if staging.committing_until is not None and dt.datetime.now(dt.UTC) < staging.committing_until:
+        raise CommitConflictError(
+            f"A commit of batch {batch_id} of {dataset!r} may be under way until "
+            f"{staging.committing_until.isoformat()}.",
+            hint="Commit it again to learn how it ended, or discard it then.",
+            expected=staging.base_version,
+            actual=state.version,
+        )
+    change = change_of(state, record)
+    _mark(store, state, msgspec.structs.replace(record, staging=None), etag)
+    doomed = [state.key(label) for label in change.added]
+    doomed += [one.key for segments in change.postings.values() for one in segments]
+    doomed += [change.facts.key] if change.facts else []
+    if delete_or_leave(store, doomed):
+        delete_or_leave(store, [_key(state.name, batch_id)])
