@@ -77,6 +77,12 @@ def indices(location: str, name: str) -> list[str]:
     return sorted(DatasetMetadata.load_from_store(name, _store(location)).secondary_indices)
 
 
+def query_index(location: str, name: str, column: str, value: Any) -> list[str]:
+    """Return the labels that an inverted index has for a value."""
+    found = DatasetMetadata.load_from_store(name, _store(location), load_all_indices=True)
+    return sorted(found.indices[column].query(value))
+
+
 def metadata(location: str, name: str) -> dict[str, Any]:
     """Return the metadata entries of a dataset that are not Lakebed's."""
     entries = DatasetMetadata.load_from_store(name, _store(location)).metadata
@@ -131,6 +137,7 @@ CALLS = {
         update,
         build_indices,
         indices,
+        query_index,
         metadata,
         collect_garbage,
     )

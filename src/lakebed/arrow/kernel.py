@@ -29,6 +29,8 @@ from lakebed.arrow.numbering import PartitionNumbers
 from lakebed.arrow.uploads import Uploads
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
 from lakebed.errors import InvalidInputError
+from lakebed.index.postings import with_postings
+from lakebed.index.writer import FileValues, PostingsWriter
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, TABLE, encode_level, new_file_name
@@ -163,6 +165,8 @@ class KernelWriter:
         self._spilled = SpilledRows()
         self._open: dict[int, _OpenFile] = {}
         self._uploads = Uploads(store, max(1, self._limit // 2))
+        indexed = {name: self._stored.field(name).type for name in self._descriptor.index}
+        self._postings = PostingsWriter(store, target.dataset, indexed, max(1, self._limit // 2))
         # Bytes in the file for a byte in memory, of the last row groups: small ones compress worse
         # than large ones, so that the worse of the last two foretells the next.
         self._ratios: deque[float] = deque(maxlen=2)
@@ -207,16 +211,21 @@ class KernelWriter:
         if checked.rows.num_rows:
             self._add(self._marked(checked.rows, source), checked.numbers)
 
-    def _marked(self, rows: pa.RecordBatch, source: int) -> pa.RecordBatch:
+    def _marked(self, rows: pa.RecordBatch, source: int | np.ndarray) -> pa.RecordBatch:
         if not self._target.is_traced:
             return rows
-        marks = pa.array(np.full(rows.num_rows, source, dtype=np.int32))
-        return rows.append_column(_SOURCE, marks)
+        marks = np.broadcast_to(np.asarray(source, dtype=np.int32), rows.num_rows)
+        return rows.append_column(_SOURCE, pa.array(marks))
 
-    def write_to(self, partition: str, batch: pa.RecordBatch, source: int = 0) -> None:
+    def write_to(self, partition: str, batch: pa.RecordBatch, source: int | np.ndarray = 0) -> None:
         """Add rows of a known partition, as when files are rewritten.
 
         Nothing is computed anew: rows stay in the partition that they were in.
+
+        Args:
+            partition: Its path.
+            batch: The rows.
+            source: Of all of them, or of each.
 
         Raises:
             SchemaMismatchError: The batch does not fit the schema; none of it was written.
@@ -311,8 +320,8 @@ class KernelWriter:
         del taken
         if self._waiting.size_bytes > self._limit // 2:
             self._spilled.add(self._waiting.take())
-        while sum(file.writer.size_bytes for file in self._open.values()) > self._limit:
-            self._close(max(self._open, key=lambda one: self._open[one].writer.size_bytes))
+        while sum(file.size_bytes for file in self._open.values()) > self._limit:
+            self._close(max(self._open, key=lambda one: self._open[one].size_bytes))
 
     def _due_bytes(self, file: _OpenFile | None) -> float:
         """Return how many bytes of rows shall be the next row group of a file."""
@@ -340,7 +349,9 @@ class KernelWriter:
                 count = rows.num_rows
             if file is None:
                 label = self._target.new_label(self._numbers.paths[number])
-                file = self._open[number] = _OpenFile(label, open_writer(self._descriptor))
+                file = self._open[number] = _OpenFile(
+                    label, open_writer(self._descriptor), self._postings.new_file()
+                )
             before = file.writer.size_bytes
             file.write(rows.slice(0, count), self._stored.names)
             self._ratios.append((file.writer.size_bytes - before) / (count * bytes_a_row))
@@ -356,6 +367,7 @@ class KernelWriter:
         if self._target.is_traced:
             self._runs[file.label] = tuple(file.runs)
         self._uploads.put(self._target.key(file.label), written.data)
+        self._postings.add(file.label, file.values)
         self._done.append(
             FileFacts(
                 label=file.label,
@@ -370,7 +382,7 @@ class KernelWriter:
         """Write what is left and return the facts of all files; see `lakebed.state.facts`."""
         self.roll()
         facts = facts_table(self._done, self._descriptor.stored_schema)
-        return with_caught(facts, self._caps.caught)
+        return with_postings(with_caught(facts, self._caps.caught), self._postings.finish())
 
     def abort(self) -> None:
         """Delete the files that were written; what cannot be deleted stays invisible garbage."""
@@ -378,6 +390,7 @@ class KernelWriter:
         self._waiting.clear()
         self._spilled.clear()
         self._uploads.abort()
+        self._postings.abort()
         delete_or_leave(self._store, [self._target.key(label) for label in self._labels])
         self._labels.clear()
         self._done.clear()
@@ -390,6 +403,7 @@ class _OpenFile:
 
     label: str
     writer: FileWriter
+    values: FileValues
     runs: list[tuple[int, int]] = field(default_factory=list)
 
     def write(self, rows: pa.Table, names: Sequence[str]) -> None:
@@ -400,4 +414,10 @@ class _OpenFile:
             lengths = np.diff(starts, append=len(sources))
             self.runs.extend(zip(sources[starts].tolist(), lengths.tolist(), strict=True))
             rows = rows.select(names)
+        self.values.add(rows)
         self.writer.write(rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the file holds in memory."""
+        return self.writer.size_bytes + self.values.size_bytes

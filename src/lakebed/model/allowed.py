@@ -229,6 +229,31 @@ class Matching(AllowedValues):
         return {"regex": self.pattern}
 
 
+def includes(wide: AllowedValues, narrow: AllowedValues) -> bool:
+    """Whether a rule surely allows all that another one allows.
+
+    Of regular expressions that differ it is not known.
+
+    Args:
+        wide: Bound to a type.
+        narrow: Bound to the same type.
+
+    >>> includes(OneOf(("UA", "B6")), OneOf(("B6",))), includes(Between(min=1), AnyValue())
+    (True, False)
+    """
+    if wide == narrow or isinstance(wide, AnyValue):
+        return True
+    if narrow.listed is not None:
+        return all(wide.allows(value) for value in narrow.listed)
+    if not isinstance(wide, Between) or not isinstance(narrow, Between):
+        return False
+    if wide.read_as != narrow.read_as:
+        return False
+    lower = wide.min is None or (narrow.min is not None and wide.min <= narrow.min)  # type: ignore[operator]  # of one type
+    upper = wide.max is None or (narrow.max is not None and wide.max >= narrow.max)  # type: ignore[operator]  # same
+    return lower and upper
+
+
 def _typed(value: Scalar, kind: Type, place: str) -> Scalar:
     try:
         if isinstance(value, str):

@@ -19,7 +19,7 @@ from lakebed.model.dataclass_types import schema_from_dataclass
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
-from lakebed.model.schema import Field, Kind, Primitive, Schema, Type, dotted_types
+from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 
 # What each format's files can be compressed with; the first is the default.
@@ -31,6 +31,8 @@ COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
     "submissions": ("zstd", "lz4", "gzip", "xz", "uncompressed"),
 }
 FORMATS = tuple(COMPRESSIONS)
+
+KARTOTHEK_LABELS = "partition"  # the second column of Kartothek's index files
 
 # The fields of a line of submissions; the other fields of such a dataset stand in the document.
 UUID, DOCUMENT = "uuid", "document"
@@ -46,6 +48,7 @@ class DatasetDescriptor:
         partition_by: Gives every entity its partition; empty for an unpartitioned dataset.
         format: Of the data files.
         compression: Of the data files.
+        index: Columns with an inverted index, in order.
         properties: The user's own, text to text.
 
     >>> descriptor = DatasetDescriptor(
@@ -60,6 +63,7 @@ class DatasetDescriptor:
     partition_by: PartitionStrategy
     format: str
     compression: str
+    index: tuple[str, ...]
     properties: Mapping[str, str]
 
     def __init__(
@@ -69,6 +73,7 @@ class DatasetDescriptor:
         partition_by: PartitionStrategy | Iterable[PartitionFunction] | str = (),
         format: str = "parquet",  # noqa: A002 - the word of API.md
         compression: str | None = None,
+        index: Iterable[str] | str = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Describe a dataset.
@@ -82,12 +87,16 @@ class DatasetDescriptor:
             compression: Of the data files. Parquet has zstd (the default), snappy, gzip, lz4 and
                 uncompressed; Avro has deflate (the default), snappy, zstd, bzip2, xz and
                 uncompressed; submissions have zstd (the default), lz4, gzip, xz and uncompressed.
+            index: Columns with an inverted index: which files hold a value is then known without
+                opening them. For columns that the data is not sorted by and whose values lie in
+                few files, such as ids.
             properties: The user's own, text to text.
 
         Raises:
             SchemaMismatchError: The schema is of no known form, or holds an unsupported type.
             PartitionSpecError: The strategy does not fit the schema.
-            InvalidInputError: The format is unknown, or lacks the compression.
+            InvalidInputError: The format is unknown, or lacks the compression; or a column
+                cannot have an index.
         """
         if isinstance(partition_by, str):
             partition_by = PartitionStrategy.parse(partition_by)
@@ -101,6 +110,7 @@ class DatasetDescriptor:
         set_field(
             self, "compression", COMPRESSIONS[format][0] if compression is None else compression
         )
+        set_field(self, "index", (index,) if isinstance(index, str) else tuple(index))
         set_field(self, "properties", dict(properties or {}))
         self._check()
 
@@ -113,6 +123,7 @@ class DatasetDescriptor:
         self.partition_by.check(self.schema)
         if self.format == "submissions":
             self._check_submissions()
+        self._check_index()
         for key, value in self.properties.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise InvalidInputError(
@@ -132,6 +143,48 @@ class DatasetDescriptor:
                     f"Field {name!r} of submissions cannot make partitions by identity.",
                     hint="Use its hash: it must be in the line, and is different in each.",
                 )
+
+    def _check_index(self) -> None:
+        for position, name in enumerate(self.index):
+            if not isinstance(name, str):
+                raise InvalidInputError(
+                    f"Index on {name!r}.", hint="Columns are given by their names."
+                )
+            if name in self.index[:position]:
+                raise InvalidInputError(
+                    f"Column {name!r} is named twice in the index.", hint="Name it once."
+                )
+            self._check_indexed(name)
+
+    def _check_indexed(self, name: str) -> None:
+        if name in self.partition_types:
+            raise InvalidInputError(
+                f"Index on the partition field {name!r}.",
+                hint="Its values stand in the paths: leave it out, files are found by them.",
+            )
+        if "." in name:
+            raise InvalidInputError(
+                f"Index on {name!r}, which lies in a record.",
+                hint="Only fields of the schema itself have an index.",
+            )
+        if name not in self.schema:
+            raise SchemaMismatchError(
+                f"Index on the unknown column {name!r}.",
+                hint=nearest(name, self.schema.names)
+                or f"Columns are: {', '.join(self.schema.names)}. Drop the index of a column "
+                "together with the column.",
+            )
+        kind = self.schema.get(name).type
+        if not isinstance(kind, Primitive | Decimal):
+            raise InvalidInputError(
+                f"Index on {name!r} of type {kind}.",
+                hint="Numbers, texts, bytes, booleans, dates and times can be indexed.",
+            )
+        if name == KARTOTHEK_LABELS:
+            raise InvalidInputError(
+                f"Index on a column named {name!r}.",
+                hint="Index files have a column of that name for the files themselves.",
+            )
 
     @property
     def document_fields(self) -> tuple[Field, ...]:
@@ -175,6 +228,8 @@ class DatasetDescriptor:
             "partition_by": self.partition_by.to_document(),
             "format": self.format,
             "compression": self.compression,
+            # Only where there is one: descriptors of other datasets stay as they are.
+            **({"index": list(self.index)} if self.index else {}),
             "properties": dict(self.properties),
         }
 
@@ -190,6 +245,11 @@ class DatasetDescriptor:
             raise InvalidInputError(
                 f"Properties are {reprlib.repr(properties)}.", hint="They are text to text."
             )
+        index = document.get("index", [])
+        if not isinstance(index, list):
+            raise InvalidInputError(
+                f"Index is {reprlib.repr(index)}.", hint="It is a list of columns."
+            )
         compression = document.get("compression", "zstd")
         return cls(
             schema=schema_from_avro(document.get("schema")),
@@ -197,6 +257,7 @@ class DatasetDescriptor:
             format=document.get("format", "parquet"),
             # Only a caller may leave the choice to the format.
             compression="null" if compression is None else compression,
+            index=index,
             properties=properties,
         )
 

@@ -6,11 +6,12 @@ dataset ever had, since it may fit its predecessor and yet not an older one whos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
+from lakebed.model.allowed import DEFAULT_CAP, OneOf, includes
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.partition import PartitionFunction
+from lakebed.model.partition import Dimension, PartitionFunction
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -71,8 +72,16 @@ def check_update(
         check_schema(schema, new.schema, number)
 
 
-def check_partitioning(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
+def check_partitioning(
+    old: DatasetDescriptor, new: DatasetDescriptor, *, grown: Collection[str] = ()
+) -> None:
     """Check that old directories mean under the new strategy what they meant under the old.
+
+    Args:
+        old: The descriptor of the directories.
+        new: Of the strategy.
+        grown: Dimensions that may allow more, see `grown_dimensions`: of these, `OTHER` alone
+            means something else.
 
     Raises:
         PartitionSpecError: They do not.
@@ -84,7 +93,7 @@ def check_partitioning(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
             hint="Create a dataset with the new partitions and append the rows of this one.",
         )
     for one, other in zip(before, after, strict=True):
-        if one != other:
+        if one != other and one.name not in grown:
             _check_replacement(one, other, old, new)
         elif one.type_name != "provided":
             _check_source(one, old.schema, new.schema)
@@ -115,8 +124,40 @@ def _check_replacement(
         )
     raise PartitionSpecError(
         f"Partition function {one} cannot become {other}.",
-        hint="Only a provided function may be replaced, by one of the same name.",
+        hint="Only a provided function may be replaced, by one of the same name; and a dimension "
+        "may allow more values, by promote.",
     )
+
+
+def grown_dimensions(old: DatasetDescriptor, new: DatasetDescriptor) -> tuple[str, ...]:
+    """Return the partition fields of dimensions that allow more under the new descriptor."""
+    return tuple(
+        one.name
+        for one, other in zip(old.partition_by, new.partition_by, strict=False)
+        if one != other
+        and isinstance(one, Dimension)
+        and isinstance(other, Dimension)
+        and _has_grown(one, other, old.schema)
+    )
+
+
+def has_partitions_of(found: DatasetDescriptor, declared: DatasetDescriptor) -> bool:
+    """Whether a dataset has the partitions that are declared, but for dimensions that allow more."""
+    grown = grown_dimensions(declared, found)
+    return len(found.partition_by) == len(declared.partition_by) and all(
+        one == other or one.name in grown
+        for one, other in zip(declared.partition_by, found.partition_by, strict=True)
+    )
+
+
+def _has_grown(old: Dimension, new: Dimension, schema: Schema) -> bool:
+    if (old.name, old.source) != (new.name, new.source):
+        return False
+    kind = old.source_type(schema)
+    if not includes(new.bound(kind), old.bound(kind)):
+        return False
+    is_capped = not isinstance(new.allowed, OneOf) and not isinstance(old.allowed, OneOf)
+    return not is_capped or (new.cap or DEFAULT_CAP) >= (old.cap or DEFAULT_CAP)
 
 
 def _check_source(function: PartitionFunction, old: Schema, new: Schema) -> None:

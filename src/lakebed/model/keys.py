@@ -11,6 +11,10 @@ import urllib.parse
 import uuid
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakebed.errors import CorruptMetadataError, InvalidInputError, PartitionSpecError
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar, format_value, parse_value
@@ -22,7 +26,16 @@ MSGPACK_SUFFIX = ".by-dataset-metadata.msgpack.zstd"
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Data files of ours. Other tools name theirs otherwise, and write types as they like.
 OWN_FILE_PREFIX = "part-"
+# Files that were there before the dataset, and stay where they are: their names in the head hold
+# their paths in the dataset's directory.
+ADOPTED_PREFIX = "adopted-"
+_BATCH_NUMBER = re.compile(r"[0-9]{1,18}")
 _SCHEMA_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_HEX_DIGITS = 32  # of a UUID
+# For Python and for Arrow, which do not share a sign for the end of the text alone.
+_OWN_FILE_NAME = re.compile(
+    rf"(?:^|/){OWN_FILE_PREFIX}(?:{_SCHEMA_NUMBER.pattern}-)?([0-9a-f]{{{_HEX_DIGITS}}})$"
+)
 MAX_COMPONENT_BYTES = 255  # longest file name on POSIX systems
 
 
@@ -100,6 +113,45 @@ def _mismatch(path: str, types: Sequence[str] | Mapping[str, Type]) -> CorruptMe
     )
 
 
+def data_key(dataset: str, table: str, label: str, suffix: str) -> str:
+    """Return the key of a data file.
+
+    Args:
+        dataset: Name of the dataset.
+        table: Kartothek's table name.
+        label: Of the file.
+        suffix: Of data files; an adopted file keeps its own.
+
+    Raises:
+        CorruptMetadataError: The label of an adopted file leads out of the dataset.
+
+    >>> data_key("flights", "data", "dt=2013-01-01/batch_id=1/part-0a", ".parquet")
+    'flights/data/dt=2013-01-01/batch_id=1/part-0a.parquet'
+    >>> label = "dt=2013-01-01/batch_id=1/" + adopted_file_name("dt=2013-01-01/000000_0")
+    >>> data_key("flights", "data", label, ".parquet")
+    'flights/dt=2013-01-01/000000_0'
+    """
+    name = label.rpartition("/")[2]
+    if name.startswith(ADOPTED_PREFIX):
+        path = urllib.parse.unquote(name[len(ADOPTED_PREFIX) :])
+        return check_under(f"{dataset}/{path}", f"{dataset}/")
+    return f"{dataset}/{table}/{label}{suffix}"
+
+
+def adopted_file_name(path: str) -> str:
+    """Return the name that stands in labels for a file that was there before the dataset.
+
+    Args:
+        path: Relative to the dataset's directory.
+    """
+    return ADOPTED_PREFIX + urllib.parse.quote(path, safe="")
+
+
+def is_adopted(label: str) -> bool:
+    """Whether a label is of a file that was there before the dataset."""
+    return label.rpartition("/")[2].startswith(ADOPTED_PREFIX)
+
+
 def split_label(label: str) -> tuple[str, str]:
     """Return directory and file name of a label; the directory may be empty."""
     directory, _, tail = label.rpartition("/")
@@ -139,6 +191,57 @@ def schema_number_of(label: str, *, newest: int) -> int | None:
             hint="The head was damaged, or written by something else.",
         )
     return number
+
+
+def file_id(label: str) -> int | None:
+    """Return the number that stands for a data file in indices; None for a file of another tool.
+
+    It is computed from the random part of the file's name, so that the task that writes a file
+    knows it, and nobody has to assign numbers. Two files of a dataset of a million have the same
+    one with a probability of 1 in 10 million.
+
+    >>> file_id("dt=2013-01-01/batch_id=1/part-0123456789abcdef0123456789abcdee")
+    0
+    """
+    match = _OWN_FILE_NAME.search(label)
+    if match is None or label.endswith("\n"):
+        return None
+    # Some bits of either half are fixed in a random UUID, but not the same ones of both.
+    text = match[1]
+    return (int(text[:16], 16) ^ int(text[16:], 16)) >> 1
+
+
+def file_ids(labels: Sequence[str] | pa.Array) -> np.ndarray:
+    """Return what `file_id` gives for many labels, as int64, with -1 instead of None.
+
+    Args:
+        labels: Texts, or an Arrow array of them.
+    """
+    texts = labels if isinstance(labels, pa.Array) else pa.array(labels, pa.string())
+    found = np.full(len(texts), -1, dtype=np.int64)
+    is_own = pc.match_substring_regex(texts, _OWN_FILE_NAME.pattern)
+    own = texts.filter(is_own).cast(pa.binary())
+    digits = b"".join(pc.binary_slice(own, -_HEX_DIGITS, None).to_pylist())
+    halves = np.frombuffer(bytes.fromhex(digits.decode()), dtype=">u8").reshape(-1, 2)
+    numbers = (halves[:, 0] ^ halves[:, 1]) >> np.uint64(1)
+    found[is_own.to_numpy(zero_copy_only=False)] = numbers.astype(np.int64)
+    return found
+
+
+def batch_id_of(label: str) -> int | None:
+    """Return the batch in whose directory a data file lies; None if it lies in none.
+
+    >>> batch_id_of("dt=2013-01-01/batch_id=1449784608123/part-0"), batch_id_of("dt=2013-01-01/x")
+    (1449784608123, None)
+    """
+    level = split_label(split_label(label)[0])[1]
+    name, _, value = level.partition("=")
+    return int(value) if name == BATCH_ID and _BATCH_NUMBER.fullmatch(value) else None
+
+
+def is_own_name(label: str) -> bool:
+    """Whether a data file has a name as `new_file_name` gives them."""
+    return _OWN_FILE_NAME.search(label) is not None
 
 
 def partition_of(directory: str) -> str:

@@ -1,0 +1,1 @@
+"""Inverted indices: values of a column to the data files that hold them."""

@@ -1,0 +1,270 @@
+"""Asking an index: which files hold a value, or one of many, or one of a range, or none.
+
+Order and equality are those of predicates: NaN equals itself and is greater than every other
+number, negative zero is zero, and null is in no comparison.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pat
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.index.segment import Footer, open_segment, read_groups
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
+from lakebed.model.schema import Type
+from lakebed.model.values import Scalar, is_nan
+from lakebed.store.base import Store
+from lakebed.store.segments import Segment
+
+MAX_LOOKUP_BYTES = 256 * 2**20  # of row groups of one segment: more would take longer than it saves
+_THREADS = 8
+
+OnDamage = Callable[[Segment, CorruptMetadataError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What an index says of a condition.
+
+    Attributes:
+        covered: Ids of the files that it knows all of, ascending; of others it knows nothing.
+        found: Ids of those of them that hold a value that meets the condition, ascending.
+        requests: To the store that it took.
+    """
+
+    covered: np.ndarray
+    found: np.ndarray
+    requests: int
+
+
+_NO_FILES = np.zeros(0, dtype=np.int64)
+_NOTHING = Lookup(_NO_FILES, _NO_FILES, 0)
+
+
+def lookup(
+    store: Store,
+    segments: Sequence[Segment],
+    leaf: Leaf,
+    kind: Type,
+    *,
+    on_damage: OnDamage | None = None,
+) -> Lookup:
+    """Find the files that hold a value that meets a condition.
+
+    A file that is covered and not found holds none, so that it need not be read.
+
+    Args:
+        store: Where the index is.
+        segments: All of one column.
+        leaf: A condition on that column, bound to `kind`.
+        kind: The column's type now; segments may be of an earlier, narrower one.
+        on_damage: Is told of a segment that is missing or damaged, which is then left out; without
+            it, an error is raised.
+
+    Returns:
+        What the segments say together. Of a segment that would have to be read for more than
+        `MAX_LOOKUP_BYTES`, no file is covered.
+
+    Raises:
+        CorruptMetadataError: A segment is missing or damaged, and `on_damage` is not given.
+
+    Cost:
+        For each segment one GET of the footer, unless it is held, and a GET for the row groups
+        that can match; of a small segment one GET for all. Requests of several segments run side
+        by side.
+    """
+    question = _ask(leaf, type_to_arrow(kind))
+
+    def answer(segment: Segment) -> Lookup | CorruptMetadataError:
+        try:
+            return _answer(store, segment, question)
+        except CorruptMetadataError as exc:
+            return exc
+
+    if len(segments) > 1:
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
+            answers = list(threads.map(answer, segments))
+    else:
+        answers = [answer(segment) for segment in segments]
+    whole = []
+    for segment, one in zip(segments, answers, strict=True):
+        if isinstance(one, Lookup):
+            whole.append(one)
+        elif on_damage is None:
+            raise one
+        else:
+            on_damage(segment, one)
+    return _joined(whole)
+
+
+def _joined(parts: Sequence[Lookup]) -> Lookup:
+    if len(parts) <= 1:
+        return parts[0] if parts else _NOTHING
+    return Lookup(
+        covered=np.unique(np.concatenate([one.covered for one in parts])),
+        found=np.unique(np.concatenate([one.found for one in parts])),
+        requests=sum(one.requests for one in parts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A condition in the form that segments are asked in.
+
+    Attributes:
+        kind: Arrow type of the column now.
+        points: Values to find, ascending and distinct, neither NaN nor null; None for a range.
+        low: Where the range begins; None for no bound.
+        high: Where it ends; None for no bound.
+        has_low: Whether the bound itself is in it.
+        has_high: Whether the bound itself is in it.
+        excluded: Values that are not asked for, within the range.
+        wants_nan: Whether NaN meets the condition.
+        wants_null: Whether null meets it.
+        wants_values: Whether any other value can.
+    """
+
+    kind: pa.DataType
+    points: pa.Array | None = None
+    low: pa.Scalar | None = None
+    high: pa.Scalar | None = None
+    has_low: bool = True
+    has_high: bool = True
+    excluded: pa.Array | None = None
+    wants_nan: bool = False
+    wants_null: bool = False
+    wants_values: bool = True
+
+
+def _ask(leaf: Leaf, kind: pa.DataType) -> _Question:
+    match leaf:
+        case NullCheck(negated=False):
+            return _Question(kind, wants_null=True, wants_values=False)
+        case NullCheck():
+            return _Question(kind, wants_nan=True)
+        case Membership(values=values, negated=negated):
+            return _ask_for_values(values, kind, negated=negated)
+        case Comparison(op=Op.EQ | Op.NE as op, value=value):
+            return _ask_for_values((value,), kind, negated=op is Op.NE)
+        case Comparison(op=op, value=value):
+            return _ask_for_range(op, value, kind)
+
+
+def _ask_for_values(values: Sequence[Scalar], kind: pa.DataType, *, negated: bool) -> _Question:
+    has_nan = any(is_nan(value) for value in values)
+    points = _array([value for value in values if not is_nan(value)], kind)
+    if negated:
+        return _Question(kind, excluded=points, wants_nan=not has_nan)
+    return _Question(kind, points=points, wants_nan=has_nan, wants_values=len(points) > 0)
+
+
+def _ask_for_range(op: Op, value: Scalar, kind: pa.DataType) -> _Question:
+    is_above = op in (Op.GT, Op.GE)
+    has_bound = op in (Op.GE, Op.LE)
+    if is_nan(value):
+        # Nothing is above NaN, and every number is below it.
+        return _Question(kind, wants_nan=has_bound, wants_values=not is_above)
+    bound = _array([value], kind)[0]
+    if is_above:
+        return _Question(kind, low=bound, has_low=has_bound, wants_nan=True)
+    return _Question(kind, high=bound, has_high=has_bound)
+
+
+def _array(values: Sequence[Scalar], kind: pa.DataType) -> pa.Array:
+    if pat.is_floating(kind):
+        values = [value + 0.0 for value in values]  # type: ignore[operator]  # bound: numbers
+    return pa.array(values, kind)
+
+
+def _answer(store: Store, segment: Segment, question: _Question) -> Lookup:
+    footer, requests = open_segment(store, segment)
+    numbers = _groups_for(footer, question)
+    sizes = footer.groups.column("size").to_numpy()
+    if sizes[numbers].sum() > MAX_LOOKUP_BYTES:
+        return Lookup(_NO_FILES, _NO_FILES, requests)
+    if not numbers:
+        return Lookup(footer.file_ids, _NO_FILES, requests)
+    pairs, more = read_groups(store, footer, numbers)
+    places = np.unique(pairs.filter(_matches(pairs.column("value"), question)).column("file"))
+    if len(places) and not 0 <= places[0] <= places[-1] < len(footer.file_ids):
+        raise CorruptMetadataError(f"Index segment {segment.key!r} names files that it lacks.")
+    return Lookup(footer.file_ids, footer.file_ids[places], requests + more)
+
+
+def _groups_for(footer: Footer, question: _Question) -> list[int]:
+    """Return the numbers of the row groups that can match, ascending."""
+    count = footer.regular_count
+    specials = [count] if footer.has_specials else []
+    found: list[int] = []
+    if question.wants_values and count:
+        firsts, lasts = (
+            _keys(footer.groups.column(name).slice(0, count), question.kind)
+            for name in ("first", "last")
+        )
+        if question.points is not None:
+            spans = [
+                range(bisect_left(lasts, point), bisect_right(firsts, point))
+                for point in _keys(question.points, question.kind)
+            ]
+            found = sorted({number for span in spans for number in span})
+        else:
+            begin = 0 if question.low is None else bisect_left(lasts, _key(question.low))
+            end = count if question.high is None else bisect_right(firsts, _key(question.high))
+            found = list(range(begin, end))
+    if question.wants_nan or question.wants_null:
+        found += specials
+    return found
+
+
+def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
+    """Return values as Python ones whose order is that of the column."""
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    values = values.cast(pa.binary() if pat.is_string(kind) else kind)
+    if pat.is_temporal(kind):
+        values = values.view(pa.int32() if pat.is_date32(kind) else pa.int64())
+    found: list[Any] = values.to_pylist()
+    return found
+
+
+def _key(value: pa.Scalar) -> Any:
+    return _keys(pa.array([value.as_py()], value.type), value.type)[0]
+
+
+def _matches(values: pa.ChunkedArray, question: _Question) -> pa.ChunkedArray:
+    """Say of each value of a segment whether it meets the condition."""
+    values = values.cast(question.kind)
+    is_null = values.is_null()
+    is_nan_ = _is_nan(values)
+    found = pc.invert(pc.or_(is_null, is_nan_))
+    if not question.wants_values:
+        found = pc.and_(found, pa.scalar(value=False))
+    elif question.points is not None:
+        found = pc.and_(found, pc.is_in(values, value_set=question.points))
+    else:
+        if question.low is not None:
+            above = pc.greater_equal if question.has_low else pc.greater
+            found = pc.and_(found, pc.fill_null(above(values, question.low), fill_value=False))
+        if question.high is not None:
+            below = pc.less_equal if question.has_high else pc.less
+            found = pc.and_(found, pc.fill_null(below(values, question.high), fill_value=False))
+        if question.excluded is not None:
+            found = pc.and_(found, pc.invert(pc.is_in(values, value_set=question.excluded)))
+    if question.wants_nan:
+        found = pc.or_(found, is_nan_)
+    return pc.or_(found, is_null) if question.wants_null else found
+
+
+def _is_nan(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pat.is_floating(values.type):
+        return pc.fill_null(pc.is_nan(values), fill_value=False)
+    return pc.and_(values.is_null(), pa.scalar(value=False))

@@ -1,0 +1,465 @@
+"""The form of an index segment: postings of many values, of which a reader needs few.
+
+A segment is one Parquet object of pairs (`value`, `file`), sorted by value and then by file, in row
+groups of `GROUP_ROWS`. `file` is a place in the segment's own table of file ids, which is also its
+coverage: a file of that table has all its values here. NaN and null have a row group of their own
+at the end.
+
+Nothing of a segment is believed unchecked. The key tells the size of the object, where its footer
+begins and the hash of the footer; the footer has a directory with the place, the first and last
+value, and the hash of every row group. So a reader asks for the footer and the row groups that can
+hold what it looks for, and what is damaged is noticed, whichever bytes it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import uuid
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types as pat
+
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.index.order import is_first
+from lakebed.index.postings import folder
+from lakebed.store.base import Store
+from lakebed.store.cache import PROCESS_CACHE
+from lakebed.store.segments import Segment
+
+GROUP_ROWS = 10_000
+# Measured: up to here, one request for all takes less time than one for the footer and one more.
+SMALL_BYTES = 512 * 1024
+# Bytes between two row groups that are fetched along, since another request would take longer.
+_GAP_BYTES = 256 * 1024
+_BOUND_BYTES = 64  # of a text in the directory; what is longer is cut
+_HASH_BYTES = 16
+_VERSION = "1"
+_FORMAT, _FILES, _DIRECTORY, _VALUES = (
+    f"lakebed.postings.{name}" for name in ("format", "files", "groups", "values")
+)
+_NAME = re.compile(
+    r"[0-9]{10,18}-[0-9a-f]{32}-(?P<size>[0-9a-f]{1,12})-(?P<footer>[0-9a-f]{1,8})"
+    rf"-(?P<hash>[0-9a-f]{{{2 * _HASH_BYTES}}})\.parquet"
+)
+
+
+def _hash(data: bytes | memoryview | pa.Buffer) -> bytes:
+    return hashlib.blake2b(data, digest_size=_HASH_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSegment:
+    """A segment ready to be put under its key."""
+
+    segment: Segment
+    data: bytes
+
+
+class _Sink(io.RawIOBase):
+    """Bytes in memory, of which those written last can be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.data += data
+        return len(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A row group in the making; special ones, of NaN and null, have no bounds."""
+
+    first: Any
+    last: Any
+    start: int
+    size: int
+    hash: bytes
+
+
+class SegmentWriter:
+    """Makes a segment of sorted pairs, as they come."""
+
+    def __init__(
+        self, kind: pa.DataType, file_ids: np.ndarray, group_rows: int = GROUP_ROWS
+    ) -> None:
+        """Begin a segment.
+
+        Args:
+            kind: Of the values.
+            file_ids: Of the files that it covers, ascending and distinct.
+            group_rows: Pairs in a row group.
+        """
+        self._group_rows = group_rows
+        self._file_ids = file_ids
+        self._schema = pa.schema(
+            [pa.field("value", kind), pa.field("file", pa.int32(), nullable=False)]
+        )
+        self._sink = _Sink()
+        encoding = _encoding(kind)
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            self._schema,
+            # Deltas of sorted numbers leave nothing to compress; texts share more than beginnings.
+            compression="none" if encoding == "DELTA_BINARY_PACKED" else "zstd",
+            use_dictionary=False,
+            column_encoding={"value": encoding, "file": "DELTA_BINARY_PACKED"},
+            write_statistics=False,
+            store_schema=False,
+            store_decimal_as_integer=True,
+        )
+        self._groups: list[_Group] = []
+        self._waiting: list[pa.Table] = []
+        self._row_count = 0
+        self._value_count = 0
+        self._last: pa.Array | None = None
+
+    def add(self, values: pa.Array, files: np.ndarray) -> None:
+        """Add pairs, which come after all earlier ones; neither NaN nor null is among them."""
+        if len(values):
+            rows = pa.table([values, pa.array(files, pa.int32())], schema=self._schema)
+            self._waiting.append(rows)
+            self._write_groups(at_least=self._group_rows)
+
+    def _write_groups(self, *, at_least: int) -> None:
+        if sum(rows.num_rows for rows in self._waiting) < at_least:
+            return
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        while rows.num_rows >= at_least:
+            self._write_group(rows.slice(0, self._group_rows), is_special=False)
+            rows = rows.slice(self._group_rows)
+        self._waiting = [rows]
+
+    def _write_group(self, rows: pa.Table, *, is_special: bool) -> None:
+        start = len(self._sink.data)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        values = rows.column("value").combine_chunks()
+        if not is_special:
+            before = [] if self._last is None else [self._last]
+            self._value_count += int(is_first(pa.concat_arrays([*before, values])).sum())
+            self._value_count -= len(before)
+            self._last = values[-1:]
+        with memoryview(self._sink.data) as written:
+            group = _Group(
+                first=None if is_special else _lower(values[0].as_py()),
+                last=None if is_special else _upper(values[-1].as_py()),
+                start=start,
+                size=len(written) - start,
+                hash=_hash(written[start:]),
+            )
+        self._groups.append(group)
+        self._row_count += rows.num_rows
+
+    def finish(
+        self, dataset: str, column: str, nan_files: np.ndarray, null_files: np.ndarray
+    ) -> EncodedSegment:
+        """Return the segment.
+
+        Args:
+            dataset: That it is of.
+            column: That it is of.
+            nan_files: Places of the files that hold NaN, ascending.
+            null_files: Places of the files that hold null, ascending.
+        """
+        if any(rows.num_rows for rows in self._waiting):
+            self._write_groups(at_least=1)
+        kind = self._schema.field("value").type
+        specials = [
+            pa.table(
+                [pa.array([value] * len(files), kind), pa.array(files, pa.int32())],
+                schema=self._schema,
+            )
+            for value, files in ((float("nan"), nan_files), (None, null_files))
+            if len(files)
+        ]
+        if specials:
+            self._write_group(pa.concat_tables(specials).combine_chunks(), is_special=True)
+        footer_start = len(self._sink.data)
+        self._writer.add_key_value_metadata(
+            {
+                _FORMAT: _VERSION,
+                _FILES: _to_text(self._file_ids.astype("<i8").tobytes()),
+                _DIRECTORY: _to_text(_encode_directory(self._groups, kind)),
+                _VALUES: str(self._value_count),
+            }
+        )
+        self._writer.close()
+        data = bytes(self._sink.data)
+        footer = data[footer_start:]
+        name = f"{uuid.uuid4().hex}-{len(data):x}-{len(footer):x}-{_hash(footer).hex()}"
+        key = f"{folder(dataset, column)}/{self._row_count:010d}-{name}.parquet"
+        return EncodedSegment(Segment(key, self._row_count), data)
+
+
+def _encoding(kind: pa.DataType) -> str:
+    if pat.is_string(kind) or pat.is_binary(kind):
+        return "DELTA_BYTE_ARRAY"
+    is_whole = pat.is_integer(kind) or pat.is_temporal(kind)
+    return "DELTA_BINARY_PACKED" if is_whole or _is_short_decimal(kind) else "PLAIN"
+
+
+def _is_short_decimal(kind: pa.DataType) -> bool:
+    return bool(pat.is_decimal(kind)) and kind.precision <= 18  # stored in 64 bits
+
+
+def _lower(value: Any) -> Any:
+    """Return a bound that is not above the value; texts as bytes, whose order is the same."""
+    data = value.encode() if isinstance(value, str) else value
+    return data[:_BOUND_BYTES] if isinstance(data, bytes) else data
+
+
+def _upper(value: Any) -> Any:
+    """Return a bound that is not below the value; a cut one is the next text of its length."""
+    data = value.encode() if isinstance(value, str) else value
+    if not isinstance(data, bytes) or len(data) <= _BOUND_BYTES:
+        return data
+    stem = data[:_BOUND_BYTES].rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else data
+
+
+def _bound_type(kind: pa.DataType) -> pa.DataType:
+    return pa.binary() if pat.is_string(kind) else kind
+
+
+def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
+    table = pa.table(
+        {
+            "first": pa.array([one.first for one in groups], _bound_type(kind)),
+            "last": pa.array([one.last for one in groups], _bound_type(kind)),
+            "start": pa.array([one.start for one in groups], pa.int64()),
+            "size": pa.array([one.size for one in groups], pa.int64()),
+            "hash": pa.array([one.hash for one in groups], pa.binary(_HASH_BYTES)),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def _to_text(data: bytes) -> str:
+    """Parquet keeps texts beside the data, and no bytes."""
+    return base64.b64encode(data).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a segment says of itself, checked.
+
+    Attributes:
+        key: Of the segment.
+        size_bytes: Of the object.
+        kind: Of the values.
+        file_ids: Of the files that it covers, ascending.
+        groups: The directory: columns `first`, `last`, `start`, `size`, `hash`.
+        value_count: Distinct values, but for NaN and null.
+        pair_count: Pairs of a value and a file, those of NaN and null among them.
+        has_specials: Whether the last row group is that of NaN and null.
+        metadata: Parquet's own.
+        held: The whole object, where it was small.
+    """
+
+    key: str
+    size_bytes: int
+    kind: pa.DataType
+    file_ids: np.ndarray
+    groups: pa.Table
+    value_count: int
+    pair_count: int
+    has_specials: bool
+    metadata: pq.FileMetaData
+    held: bytes | None
+
+    @property
+    def regular_count(self) -> int:
+        """Number of row groups but that of NaN and null."""
+        return int(self.groups.num_rows) - self.has_specials
+
+
+def size_of(segment: Segment) -> int:
+    """Return the length of a segment's object in bytes, which its name tells.
+
+    Raises:
+        CorruptMetadataError: The name is of another form.
+    """
+    return int(_match_name(segment.key)["size"], 16)
+
+
+def _match_name(key: str) -> re.Match[str]:
+    match = _NAME.fullmatch(key.rpartition("/")[2])
+    if match is None:
+        raise _damaged(key, "its name is none of an index segment")
+    return match
+
+
+def _damaged(key: str, cause: object) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"Index segment {key!r} cannot be used: {cause}.",
+        hint="Answers are right without it, only slower; `lakebed check --repair` builds it anew.",
+    )
+
+
+def open_segment(store: Store, segment: Segment) -> tuple[Footer, int]:
+    """Read what a segment says of itself.
+
+    Returns:
+        The footer, and the number of requests that it took.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        One GET: of the footer, or of a small segment as a whole; nothing while it is held.
+    """
+    name = ("postings", store.cache_name, segment.key)
+    footer = PROCESS_CACHE.find(name, Footer)
+    if footer is not None:
+        return footer, 0
+    match = _match_name(segment.key)
+    size, tail_size = int(match["size"], 16), int(match["footer"], 16)
+    is_small = size <= SMALL_BYTES
+    start = 0 if is_small else size - tail_size
+    data = _fetch(store, segment.key, start, size - start)
+    tail = data[max(0, len(data) - tail_size) :]
+    if len(data) != size - start or _hash(tail).hex() != match["hash"]:
+        raise _damaged(segment.key, "its footer is not what was written")
+    footer = _read_footer(segment.key, size, tail, data if is_small else None)
+    held_bytes = len(data) + 8 * len(footer.file_ids) + footer.groups.nbytes
+    PROCESS_CACHE.hold(name, footer, size_bytes=held_bytes)
+    return footer, 1
+
+
+def _fetch(store: Store, key: str, start: int, length: int) -> bytes:
+    try:
+        return store.get_range(key, start, length)
+    except ObjectNotFoundError as exc:
+        raise _damaged(key, "it is missing") from exc
+
+
+def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer:
+    """Read a footer whose hash was right: what is wrong now was written by something else."""
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+        texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
+        if texts.get(_FORMAT) != _VERSION.encode():
+            raise _damaged(key, "it is of a form that this release does not know")
+        ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
+        with pa.ipc.open_stream(base64.b64decode(texts[_DIRECTORY], validate=True)) as stream:
+            groups = stream.read_all().combine_chunks()
+        kind = metadata.schema.to_arrow_schema().field("value").type
+        return Footer(
+            key=key,
+            size_bytes=size,
+            kind=kind,
+            file_ids=ids.astype(np.int64),
+            groups=groups,
+            value_count=int(texts[_VALUES]),
+            pair_count=metadata.num_rows,
+            has_specials=groups.num_rows > 0 and not groups.column("first")[-1].is_valid,
+            metadata=metadata,
+            held=held,
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as exc:
+        raise _damaged(key, exc) from exc
+
+
+class _Pieces(io.RawIOBase):
+    """An object of which some pieces are here, for a reader that asks for no others."""
+
+    def __init__(self, pieces: Sequence[tuple[int, memoryview]], size_bytes: int) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._size_bytes = size_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
+        self._position = origin[whence] + offset
+        return self._position
+
+    def read(self, size: int = -1, /) -> bytes:
+        place = bisect_right(self._pieces, self._position, key=lambda one: one[0]) - 1
+        if place < 0:
+            return b""
+        start, data = self._pieces[place]
+        found = bytes(data[self._position - start :][: size if size >= 0 else None])
+        self._position += len(found)
+        return found
+
+
+def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[pa.Table, int]:
+    """Read row groups.
+
+    Args:
+        store: Where the segment is.
+        footer: Of the segment.
+        numbers: Of the row groups, ascending.
+
+    Returns:
+        Their pairs, and the number of requests that it took.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        One GET for all row groups that lie near one another.
+    """
+    starts = footer.groups.column("start").to_numpy()
+    sizes = footer.groups.column("size").to_numpy()
+    hashes = footer.groups.column("hash")
+    pieces = []
+    requests = 0
+    for few in _near(numbers, starts, sizes):
+        begin, end = int(starts[few[0]]), int(starts[few[-1]] + sizes[few[-1]])
+        if footer.held is not None:
+            data = memoryview(footer.held)[begin:end]
+        else:
+            data = memoryview(_fetch(store, footer.key, begin, end - begin))
+            requests += 1
+        for number in few:
+            offset = int(starts[number]) - begin
+            piece = data[offset : offset + int(sizes[number])]
+            if _hash(piece) != hashes[number].as_py():
+                raise _damaged(footer.key, f"row group {number} is not what was written")
+            pieces.append((int(starts[number]), piece))
+    try:
+        source = pa.PythonFile(_Pieces(pieces, footer.size_bytes), mode="r")
+        # Not buffered ahead: that would ask for what lies between the pieces too.
+        file = pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=False)
+        return file.read_row_groups(list(numbers), use_threads=False), requests
+    except (pa.ArrowException, OSError, ValueError, IndexError) as exc:
+        raise _damaged(footer.key, exc) from exc
+
+
+def _near(numbers: Sequence[int], starts: np.ndarray, sizes: np.ndarray) -> list[list[int]]:
+    """Split row groups into those that one request fetches."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and starts[number] - (starts[found[-1][-1]] + sizes[found[-1][-1]]) <= _GAP_BYTES:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found

@@ -1,0 +1,171 @@
+"""Writing postings along with data files: by the task that has the rows at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pat
+
+from lakebed.index.order import is_repetitive, sorted_pairs
+from lakebed.index.postings import Postings, joined
+from lakebed.index.segment import GROUP_ROWS, EncodedSegment, SegmentWriter
+from lakebed.model.keys import file_id
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment
+
+
+class ColumnValues:
+    """The values of one column in one file, some of them perhaps more than once."""
+
+    def __init__(self) -> None:
+        """Begin without values."""
+        self.chunks: list[pa.Array] = []
+        self.has_nan = False
+        self.has_null = False
+        self.size_bytes = 0
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Add values; they are copied, so that nothing else of their batch is held."""
+        if column.null_count:
+            self.has_null = True
+            column = column.drop_null()
+        if is_repetitive(column):
+            values = column.unique()
+        else:
+            values = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+        if pat.is_floating(values.type) and np.isnan(np.max(np.asarray(values), initial=-np.inf)):
+            self.has_nan = True
+            values = values.filter(pc.invert(pc.is_nan(values)))
+        if len(values):
+            self.chunks.append(values)
+            self.size_bytes += values.nbytes
+
+
+class FileValues:
+    """The values of the indexed columns in one file in the making."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        """Begin without values."""
+        self.columns = {column: ColumnValues() for column in columns}
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the values of some rows."""
+        for name, values in self.columns.items():
+            values.add(rows.column(name))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that are held."""
+        return sum(values.size_bytes for values in self.columns.values())
+
+
+def encode_segment(
+    dataset: str,
+    column: str,
+    kind: pa.DataType,
+    files: Mapping[int, ColumnValues],
+    *,
+    group_rows: int = GROUP_ROWS,
+) -> EncodedSegment:
+    """Return the segment of some files.
+
+    Args:
+        dataset: That they are of.
+        column: Whose values they are.
+        kind: Of the values.
+        files: By id of the file, all the values that it holds.
+        group_rows: Pairs in a row group.
+    """
+    ids = sorted(files)
+    chunks = [chunk for one in ids for chunk in files[one].chunks]
+    counts = [sum(map(len, files[one].chunks)) for one in ids]
+    values = pa.concat_arrays([*chunks, pa.array([], kind)])
+    places = np.repeat(np.arange(len(ids), dtype=np.int32), counts)
+    writer = SegmentWriter(kind, np.array(ids, dtype=np.int64), group_rows)
+    writer.add(*sorted_pairs(values, places, len(ids)))
+    return writer.finish(
+        dataset,
+        column,
+        nan_files=np.flatnonzero([files[one].has_nan for one in ids]),
+        null_files=np.flatnonzero([files[one].has_null for one in ids]),
+    )
+
+
+class PostingsWriter:
+    """Writes the postings of the files of one writer: a segment a column, or several of many."""
+
+    def __init__(
+        self, store: Store, dataset: str, types: Mapping[str, pa.DataType], max_bytes: int
+    ) -> None:
+        """Begin without files.
+
+        Args:
+            store: Where the dataset is.
+            dataset: Its name.
+            types: Of the indexed columns.
+            max_bytes: Of values to hold. Beyond it a segment is written, and another one begun.
+        """
+        self._store = store
+        self._dataset = dataset
+        self._types = types
+        self._max_bytes = max_bytes
+        self._files: dict[int, FileValues] = {}
+        self._size_bytes = 0
+        self._written: list[Postings] = []
+        # Also of those whose writing failed: the store may hold them all the same.
+        self._keys: list[str] = []
+
+    def new_file(self) -> FileValues:
+        """Return what takes the values of a file that is begun."""
+        return FileValues(tuple(self._types))
+
+    def add(self, label: str, values: FileValues) -> None:
+        """Add a file that has all its values.
+
+        A file is never in two segments: one of them alone would seem to know all of it.
+        """
+        number = file_id(label)
+        if number is None or not self._types:
+            return
+        self._files[number] = values
+        self._size_bytes += values.size_bytes
+        if self._size_bytes > self._max_bytes:
+            self._flush()
+
+    def _flush(self) -> None:
+        files, self._files, self._size_bytes = self._files, {}, 0
+        if not files:
+            return
+        with ThreadPoolExecutor(len(self._types), thread_name_prefix="lakebed-index") as threads:
+            segments = threads.map(lambda column: self._write(column, files), self._types)
+            self._written.append(
+                {column: (one,) for column, one in zip(self._types, segments, strict=True)}
+            )
+
+    def _write(self, column: str, files: Mapping[int, FileValues]) -> Segment:
+        values = {number: one.columns[column] for number, one in files.items()}
+        encoded = encode_segment(self._dataset, column, self._types[column], values)
+        self._keys.append(encoded.segment.key)
+        self._store.put(encoded.segment.key, encoded.data)
+        return encoded.segment
+
+    def finish(self) -> Postings:
+        """Write what is left, and return all segments.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        self._flush()
+        return joined(self._written)
+
+    def abort(self) -> None:
+        """Delete what was written; what cannot be deleted stays invisible garbage."""
+        delete_or_leave(self._store, self._keys)
+        self._keys.clear()
+        self._files.clear()
+        self._written.clear()
+        self._size_bytes = 0

@@ -1,0 +1,562 @@
+"""Indices of a dataset: building them over files that are there, dropping and describing them.
+
+Who writes rows also writes their postings, as soon as the descriptor names the column. So a build
+names the column first: from then on only files that were there before, and those of writers that
+had begun before, lack postings. It indexes them group by group, a commit each, and looks for more
+until none is left. A build that was broken off goes on where it ended, since the segments tell
+which files they cover.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.arrow.kernel import WriteOptions
+from lakebed.arrow.scan import scan
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+)
+from lakebed.index import kartothek as index_file
+from lakebed.index.merge import groups_to_merge, merge_segments
+from lakebed.index.order import rank
+from lakebed.index.postings import (
+    Postings,
+    decode_postings,
+    encode_postings,
+    joined,
+    keys_of,
+)
+from lakebed.index.segment import open_segment
+from lakebed.index.writer import PostingsWriter
+from lakebed.lifecycle.cleanup import NO_PROGRESS, Progress
+from lakebed.lifecycle.metadata import MergedList, kept_labels
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.grouping import balanced_groups
+from lakebed.model.html import facts_to_html
+from lakebed.model.keys import file_ids
+from lakebed.model.names import nearest
+from lakebed.model.predicate import TRUE
+from lakebed.plan.data_file import DataFile
+from lakebed.plan.plan import ScanPlan, plan
+from lakebed.state import file_table
+from lakebed.state.history import Entry
+from lakebed.state.state import Change, State, digest_of
+from lakebed.state.transaction import CommitOptions, commit_change, read_own_head, update
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+COMMIT_BYTES = 4 * 2**30  # of data files that one commit indexes: what is done is not done again
+_ROUNDS = 5  # in which files of writers that began before are looked for
+_THREADS = 8
+_WRITERS = 4  # that index files in this process, each with memory of its own
+# Above this share of the files that hold a value on average, few files are ever dropped.
+COMMON_SHARE = 0.2
+# Up to so many files whose bounds hold a value, bounds alone leave hardly more than an index.
+_CLUSTERED_FILES = 2.0
+_FEW_FILES = 5  # of which nothing can be said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvertedIndex:
+    """The index of one column.
+
+    Attributes:
+        column: Its name.
+        segment_count: Objects that it consists of.
+        size_bytes: Of these together.
+        file_count: Live data files.
+        covered_count: Those of them that it knows; others are read whatever is asked.
+        value_count: Distinct values, counted in each segment by itself; null and NaN aside.
+        pair_count: Pairs of a value and a file that holds it.
+        file_share: Part of the files that hold a value, on average; None without values.
+        lost: Segments that cannot be read, by key: the reason.
+        warning: Why it cannot help; empty if it can.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("id", pa.int64())]), index=["id"])
+    >>> numbers = open_repository("memory://doctest-indices").create("numbers", descriptor)
+    >>> _ = numbers.append([{"id": 1}, {"id": 2}, {"id": 2}])
+    >>> (index,) = numbers.indices()
+    >>> index.covered_count, index.file_count, index.value_count, index.values_per_file
+    (1, 1, 2, 2.0)
+    """
+
+    column: str
+    segment_count: int
+    size_bytes: int
+    file_count: int
+    covered_count: int
+    value_count: int
+    pair_count: int
+    file_share: float | None
+    lost: Mapping[str, str]
+    warning: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it knows every live file."""
+        return self.covered_count == self.file_count
+
+    @property
+    def values_per_file(self) -> float | None:
+        """Distinct values in a file, on average."""
+        return self.pair_count / self.covered_count if self.covered_count else None
+
+    @property
+    def files_per_value(self) -> float | None:
+        """Files that hold a value, on average."""
+        return None if self.file_share is None else self.file_share * self.covered_count
+
+    def __repr__(self) -> str:
+        return (
+            f"<InvertedIndex of {self.column!r}: {self.covered_count:,} of {self.file_count:,} "
+            f"files, {self.size_bytes:,} bytes>"
+        )
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Index of {self.column}",
+            {
+                "files covered": f"{self.covered_count:,} of {self.file_count:,}",
+                "segments": self.segment_count,
+                "bytes": f"{self.size_bytes:,}",
+                "values": f"{self.value_count:,}",
+                "warning": self.warning or "none",
+            },
+        )
+
+
+def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
+    """Return the indices of a state, in the order of its descriptor; see `Dataset.indices`."""
+    live = file_ids(state.labels)
+    found = []
+    for column in state.descriptor.index:
+        coverage = _read_coverage(store, state.postings.get(column, ()))
+        covered = int(np.isin(live[live >= 0], coverage.file_ids).sum())
+        weight = sum(values * files for values, _, files in coverage.counts)
+        pairs = sum(pairs for _, pairs, _ in coverage.counts)
+        share = pairs / weight if weight else None
+        found.append(
+            InvertedIndex(
+                column=column,
+                segment_count=len(state.postings.get(column, ())),
+                size_bytes=coverage.size_bytes,
+                file_count=len(state.labels),
+                covered_count=covered,
+                value_count=sum(values for values, _, _ in coverage.counts),
+                pair_count=pairs,
+                file_share=share,
+                lost=coverage.lost,
+                warning=_warning(store, state, column, share),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Coverage:
+    """What the segments of one column say of themselves.
+
+    Attributes:
+        file_ids: That they cover, ascending.
+        counts: For each segment its distinct values, its pairs and its files.
+        size_bytes: Of their objects.
+        lost: Segments that cannot be read, by key: the reason.
+    """
+
+    file_ids: np.ndarray
+    counts: tuple[tuple[int, int, int], ...]
+    size_bytes: int
+    lost: Mapping[str, str]
+
+
+def _read_coverage(store: Store, segments: Sequence[Segment]) -> _Coverage:
+    def read(segment: Segment) -> tuple[np.ndarray, tuple[int, int, int], int] | str:
+        try:
+            footer, _ = open_segment(store, segment)
+        except CorruptMetadataError as exc:
+            return exc.message
+        counts = (footer.value_count, footer.pair_count, len(footer.file_ids))
+        return footer.file_ids, counts, footer.size_bytes
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
+        answers = list(threads.map(read, segments))
+    readable = [answer for answer in answers if not isinstance(answer, str)]
+    return _Coverage(
+        file_ids=np.unique(
+            np.concatenate([np.zeros(0, np.int64), *(ids for ids, _, _ in readable)])
+        ),
+        counts=tuple(counts for _, counts, _ in readable),
+        size_bytes=sum(size for _, _, size in readable),
+        lost={
+            segment.key: answer
+            for segment, answer in zip(segments, answers, strict=True)
+            if isinstance(answer, str)
+        },
+    )
+
+
+def verify_segments(store: Store, state: State) -> dict[str, str]:
+    """Return the index segments of a state that cannot be read, by key: the reason.
+
+    Cost:
+        One GET a segment of its footer, or of all of a small one.
+    """
+    lost: dict[str, str] = {}
+    for segments in state.postings.values():
+        lost.update(_read_coverage(store, segments).lost)
+    return lost
+
+
+def _warning(store: Store, state: State, column: str, share: float | None) -> str:
+    """Say why an index cannot help, if it cannot."""
+    count = len(state.labels)
+    if count < _FEW_FILES:
+        return ""
+    if share is not None and share > COMMON_SHARE:
+        return (
+            f"A value lies in {share:.0%} of the files on average, so that few are ever dropped. "
+            "Drop the index, or partition by the column."
+        )
+    overlap = _overlap(store, state, column)
+    if overlap is not None and overlap <= _CLUSTERED_FILES:
+        return (
+            f"The data is sorted by the column: the bounds of {overlap:.1f} files hold a value on "
+            "average, so that they alone find the files. Drop the index."
+        )
+    return ""
+
+
+def _overlap(store: Store, state: State, column: str) -> float | None:
+    """Return how many files may hold a value by their bounds, on average; None if unknown."""
+    kind = type_to_arrow(state.descriptor.column_types[column])
+    labels = pa.array(state.labels, pa.large_string())
+    facts = file_table.find(store, state.files, labels, {column: kind})
+    bounds = facts.columns.get(column)
+    if bounds is None:
+        return None
+    lows, highs = bounds.min.combine_chunks(), bounds.max.combine_chunks()
+    is_known = pc.and_(lows.is_valid(), highs.is_valid())
+    lows, highs = lows.filter(is_known), highs.filter(is_known)
+    if len(lows) < _FEW_FILES:
+        return None
+    ranks = rank(pa.concat_arrays([lows, highs])).ranks
+    starts, ends = np.sort(ranks[: len(lows)]), np.sort(ranks[len(lows) :])
+    at = ranks[: len(lows)]
+    holding = np.searchsorted(starts, at, "right") - np.searchsorted(ends, at, "left")
+    return float(holding.mean())
+
+
+def build_index(
+    store: Store,
+    dataset: str,
+    column: str,
+    *,
+    spark: SparkSession | None = None,
+    on_progress: Progress = NO_PROGRESS,
+    commit_bytes: int = COMMIT_BYTES,
+    options: CommitOptions | None = None,
+) -> InvertedIndex:
+    """Index a column of the files that are there; see `Dataset.build_index`."""
+    _name_column(store, dataset, column, options)
+    done = 0
+    for _ in range(_ROUNDS):
+        state = read_own_head(store, dataset).state
+        missing = _missing_files(store, state, column)
+        if not missing:
+            break
+        for files in _portions(store, state, missing, commit_bytes):
+            postings = _index_files(store, state, column, files, spark)
+            change = Change(
+                operation="index",
+                commit_id=uuid.uuid4().hex,
+                base_version=state.version,
+                postings=postings,
+            )
+            _commit(store, state, change, options)
+            done += len(files)
+            on_progress(done, max(done, len(missing)))
+    compact_indices(store, dataset, columns=(column,), options=options)
+    state = read_own_head(store, dataset).state
+    return next(one for one in describe_indices(store, state) if one.column == column)
+
+
+def _name_column(store: Store, dataset: str, column: str, options: CommitOptions | None) -> None:
+    """Let the descriptor name the column, so that writers index it."""
+    for attempt in range(_ROUNDS):
+        descriptor = read_own_head(store, dataset).state.descriptor
+        if column in descriptor.index:
+            return
+        try:
+            update(store, dataset, with_index(descriptor, (*descriptor.index, column)), options)
+        except CommitConflictError:
+            if attempt == _ROUNDS - 1:
+                raise
+
+
+def with_index(descriptor: DatasetDescriptor, index: Sequence[str]) -> DatasetDescriptor:
+    """Return the descriptor with other indexed columns.
+
+    Raises:
+        InvalidInputError: A column cannot have an index.
+    """
+    return DatasetDescriptor(
+        schema=descriptor.schema,
+        partition_by=descriptor.partition_by,
+        format=descriptor.format,
+        compression=descriptor.compression,
+        index=index,
+        properties=descriptor.properties,
+    )
+
+
+def drop_index(
+    store: Store, dataset: str, column: str, options: CommitOptions | None = None
+) -> tuple[Entry, State]:
+    """Let a column have no index any more; see `Dataset.drop_index`."""
+    descriptor = read_own_head(store, dataset).state.descriptor
+    if column not in descriptor.index:
+        raise InvalidInputError(
+            f"Dataset {dataset!r} has no index of {column!r}.",
+            hint=nearest(column, descriptor.index)
+            or f"Indexed are: {', '.join(descriptor.index) or 'no columns'}.",
+        )
+    kept = tuple(name for name in descriptor.index if name != column)
+    return update(store, dataset, with_index(descriptor, kept), options)
+
+
+class _Sized(NamedTuple):
+    """A data file, and its length in bytes."""
+
+    file: DataFile
+    size_bytes: int
+
+
+def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
+    """Return the files that no readable segment covers, and that can have postings."""
+    coverage = _read_coverage(store, state.postings.get(column, ()))
+    ids = file_ids(state.labels)
+    is_missing = (ids >= 0) & ~np.isin(ids, coverage.file_ids)
+    missing = {state.labels[place] for place in np.flatnonzero(is_missing)}
+    return [file for file in plan(state, TRUE, requests=0).files if file.label in missing]
+
+
+def _portions(
+    store: Store, state: State, files: Sequence[DataFile], commit_bytes: int
+) -> Iterator[list[_Sized]]:
+    """Cut files into what one commit indexes."""
+    counts = file_table.read_counts(store, state.files)
+    portion: list[_Sized] = []
+    total = 0
+    for file in files:
+        known = counts.get(file.label)
+        size = store.size(file.key) if known is None else known[1]
+        if portion and total + size > commit_bytes:
+            yield portion
+            portion, total = [], 0
+        portion.append(_Sized(file, size))
+        total += size
+    if portion:
+        yield portion
+
+
+def _index_files(
+    store: Store,
+    state: State,
+    column: str,
+    files: Sequence[_Sized],
+    spark: SparkSession | None,
+) -> Postings:
+    """Write the postings of files, in groups of about equal size that run side by side."""
+    by_label = {one.file.label: one for one in files}
+    sizes = {label: one.size_bytes for label, one in by_label.items()}
+    # What tasks are given along: of the state only what says how files are read.
+    plain = replace(state, labels=(), files=(), history=(), sources=(), runs=(), postings={})
+
+    def work(labels: list[str]) -> bytes:
+        files = [by_label[label].file for label in labels]
+        return encode_postings(index_group(store, plain, column, files))
+
+    # A store in this process cannot be seen by tasks.
+    if spark is not None and store.is_shared:
+        from lakebed.spark.rewrite import run_in_tasks, task_count
+
+        answers = run_in_tasks(spark, balanced_groups(sizes, task_count(spark)), work)
+    else:
+        count = min(_WRITERS, os.cpu_count() or 1)
+        with ThreadPoolExecutor(count, thread_name_prefix="lakebed-index") as threads:
+            groups = balanced_groups(sizes, count)
+            answers = list(threads.map(lambda group: _answer(work, group), groups))
+    errors = [answer for answer in answers if isinstance(answer, LakebedError)]
+    written = joined([decode_postings(one) for one in answers if isinstance(one, bytes)])
+    if errors:
+        delete_or_leave(store, keys_of(written))
+        raise errors[0]
+    return written
+
+
+def _answer(work: Callable[[list[str]], bytes], group: list[str]) -> bytes | LakebedError:
+    try:
+        return work(group)
+    except LakebedError as exc:
+        return exc
+
+
+def index_group(store: Store, state: State, column: str, files: Sequence[DataFile]) -> Postings:
+    """Write the postings of some files from what they hold.
+
+    Raises:
+        CorruptMetadataError: A data file is missing or damaged; what was written is deleted.
+
+    Cost:
+        Parquet: the chunks of the column. Other formats: the files.
+    """
+    kind = type_to_arrow(state.column_types[column])
+    writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)
+    try:
+        for file in files:
+            values = writer.new_file()
+            alone = ScanPlan(state=state, predicate=TRUE, files=(file,), residual=None, requests=0)
+            with scan(store, alone, [column]) as batches:
+                for batch in batches:
+                    values.add(pa.Table.from_batches([batch]))
+            writer.add(file.label, values)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> None:
+    """Commit a change of postings, and delete them if it fails for sure."""
+    try:
+        commit_change(store, state, change, options)
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        delete_or_leave(store, [*keys_of(change.postings), *change.indices.values()])
+        raise
+
+
+def compact_indices(
+    store: Store,
+    dataset: str,
+    *,
+    columns: Sequence[str] | None = None,
+    options: CommitOptions | None = None,
+    is_dry_run: bool = False,
+) -> tuple[MergedList, ...]:
+    """Merge the segments of indices into few, without files that no version has.
+
+    Where an index then knows every live file, it is also written as other tools read it.
+
+    Returns:
+        The indices that changed, or would; see `compact_metadata`.
+
+    Raises:
+        ReadOnlyError: The dataset cannot be written.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        The segments that are merged, read and written once, column by column, and one commit;
+        those of a complete index once more for other tools. Memory: one new segment.
+    """
+    state = read_own_head(store, dataset).state
+    found: list[MergedList] = []
+    postings: dict[str, tuple[Segment, ...]] = {}
+    indices: dict[str, str] = {}
+    gone: set[str] = set()
+    for column in state.descriptor.index if columns is None else columns:
+        segments = state.postings.get(column, ())
+        try:
+            groups = groups_to_merge(segments)
+            if not is_dry_run:
+                postings[column] = _merge_groups(store, state, column, groups)
+                indices.update(_write_index_file(store, state, column))
+        except CorruptMetadataError as exc:
+            _log.warning("index is left as it is column=%s error=%s", column, exc)
+            continue
+        merged = {segment.key for group in groups for segment in group}
+        gone |= merged
+        if merged or column in indices:
+            found.append(
+                MergedList(
+                    name=f"index of {column}",
+                    segments_before=len(segments),
+                    segments_after=len(segments) - len(merged) + len(groups),
+                )
+            )
+    if found and not is_dry_run:
+        change = Change(
+            operation="compact",
+            commit_id=uuid.uuid4().hex,
+            base_version=state.version,
+            postings={column: made for column, made in postings.items() if made},
+            dropped_postings=frozenset(gone),
+            indices=indices,
+            indices_of=digest_of(state.labels),
+        )
+        _commit(store, state, change, options)
+    return tuple(found)
+
+
+def _merge_groups(
+    store: Store, state: State, column: str, groups: Sequence[Sequence[Segment]]
+) -> tuple[Segment, ...]:
+    if not groups:
+        return ()
+    kept = file_ids(sorted(kept_labels(store, state)))
+    kind = type_to_arrow(state.column_types[column])
+    written: list[Segment] = []
+    try:
+        for group in groups:
+            merged = merge_segments(
+                store, state.name, column, group, kind, kept_ids=np.unique(kept[kept >= 0])
+            )
+            store.put(merged.segment.key, merged.data)
+            written.append(merged.segment)
+    except LakebedError:
+        delete_or_leave(store, [segment.key for segment in written])
+        raise
+    return tuple(written)
+
+
+def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]:
+    """Write the index as other tools read it, if it is complete; return where it is, by column."""
+    ids = file_ids(state.labels)
+    if column in state.indices or (ids < 0).any():
+        return {}
+    data = index_file.encode(
+        store,
+        column,
+        state.postings.get(column, ()),
+        state.column_types[column],
+        dict(zip(ids.tolist(), state.labels, strict=True)),
+    )
+    if data is None:
+        return {}
+    key = index_file.new_key(state.name, column, dt.datetime.now(dt.UTC))
+    store.put(key, data)
+    return {column: key}

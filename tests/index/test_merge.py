@@ -1,0 +1,132 @@
+"""Merges: what the segments said apart, they say together."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.index.lookup import lookup
+from lakebed.index.merge import COMMIT_BYTES, compact_list, groups_to_merge, merge_segments
+from lakebed.index.segment import size_of
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.predicate import bind
+from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.store.segments import FANOUT, Segment
+from lakebed.testing import CountingStore
+from tests.index.test_lookup import LONG, VALUES, a_store, put_segment
+from tests.strategies import leaves_of
+
+
+def read_pairs(store, segment: Segment) -> list[tuple]:
+    table = pa.parquet.read_table(pa.BufferReader(store.get(segment.key).data))
+    return list(zip(*table.to_pydict().values(), strict=True))
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_merged_segment_answers_as_its_parts_do(kind: Type, data: st.DataObject):
+    pool = data.draw(st.lists(VALUES[kind], min_size=1, max_size=9))
+    held = st.lists(st.sampled_from([*pool, None]), max_size=12)
+    parts = data.draw(
+        st.lists(st.dictionaries(st.integers(0, 99), held, max_size=3), min_size=1, max_size=4)
+    )
+    seen: set[int] = set()
+    for part in parts:
+        for number in seen & part.keys():
+            del part[number]
+        seen |= part.keys()
+    leaf = bind(
+        data.draw(
+            leaves_of("c", st.sampled_from(pool)).filter(lambda one: getattr(one, "values", True))
+        ),
+        {"c": kind},
+    )
+    store = a_store()
+    group_rows = data.draw(st.sampled_from([1, 3]))
+    segments = [put_segment(store, kind, part, group_rows=group_rows) for part in parts]
+    apart = lookup(store, segments, leaf, kind)
+
+    merged = merge_segments(store, "d", "c", segments, type_to_arrow(kind))
+
+    store.put(merged.segment.key, merged.data)
+    together = lookup(store, [merged.segment], leaf, kind)
+    assert together.covered.tolist() == apart.covered.tolist() == sorted(seen)
+    assert together.found.tolist() == apart.found.tolist()
+    assert merged.segment.weight == sum(segment.weight for segment in segments)
+
+
+def test_a_merge_of_many_row_groups_is_the_segment_of_all_files():
+    store = a_store()
+    files = {n: list(range(n, 300_000, 7 + n)) for n in range(6)}
+    parts = [{n: held} for n, held in files.items()]
+    segments = [put_segment(store, LONG, part) for part in parts]
+
+    merged = merge_segments(store, "d", "c", segments, pa.int64())
+
+    store.put(merged.segment.key, merged.data)
+    assert read_pairs(store, merged.segment) == read_pairs(store, put_segment(store, LONG, files))
+
+
+def test_segments_of_an_earlier_type_merge_into_one_of_the_type_now():
+    store = a_store()
+    segments = [
+        put_segment(store, Primitive(Kind.INT), {1: [3, None]}),
+        put_segment(store, LONG, {2: [2**40, 3]}),
+    ]
+
+    merged = merge_segments(store, "d", "c", segments, pa.int64())
+
+    store.put(merged.segment.key, merged.data)
+    assert read_pairs(store, merged.segment) == [(3, 0), (3, 1), (2**40, 1), (None, 0)]
+
+
+def test_a_list_is_merged_when_a_level_is_full_and_not_before():
+    store = CountingStore(a_store())
+    segments = [put_segment(store, LONG, {n: [n]}) for n in range(FANOUT)]
+    written: list[str] = []
+
+    few = compact_list(store, "d", "c", segments[1:], pa.int64(), written)
+    assert (few, written) == (tuple(segments[1:]), [])
+
+    many = compact_list(store, "d", "c", segments, pa.int64(), written)
+    assert [one.key for one in many] == written
+    assert many[0].weight == FANOUT
+
+
+def test_a_damaged_segment_stays_as_it_is_and_the_commit_goes_on(caplog):
+    store = a_store()
+    segments = tuple(put_segment(store, LONG, {n: [n]}) for n in range(FANOUT))
+    store.put(segments[3].key, b"damaged")
+    written: list[str] = []
+
+    kept = compact_list(store, "d", "c", segments, pa.int64(), written)
+
+    assert (kept, written) == (segments, [])
+    assert segments[3].key in caplog.text
+    with pytest.raises(CorruptMetadataError, match="cannot be used"):
+        merge_segments(store, "d", "c", segments, pa.int64())
+
+
+def test_what_is_too_large_for_a_commit_is_left_to_a_compaction():
+    def named(size: int) -> Segment:
+        key = f"d/postings/c/{1:010d}-{'0' * 32}-{size:x}-10-{'0' * 32}.parquet"
+        return Segment(key, 1)
+
+    segments = tuple(named(COMMIT_BYTES) for _ in range(FANOUT))
+
+    assert compact_list(a_store(), "d", "c", segments, pa.int64(), []) == segments
+    assert groups_to_merge(segments) == [list(segments)]
+    assert size_of(segments[0]) == COMMIT_BYTES
+
+
+def test_a_compaction_makes_segments_up_to_a_size():
+    def named(size: int, letter: str) -> Segment:
+        key = f"d/postings/c/{1:010d}-{letter * 32}-{size:x}-10-{'0' * 32}.parquet"
+        return Segment(key, 1)
+
+    small, middle, large = named(1, "a"), named(2**27, "b"), named(2**30, "c")
+
+    assert groups_to_merge([large, small, middle]) == [[small, middle]]
+    assert groups_to_merge([large]) == []

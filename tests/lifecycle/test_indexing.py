@@ -1,0 +1,320 @@
+"""Indices over files that are there: built, broken off, rebuilt, described, dropped, merged."""
+
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakebed
+from lakebed.dataset import Dataset
+from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
+from lakebed.lifecycle.indexing import verify_segments
+from lakebed.repository import Repository
+from lakebed.state.reader import read_head
+from lakebed.state.state import State
+from lakebed.store.memory import MemoryStore
+from lakebed.testing import DelegatingStore
+
+SCHEMA = pa.schema([("n", pa.int64()), ("plane", pa.string()), ("delay", pa.float64())])
+FILES = 6
+
+
+@pytest.fixture
+def repository() -> Repository:
+    return Repository(MemoryStore(uuid.uuid4().hex))
+
+
+@pytest.fixture
+def flights(repository: Repository) -> Dataset:
+    """Six files; each plane is in two of them, each number in one."""
+    dataset = repository.create("flights", lakebed.DatasetDescriptor(schema=SCHEMA))
+    for file in range(FILES):
+        dataset.append(
+            [
+                {"n": 7 * i + file, "plane": f"N{(file + i % 2) % FILES}", "delay": 0.5 * i}
+                for i in range(40)
+            ]
+        )
+    return dataset
+
+
+def state_of(repository: Repository) -> State:
+    return read_head(repository.store, "flights").state
+
+
+def kept_files(dataset: Dataset, text: str) -> int:
+    return len(dataset.where(text).plan().files)
+
+
+def test_a_build_covers_the_files_that_are_there_and_those_that_come(
+    repository: Repository, flights: Dataset
+):
+    told = []
+
+    built = flights.build_index("plane", on_progress=lambda *one: told.append(one))
+    flights.append([{"n": 1, "plane": "N99", "delay": None}])
+
+    assert built.is_complete
+    assert told[-1] == (FILES, FILES)
+    assert flights.indices()[0].covered_count == FILES + 1
+    assert kept_files(flights, "plane = 'N2'") == 2
+    assert kept_files(flights, "plane = 'N99'") == 1
+
+
+def test_a_build_goes_on_where_it_was_broken_off(repository: Repository, flights: Dataset):
+    def stop(done: int, _: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        flights.build_index("plane", on_progress=stop, commit_bytes=1)
+    assert flights.indices()[0].covered_count == 2
+    told = []
+
+    flights.build_index("plane", on_progress=lambda *one: told.append(one))
+
+    assert told == [(FILES - 2, FILES - 2)]
+    assert flights.indices()[0].is_complete
+
+
+def test_a_build_indexes_what_is_appended_meanwhile_too(repository: Repository, flights: Dataset):
+    def append(done: int, _: int) -> None:
+        if done <= 3:
+            flights.append([{"n": done, "plane": "N7", "delay": None}])
+
+    flights.build_index("plane", on_progress=append, commit_bytes=1)
+
+    index = flights.indices()[0]
+    assert index.covered_count == index.file_count == FILES + 3
+
+
+def test_a_writer_that_began_before_the_build_leaves_files_for_the_next_one(
+    repository: Repository, flights: Dataset
+):
+    writer = flights.writer()
+    writer.write({"n": 1, "plane": "N50", "delay": None})
+    flights.build_index("plane")
+    writer.close()
+    assert flights.indices()[0].covered_count == FILES
+    assert kept_files(flights, "plane = 'N50'") == 1
+
+    again = flights.build_index("plane")
+
+    assert again.is_complete
+    assert flights.where("plane = 'N50'").count() == 1
+
+
+def test_files_of_an_older_schema_are_indexed_as_they_read_now(
+    repository: Repository, flights: Dataset
+):
+    fields = [
+        {"name": "n", "type": "double"},
+        {"name": "plane", "type": ["null", "string"]},
+        {"name": "delay", "type": ["null", "double"]},
+        {"name": "seats", "type": "int", "default": 150},
+    ]
+    schema = {"type": "record", "name": "entity", "fields": fields}
+    older = repository.create(
+        "older",
+        lakebed.DatasetDescriptor(
+            schema=pa.schema([pa.field("n", pa.int32(), nullable=False), *list(SCHEMA)[1:]])
+        ),
+    )
+    older.append([{"n": n, "plane": None, "delay": None} for n in range(5)])
+    older.update(lakebed.DatasetDescriptor(schema=schema))
+    older.append([{"n": 2.5, "plane": None, "delay": None, "seats": 9}])
+
+    older.build_index("n")
+    older.build_index("seats")
+
+    assert len(older.where("n = 3").plan().files) == 1
+    assert [row["n"] for row in older.where("seats = 150").reader()] == [0, 1, 2, 3, 4]
+    assert len(older.where("seats = 9").plan().files) == 1
+
+
+def test_a_damaged_data_file_stops_the_build_and_leaves_nothing(
+    repository: Repository, flights: Dataset
+):
+    repository.store.put(flights.files()[2].key, b"damaged")
+
+    with pytest.raises(CorruptMetadataError, match="damaged"):
+        flights.build_index("plane")
+
+    assert list(repository.store.list("flights/postings/")) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "error"), [("plain", SchemaMismatchError), ("batch_id", InvalidInputError)]
+)
+def test_a_column_that_cannot_be_indexed_changes_nothing(flights: Dataset, column, error):
+    version = flights.version
+
+    with pytest.raises(error):
+        flights.build_index(column)
+
+    assert flights.version == version
+
+
+def test_a_dropped_index_is_asked_no_more_and_answers_stay(flights: Dataset):
+    flights.build_index("plane")
+    before = sorted(row["n"] for row in flights.where("plane = 'N2'").reader())
+
+    commit = flights.drop_index("plane")
+
+    assert commit.operation == "update"
+    assert flights.indices() == ()
+    assert sorted(row["n"] for row in flights.where("plane = 'N2'").reader()) == before
+    with pytest.raises(InvalidInputError, match="has no index of 'plane'"):
+        flights.drop_index("plane")
+
+
+def test_an_index_is_described_by_numbers(flights: Dataset):
+    index = flights.build_index("plane")
+
+    assert (index.value_count, index.pair_count) == (FILES, 2 * FILES)
+    assert (index.values_per_file, index.files_per_value) == (2, 2)
+    assert index.segment_count == 1
+    assert index.size_bytes > 0
+    assert "6 of 6 files" in repr(index)
+    assert "6 of 6" in index._repr_html_()
+
+
+def test_values_that_are_in_most_files_get_a_warning(flights: Dataset):
+    assert "lies in 33% of the files" in flights.build_index("plane").warning
+    assert flights.build_index("n").warning == ""
+
+
+def test_a_column_that_the_data_is_sorted_by_gets_a_warning(repository: Repository):
+    dataset = repository.create("sorted", lakebed.DatasetDescriptor(schema=SCHEMA, index="n"))
+    for file in range(8):
+        dataset.append([{"n": 100 * file + i, "plane": "", "delay": 0.0} for i in range(10)])
+
+    assert "sorted by the column" in dataset.indices()[0].warning
+
+
+def test_a_damaged_segment_is_named_and_a_build_covers_its_files_again(
+    repository: Repository, flights: Dataset
+):
+    flights.build_index("plane")
+    (segment,) = state_of(repository).postings["plane"]
+    repository.store.put(segment.key, b"damaged")
+    lakebed.state.cache.PROCESS_CACHE.clear()
+
+    assert list(verify_segments(repository.store, state_of(repository))) == [segment.key]
+    assert list(flights.indices()[0].lost) == [segment.key]
+    assert flights.where("plane = 'N2'").count() == 40
+
+    flights.build_index("plane")
+
+    assert flights.indices()[0].covered_count == FILES
+    assert kept_files(flights, "plane = 'N2'") == 2
+
+
+def test_a_compaction_makes_one_segment_without_files_that_no_version_has(
+    repository: Repository, flights: Dataset
+):
+    flights.build_index("plane")
+    flights.append([{"n": 1, "plane": "N8", "delay": None}])
+    flights.overwrite([{"n": 2, "plane": "N9", "delay": None}])
+    flights.cleanup("0s", dry_run=False)
+
+    (merged,) = [one for one in flights.compact_metadata() if one.name == "index of plane"]
+
+    assert (merged.segments_before, merged.segments_after) == (3, 1)
+    index = flights.indices()[0]
+    assert (index.covered_count, index.value_count) == (1, 1)
+    assert flights.compact_metadata() == ()
+
+
+class _Racing(DelegatingStore):
+    """Appends while a data file is read."""
+
+    def __init__(self, inner, race) -> None:
+        super().__init__(inner)
+        self._race = race
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        if "/data/" in key and self._race is not None:
+            race, self._race = self._race, None
+            race()
+        return self.inner.get_range(key, start, length)
+
+
+def test_an_index_file_for_others_is_never_named_beside_files_that_it_lacks(
+    repository: Repository, flights: Dataset
+):
+    racing = Repository(
+        _Racing(repository.store, lambda: flights.append([{"n": 1, "plane": "x", "delay": 1.0}]))
+    )
+
+    racing.open("flights").build_index("plane")
+
+    state = state_of(repository)
+    for key in state.indices.values():
+        table = pq.read_table(pa.BufferReader(repository.store.get(key).data))
+        labels = {label for labels in table.column("partition").to_pylist() for label in labels}
+        assert labels == set(state.labels)
+
+
+@pytest.mark.parametrize(
+    ("column", "is_named"), [("plane", True), ("n", True), ("delay", False), ("at", False)]
+)
+def test_an_index_file_for_others_is_named_where_it_is_right(
+    repository: Repository, column: str, *, is_named: bool
+):
+    schema = pa.schema([*SCHEMA, ("at", pa.timestamp("us"))])
+    dataset = repository.create("flights", lakebed.DatasetDescriptor(schema=schema, index=column))
+    nan = float("nan")
+    dataset.append([{"n": 3, "plane": "N1", "delay": nan}, {"n": 1, "plane": "N1", "delay": 1.0}])
+    dataset.append([{"n": 1, "plane": "N0", "delay": 2.0}])
+
+    dataset.compact_metadata()
+
+    state = state_of(repository)
+    assert list(state.indices) == ([column] if is_named else [])
+    if is_named:
+        table = pq.read_table(pa.BufferReader(repository.store.get(state.indices[column]).data))
+        first, second = state.labels
+        wanted = {"plane": {"N0": [second], "N1": [first]}, "n": {1: [first, second], 3: [first]}}
+        rows = zip(table[column].to_pylist(), table["partition"].to_pylist(), strict=True)
+        assert {value: sorted(labels) for value, labels in rows} == {
+            value: sorted(labels) for value, labels in wanted[column].items()
+        }
+        dataset.append([{"n": 5, "plane": "N5", "delay": 1.0}])
+        assert state_of(repository).indices == {}
+
+
+@pytest.mark.spark
+def test_tasks_of_spark_index_files_and_write_postings(tmp_path: Path, spark):
+    repository = lakebed.open_repository(tmp_path)
+    frame = spark.range(20_000).selectExpr("id AS n", "concat('N', id % 500) AS plane")
+    dataset = repository.create(
+        "flights",
+        lakebed.DatasetDescriptor(schema=frame, partition_by="hash(n, 8)", index="n"),
+    )
+    dataset.append(frame.repartition(3))
+
+    built = dataset.build_index("plane", spark)
+
+    assert built.is_complete
+    assert [one.covered_count for one in dataset.indices()] == [len(dataset.files())] * 2
+    assert dataset.where("n = 77").spark(spark).count() == 1
+    assert dataset.where("plane = 'N7'").count() == 40
+    assert len(dataset.where("n = -5").plan().files) == 0
+
+
+@pytest.mark.spark
+def test_an_unpartitioned_append_of_spark_is_indexed(tmp_path: Path, spark):
+    repository = lakebed.open_repository(tmp_path)
+    frame = spark.range(1000)
+    dataset = repository.create("n", lakebed.DatasetDescriptor(schema=frame, index="id"))
+
+    dataset.append(frame)
+
+    (index,) = dataset.indices()
+    assert index.is_complete
+    assert index.value_count == 1000
+    assert np.all([len(dataset.where(f"id = {n}").plan().files) == 1 for n in (0, 999)])
