@@ -2,89 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from lakebed.model.evaluate import matches
-from lakebed.model.keys import schema_number_of
-from lakebed.model.lineage import simplify
-from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, conjuncts
-from lakebed.model.values import Scalar
+from lakebed.model.predicate import TRUE, Predicate
+from lakebed.plan.data_file import DataFile
+from lakebed.plan.explanation import Account, Explanation
+from lakebed.plan.search import Search
 from lakebed.state.state import State
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
-    """One file of a plan.
-
-    Attributes:
-        key: Where it is in the store.
-        label: Its name in the head.
-        partition: Typed values of its directory levels.
-        is_filtered: Whether some of its rows may not belong to the view.
-        schema_number: Of the schema that it is of; None for a file of another tool.
-        constants: Fields that its schema lacks, and what all its rows have in their place.
-    """
-
-    key: str
-    label: str
-    partition: Mapping[str, Scalar]
-    is_filtered: bool
-    schema_number: int | None = 1
-    constants: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What a plan kept and dropped, and why. Prints as a few lines.
-
-    Attributes:
-        dataset: Its name.
-        version: That the plan reads.
-        predicate: What was asked for.
-        file_count: Live files.
-        kept: Files to read.
-        dropped_by_partition: Files whose partition holds no match.
-        dropped_by_schema: Files that lack a field, and have a value in its place that is no match.
-        partition_count: Directories of live files.
-        partitions_kept: Directories to read.
-        residual: What is filtered row by row, and pushed down to row groups; empty if nothing.
-        filtered_files: Files that the residual applies to.
-        requests: Requests to the store that the plan took.
-    """
-
-    dataset: str
-    version: int
-    predicate: str
-    file_count: int
-    kept: int
-    dropped_by_partition: int
-    dropped_by_schema: int
-    partition_count: int
-    partitions_kept: int
-    residual: str
-    filtered_files: int
-    requests: int
-
-    def __str__(self) -> str:
-        rest = (
-            f"{self.residual}  (in {self.filtered_files} of {self.kept} files, by row group and row)"
-            if self.residual
-            else "nothing"
-        )
-        by_schema = f", {self.dropped_by_schema} by schema" if self.dropped_by_schema else ""
-        return "\n".join(
-            [
-                f"plan of {self.dataset!r} version {self.version}: {self.predicate}",
-                f"  files       {self.kept} of {self.file_count} kept, "
-                f"{self.dropped_by_partition} dropped by partition{by_schema}",
-                f"  directories {self.partitions_kept} of {self.partition_count} kept",
-                f"  filter      {rest}",
-                f"  requests    {self.requests}",
-            ]
-        )
+from lakebed.store.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +19,10 @@ class ScanPlan:
     Attributes:
         state: What was planned from.
         predicate: What was asked for.
-        files: To read, in the order of the head.
+        files: To read, by directory, in the order of the head.
         residual: What is still to filter in files that are `is_filtered`; None if in none.
         requests: Requests to the store that planning took.
-        dropped_by_schema: How many files were dropped since a field that they lack has a value
-            that is no match.
+        account: Which files were dropped, by what, and what was looked at.
     """
 
     state: State
@@ -106,7 +30,7 @@ class ScanPlan:
     files: tuple[DataFile, ...]
     residual: Predicate | None
     requests: int
-    dropped_by_schema: int = 0
+    account: Account = field(default_factory=Account)
 
     @property
     def version(self) -> int:
@@ -119,105 +43,66 @@ class ScanPlan:
     def explain(self) -> Explanation:
         """Say which files were kept and dropped, by what, and what it cost."""
         kept = {file.label.rpartition("/")[0] for file in self.files}
+        account = self.account
         return Explanation(
             dataset=self.state.name,
             version=self.version,
             predicate=str(self.predicate) if self.predicate != TRUE else "everything",
             file_count=len(self.state.labels),
             kept=len(self.files),
-            dropped_by_partition=len(self.state.labels) - len(self.files) - self.dropped_by_schema,
-            dropped_by_schema=self.dropped_by_schema,
+            dropped_by_partition=account.dropped_by_partition,
+            dropped_by_schema=account.dropped_by_schema,
+            dropped_by_statistics=account.dropped_by_statistics,
+            dropped_by_index=account.dropped_by_index,
             partition_count=len(self.state.directories()),
             partitions_kept=len(kept),
+            statistics_segments=account.statistics_segments,
+            indices=account.indices,
+            ignored=account.ignored,
             residual="" if self.residual is None else str(self.residual),
             filtered_files=sum(file.is_filtered for file in self.files),
             requests=self.requests,
         )
 
 
-def plan(state: State, predicate: Predicate, *, requests: int) -> ScanPlan:
+def plan(
+    state: State, predicate: Predicate, *, requests: int, store: Store | None = None
+) -> ScanPlan:
     """Choose the data files that may hold matching rows.
+
+    First the partitions are asked, which the head tells. Then an index where the predicate names
+    values of its column, the file table where that is less work than opening the files that are
+    left, and indices that may still help. The same state and predicate give the same files, unless
+    a segment is damaged: then what it tells is not known, and its files are kept.
 
     Args:
         state: The version to read.
         predicate: Bound to the columns of the dataset.
         requests: What reading the state took, for the account.
+        store: Where the file table and the indices are; None to ask the head alone.
+
+    Raises:
+        CorruptMetadataError: A directory of the head does not fit the schema.
 
     Cost:
-        No request; time in proportion to the directories of live files.
+        Time in proportion to the live files, a second or two for a million. One GET a segment of
+        the file table, eight at once, and a few for an index, unless the process has read them
+        before. Without a store no request.
     """
-    conditions = conjuncts(predicate)
-    questions: dict[int | None, _Question] = {}
-    open_conditions: set[int] = set()
-    files: list[DataFile] = []
-    dropped_by_schema = 0
-    for directory, labels in state.directories().items():
-        values = state.directory_values(directory)
-        for number, of_schema in _by_schema(state, labels):
-            question = questions.get(number)
-            if question is None:
-                question = questions[number] = _ask(state, conditions, number)
-            if question.is_hopeless:
-                dropped_by_schema += len(of_schema)
-                continue
-            if not matches(question.permissive, values):
-                continue
-            unsure = {i for i, one in enumerate(question.strict) if not matches(one, values)}
-            open_conditions |= unsure
-            files.extend(
-                DataFile(
-                    key=state.key(label),
-                    label=label,
-                    partition=values,
-                    is_filtered=bool(unsure),
-                    schema_number=number,
-                    constants=question.constants,
-                )
-                for label in of_schema
-            )
-    # A condition that every chosen partition surely meets need not be asked of its rows.
-    residual = all_of([conditions[i] for i in sorted(open_conditions)])
+    search = Search(state, predicate)
+    search.ask_partitions()
+    if store is not None:
+        search.ask_indices(store, only_for_values=True)
+        search.ask_statistics(store)
+        search.ask_indices(store)
     return ScanPlan(
         state=state,
         predicate=predicate,
-        files=tuple(files),
-        residual=residual if open_conditions else None,
-        requests=requests,
-        dropped_by_schema=dropped_by_schema,
+        files=search.files(),
+        residual=search.residual(),
+        requests=requests + search.requests,
+        account=search.account(),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """A predicate as it is to be asked of the files of one schema.
-
-    Attributes:
-        constants: Fields that they lack.
-        permissive: On partition fields: what may match.
-        strict: On partition fields, for each condition: what surely matches.
-        is_hopeless: Whether the constants alone say that nothing matches.
-    """
-
-    constants: Mapping[str, Any]
-    permissive: Predicate
-    strict: tuple[Predicate, ...]
-    is_hopeless: bool
-
-
-def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
-    schema, own, strategy = state.descriptor.schema, state.partition_types, state.sure_strategy
-    constants = state.lineage.reading(state.stored_schema, number).constants
-    known = [simplify(one, constants) for one in conditions]
-    return _Question(
-        constants=constants,
-        permissive=strategy.project(all_of(known), schema, own, strict=False),
-        strict=tuple(strategy.project(one, schema, own, strict=True) for one in known),
-        # The question itself may be hopeless: then partitions are what drops files.
-        is_hopeless=all_of(known) == FALSE != all_of(conditions),
-    )
-
-
-def _by_schema(state: State, labels: list[str]) -> Iterator[tuple[int | None, list[str]]]:
-    newest = state.lineage.number
-    found = itertools.groupby(labels, lambda label: schema_number_of(label, newest=newest))
-    return ((number, list(group)) for number, group in found)
+__all__ = ["DataFile", "ScanPlan", "plan"]

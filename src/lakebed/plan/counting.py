@@ -1,0 +1,34 @@
+"""Rows of a plan that need not be read to be counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakebed.plan.plan import ScanPlan
+from lakebed.plan.search import facts_take_less
+from lakebed.state import file_table
+from lakebed.store.base import Store
+
+
+def take_known_rows(store: Store, plan: ScanPlan) -> tuple[int, ScanPlan]:
+    """Count the rows of whole files by what the file table says.
+
+    Returns:
+        The number, and the plan of the files that are left to count.
+
+    Cost:
+        Nothing where planning has read the facts, else one GET a segment of the file table; it is
+        not asked where that would be more work than opening the files.
+    """
+    whole = [file for file in plan.files if not file.is_filtered]
+    counts = {file.label: file.row_count for file in whole}
+    unknown = [label for label, count in counts.items() if count is None]
+    if facts_take_less(plan.state.files, len(unknown)):
+        labels = pa.array(unknown, pa.large_string())
+        facts = file_table.find(store, plan.state.files, labels, {})
+        counts.update(zip(unknown, facts.row_count.to_pylist(), strict=True))
+    rest = tuple(file for file in plan.files if counts.get(file.label) is None)
+    known = sum(count for count in counts.values() if count is not None)
+    return known, replace(plan, files=rest)

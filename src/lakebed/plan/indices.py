@@ -1,0 +1,115 @@
+"""What the inverted indices say of conditions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.index.lookup import Lookup, lookup
+from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
+from lakebed.model.schema import Type
+from lakebed.store.base import Store
+from lakebed.store.segments import Segment
+
+_log = logging.getLogger(__name__)
+
+_LEAVES_AT_ONCE = 4  # each asks its segments side by side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the indices know.
+
+    Attributes:
+        lookups: For each condition what its index says.
+        lost: Segments that cannot be read, by key: the reason.
+        requests: That it took.
+    """
+
+    lookups: Mapping[Leaf, Lookup]
+    lost: Mapping[str, str]
+    requests: int
+
+    def may(self, leaf: Leaf, file_ids: np.ndarray) -> np.ndarray:
+        """Return for each file whether it may hold a match.
+
+        It may if the index knows of one, or does not know the file.
+        """
+        answer = self.lookups[leaf]
+        may: np.ndarray = _is_in(file_ids, answer.found) | ~_is_in(file_ids, answer.covered)
+        return may
+
+
+def names_values(leaf: Leaf) -> bool:
+    """Whether few files can be expected to match: the condition names the values itself."""
+    match leaf:
+        case Comparison(op=Op.EQ) | Membership(negated=False):
+            return True
+    return False
+
+
+def can_be_looked_up(leaf: Leaf) -> bool:
+    """Whether an index can drop files by a condition; what is not one value nearly all hold."""
+    match leaf:
+        case Comparison(op=Op.NE):
+            return False
+        case Comparison():
+            return True
+        case Membership(negated=negated) | NullCheck(negated=negated):
+            return not negated
+
+
+def ask(
+    store: Store,
+    postings: Mapping[str, Sequence[Segment]],
+    leaves: Sequence[Leaf],
+    types: Mapping[str, Type],
+) -> Answers:
+    """Look conditions up.
+
+    A segment that is damaged or missing is left out, with a warning: its files are not covered.
+
+    Args:
+        store: Where the segments are.
+        postings: Of the indexed columns.
+        leaves: Bound, each on an indexed column; at least one.
+        types: Of these columns.
+
+    Cost:
+        For each condition what `lookup` says; conditions run side by side.
+    """
+    lost: dict[str, str] = {}
+
+    def note(segment: Segment, exc: CorruptMetadataError) -> None:
+        lost[segment.key] = exc.message
+
+    def look(leaf: Leaf) -> Lookup:
+        return lookup(store, postings[leaf.column], leaf, types[leaf.column], on_damage=note)
+
+    if len(leaves) > 1:
+        with ThreadPoolExecutor(min(len(leaves), _LEAVES_AT_ONCE)) as pool:
+            answers = list(pool.map(look, leaves))
+    else:
+        answers = [look(leaf) for leaf in leaves]
+    for key, reason in sorted(lost.items()):
+        _log.warning("index segment is ignored key=%s: %s", key, reason)
+    return Answers(
+        lookups=dict(zip(leaves, answers, strict=True)),
+        lost=dict(sorted(lost.items())),
+        # That a segment is lost took a request, too.
+        requests=sum(answer.requests for answer in answers) + len(lost),
+    )
+
+
+def _is_in(ids: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return for each id whether it is among sorted ones."""
+    if not len(known):
+        return np.zeros(len(ids), dtype=bool)
+    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    found: np.ndarray = known[places] == ids
+    return found

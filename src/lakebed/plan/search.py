@@ -1,0 +1,434 @@
+"""The search for files that may hold matching rows: narrowed step by step, for all files at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.keys import file_ids, schema_number_of, split_label
+from lakebed.model.lineage import simplify
+from lakebed.model.predicate import (
+    FALSE,
+    And,
+    Leaf,
+    Or,
+    Predicate,
+    all_of,
+    conjuncts,
+    leaves,
+)
+from lakebed.model.schema import Decimal, Primitive
+from lakebed.plan import indices
+from lakebed.plan.data_file import DataFile
+from lakebed.plan.explanation import Account
+from lakebed.plan.paths import Paths
+from lakebed.plan.statistics import Evidence, evidence_of
+from lakebed.state import file_table
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.store.segments import Segment
+
+# What opening a data file takes: its size, its footer, and columns.
+_REQUESTS_A_FILE = 3
+# What asking a segment of an index takes: its footer, and row groups.
+_REQUESTS_A_LOOKUP = 2
+# Measured: facts of so many files are read in the time that opening one data file takes.
+_FACTS_A_REQUEST = 25_000
+# One file is opened in the time of one question, which might drop it or not.
+_FEW_FILES = 2
+_UNKNOWN = -1  # in place of a number of rows
+
+
+class Search:
+    """Which live files may hold matching rows, as far as it has been asked.
+
+    Files of one schema form a group, since they are asked the same question.
+    """
+
+    def __init__(self, state: State, predicate: Predicate) -> None:
+        """Begin with all live files.
+
+        Args:
+            state: What to plan from.
+            predicate: Bound.
+        """
+        self._state = state
+        self._conditions = conjuncts(predicate)
+        self._paths = Paths(state)
+        self._groups: list[_Group] = []
+        self._live_count = len(state.labels)
+        self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
+        self._statistics_segments = 0
+        self._indices: dict[str, int] = {}
+        self._ignored: dict[str, None] = {}
+        self._asked: set[Leaf] = set()
+        self.requests = 0
+
+    def ask_partitions(self) -> None:
+        """Drop the files whose directory, or whose schema, rules out a match."""
+        for number, places in self._by_schema():
+            question = _ask(self._state, self._conditions, number)
+            if question.is_hopeless:
+                self._dropped["schema"] += len(places)
+                continue
+            may = self._told_by_path(question.permissive, places)
+            self._dropped["partition"] += int(np.count_nonzero(~may))
+            places = places[may]
+            if not len(places):
+                continue
+            surely = [self._told_by_path(one, places) for one in question.strict]
+            group = _Group(question, number, places, surely)
+            for leaf in group.open_leaves():
+                may, strictly = (
+                    self._told_by_path(_project(self._state, leaf, strict=strict), places)
+                    for strict in (False, True)
+                )
+                group.evidence[leaf] = Evidence(may, strictly)
+            self._groups.append(group)
+
+    def _told_by_path(self, predicate: Predicate, places: np.ndarray) -> np.ndarray:
+        truths: np.ndarray = self._paths.matching(predicate)[places]
+        return truths
+
+    def _by_schema(self) -> Iterator[tuple[int | None, np.ndarray]]:
+        newest = self._state.lineage.number
+        if newest == 1:
+            # Files of other tools are asked the same: there is no schema that they could lack.
+            yield 1, np.arange(self._live_count)
+            return
+        numbers = np.fromiter(
+            (schema_number_of(label, newest=newest) or 0 for label in self._state.labels),
+            np.int64,
+            self._live_count,
+        )
+        for number in np.unique(numbers).tolist():
+            yield number or None, np.flatnonzero(numbers == number)
+
+    def ask_statistics(self, store: Store) -> None:
+        """Drop the files whose facts rule out a match; note where they prove one in every row.
+
+        Nothing is asked where that would be more work than opening the files that are left.
+        """
+        state = self._state
+        plain = {
+            one.name: one.type
+            for one in state.stored_schema
+            if isinstance(one.type, Primitive | Decimal)
+        }
+        columns = self._useful(lambda leaf: leaf.column in plain)
+        wanted = {leaf.column: plain[leaf.column] for leaf in columns}
+        if (
+            not wanted
+            or self._file_count < _FEW_FILES
+            or not facts_take_less(state.files, self._file_count)
+        ):
+            return
+        labels = self._labels_at(np.concatenate([group.places for group in self._groups]))
+        types = {name: type_to_arrow(kind) for name, kind in wanted.items()}
+        facts = file_table.find(store, state.files, labels, types)
+        self.requests += facts.requests
+        self._statistics_segments = len(state.files) - len(facts.lost)
+        for reason in facts.lost.values():
+            self._ignore(reason)
+        start = 0
+        for group in self._groups:
+            count = len(group.places)
+            rows = facts.row_count.slice(start, count)
+            for leaf in group.open_leaves():
+                if leaf.column in wanted:
+                    bounds = facts.columns[leaf.column].slice(start, count)
+                    group.learn(leaf, evidence_of(leaf, bounds, rows, wanted[leaf.column]))
+            group.row_counts = rows.fill_null(_UNKNOWN).to_numpy()
+            start += count
+        self._narrow("statistics")
+
+    def ask_indices(self, store: Store, *, only_for_values: bool = False) -> None:
+        """Drop the files in which an index knows of no match.
+
+        Args:
+            store: Where the indices are.
+            only_for_values: Ask only for conditions that name the values, of which few files can
+                be expected.
+        """
+        state = self._state
+        can = indices.names_values if only_for_values else indices.can_be_looked_up
+        asked: list[Leaf] = []
+        useful = self._useful(
+            lambda leaf: leaf.column in state.postings and can(leaf) and leaf not in self._asked
+        )
+        for leaf in useful:
+            segments = state.postings[leaf.column]
+            if self._lookup_takes_less(segments):
+                asked.append(leaf)
+            elif not only_for_values:
+                self._ignore(f"index on {leaf.column}: {_less_work(self._file_count)}")
+        if asked:
+            answers = indices.ask(store, state.postings, asked, state.predicate_types)
+            self.requests += answers.requests
+            self._asked.update(asked)
+            for leaf in asked:
+                self._indices[leaf.column] = len(state.postings[leaf.column])
+            for reason in answers.lost.values():
+                self._ignore(reason)
+            for group in self._groups:
+                ids = file_ids(self._labels_at(group.places))
+                for leaf in group.open_leaves():
+                    if leaf in answers.lookups:
+                        may = answers.may(leaf, ids)
+                        group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
+            self._narrow("index")
+        if not only_for_values:
+            self._note_idle_indices()
+
+    def _labels_at(self, places: np.ndarray) -> pa.LargeStringArray:
+        labels = self._paths.labels
+        is_all = len(places) == len(labels) and len(self._groups) == 1
+        return labels if is_all else labels.take(pa.array(places))
+
+    def _note_idle_indices(self) -> None:
+        """Say of indices that the predicate made one think of why they were not asked."""
+        open_columns = {leaf.column for group in self._groups for leaf in group.open_leaves()}
+        for column in self._state.descriptor.index:
+            if column not in open_columns or column in self._indices:
+                continue
+            if column not in self._state.postings:
+                self._ignore(f"index on {column}: it has no segments")
+            elif not any(one.startswith(f"index on {column}: ") for one in self._ignored):
+                self._ignore(f"index on {column}: no condition here that it could drop a file by")
+
+    def _useful(self, can: Callable[[Leaf], bool]) -> tuple[Leaf, ...]:
+        """Return the conditions of which an answer may drop a file, if only some can be asked."""
+        found = (leaf for group in self._groups for leaf in group.useful_leaves(can))
+        return tuple(dict.fromkeys(found))
+
+    def _lookup_takes_less(self, segments: Sequence[Segment]) -> bool:
+        count = self._file_count
+        return count >= _FEW_FILES and len(segments) * _REQUESTS_A_LOOKUP < count * _REQUESTS_A_FILE
+
+    @property
+    def _file_count(self) -> int:
+        return sum(len(group.places) for group in self._groups)
+
+    def _narrow(self, by: str) -> None:
+        before = self._file_count
+        for group in self._groups:
+            group.narrow()
+        self._groups = [group for group in self._groups if len(group.places)]
+        self._dropped[by] += before - self._file_count
+
+    def _ignore(self, reason: str) -> None:
+        self._ignored[reason] = None
+
+    def residual(self) -> Predicate | None:
+        """Return what is to be filtered in files that are not surely of the view; None if nothing.
+
+        A condition that all rows of the files meet need not be asked of them.
+        """
+        unsure = {number for group in self._groups for number in group.open_conditions()}
+        return all_of([self._conditions[number] for number in sorted(unsure)]) if unsure else None
+
+    def files(self) -> tuple[DataFile, ...]:
+        """Return the files that are left, by directory, in the order of the head."""
+        if not self._groups:
+            return ()
+        places = np.concatenate([group.places for group in self._groups])
+        numbers = np.repeat(
+            np.arange(len(self._groups)), [len(group.places) for group in self._groups]
+        )
+        is_filtered = np.concatenate([group.is_filtered() for group in self._groups])
+        rows = np.concatenate([group.row_counts for group in self._groups])
+        by_directory: dict[str, list[DataFile]] = {}
+        order = np.argsort(places)
+        for place, number, filtered, row_count in zip(
+            *(one[order].tolist() for one in (places, numbers, is_filtered, rows)), strict=True
+        ):
+            label, group = self._state.labels[place], self._groups[number]
+            directory = split_label(label)[0]
+            alike = by_directory.setdefault(directory, [])
+            partition = alike[0].partition if alike else self._paths.values(directory)
+            alike.append(
+                DataFile(
+                    key=self._state.key(label),
+                    label=label,
+                    partition=partition,
+                    is_filtered=filtered,
+                    schema_number=self._schema_number(label, group),
+                    constants=group.question.constants,
+                    row_count=None if row_count == _UNKNOWN else row_count,
+                )
+            )
+        return tuple(file for alike in by_directory.values() for file in alike)
+
+    def _schema_number(self, label: str, group: _Group) -> int | None:
+        newest = self._state.lineage.number
+        return schema_number_of(label, newest=newest) if newest == 1 else group.number
+
+    def account(self) -> Account:
+        """Say what became of the files that are not left, and what was asked."""
+        return Account(
+            dropped_by_partition=self._dropped["partition"],
+            dropped_by_schema=self._dropped["schema"],
+            dropped_by_statistics=self._dropped["statistics"],
+            dropped_by_index=self._dropped["index"],
+            statistics_segments=self._statistics_segments,
+            indices=dict(sorted(self._indices.items())),
+            ignored=tuple(self._ignored),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A predicate as it is to be asked of the files of one schema.
+
+    Attributes:
+        constants: Fields that they lack.
+        conditions: What must hold, as far as the constants do not tell.
+        permissive: On partition fields: what may match.
+        strict: On partition fields, for each condition: what surely matches.
+        is_hopeless: Whether the constants alone say that nothing matches.
+    """
+
+    constants: Mapping[str, Any]
+    conditions: tuple[Predicate, ...]
+    permissive: Predicate
+    strict: tuple[Predicate, ...]
+    is_hopeless: bool
+
+
+def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
+    constants = state.lineage.reading(state.stored_schema, number).constants
+    known = tuple(simplify(one, constants) for one in conditions)
+    return _Question(
+        constants=constants,
+        conditions=known,
+        permissive=_project(state, all_of(known), strict=False),
+        strict=tuple(_project(state, one, strict=True) for one in known),
+        # The question itself may be hopeless: then partitions are what drops files.
+        is_hopeless=all_of(known) == FALSE != all_of(conditions),
+    )
+
+
+def _project(state: State, predicate: Predicate, *, strict: bool) -> Predicate:
+    schema, own = state.descriptor.schema, state.partition_types
+    return state.sure_strategy.project(predicate, schema, own, strict=strict)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Files of one schema that are still left, and what is known of them.
+
+    Attributes:
+        question: What is asked of them.
+        number: Of the schema; None for files of other tools.
+        places: Of the files in the head, ascending.
+        surely: For each condition: whether all rows of a file meet it.
+        evidence: On each part of the conditions that are not sure in every file.
+        row_counts: Of the files, or `_UNKNOWN`.
+    """
+
+    question: _Question
+    number: int | None
+    places: np.ndarray
+    surely: list[np.ndarray]
+    evidence: dict[Leaf, Evidence] = field(default_factory=dict)
+    row_counts: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.row_counts = np.full(len(self.places), _UNKNOWN)
+
+    def open_conditions(self) -> list[int]:
+        """Return the numbers of the conditions that some file may not meet in every row."""
+        return [number for number, surely in enumerate(self.surely) if not surely.all()]
+
+    def open_leaves(self) -> tuple[Leaf, ...]:
+        """Return the parts of these conditions."""
+        found = (
+            leaf
+            for number in self.open_conditions()
+            for leaf in leaves(self.question.conditions[number])
+        )
+        return tuple(dict.fromkeys(found))
+
+    def useful_leaves(self, can: Callable[[Leaf], bool]) -> list[Leaf]:
+        """Return the parts that can be asked, and whose answer may drop a file."""
+        found: list[Leaf] = []
+        for number in self.open_conditions():
+            found += self._useful(self.question.conditions[number], can)
+        return found
+
+    def _useful(self, predicate: Predicate, can: Callable[[Leaf], bool]) -> list[Leaf]:
+        match predicate:
+            case And(parts):
+                return [leaf for part in parts for leaf in self._useful(part, can)]
+            case Or(parts):
+                # One part that any file may meet keeps every file, whatever the others say.
+                found = [self._useful(part, can) for part in parts]
+                is_closed = all(
+                    leaves_ or not self._may(part).all()
+                    for part, leaves_ in zip(parts, found, strict=True)
+                )
+                return [leaf for leaves_ in found for leaf in leaves_] if is_closed else []
+            case _:
+                return [predicate] if can(predicate) else []
+
+    def learn(self, leaf: Leaf, evidence: Evidence) -> None:
+        """Take more evidence into account."""
+        self.evidence[leaf] = self.evidence[leaf].also(evidence)
+
+    def narrow(self) -> None:
+        """Leave out the files that cannot match, and note the conditions that are surely met."""
+        may = np.ones(len(self.places), dtype=bool)
+        for number in self.open_conditions():
+            condition = self.question.conditions[number]
+            may &= self._may(condition)
+            self.surely[number] = self.surely[number] | self._surely(condition)
+        self.places, self.row_counts = self.places[may], self.row_counts[may]
+        self.surely = [one[may] for one in self.surely]
+        self.evidence = {leaf: one.of(may) for leaf, one in self.evidence.items()}
+
+    def _may(self, predicate: Predicate) -> np.ndarray:
+        return self._truth(predicate, lambda evidence: evidence.may)
+
+    def _surely(self, predicate: Predicate) -> np.ndarray:
+        return self._truth(predicate, lambda evidence: evidence.surely)
+
+    def _truth(self, predicate: Predicate, of: Callable[[Evidence], np.ndarray]) -> np.ndarray:
+        """Return for each file what the evidence on the parts says together."""
+        match predicate:
+            case And(parts):
+                found = np.ones(len(self.places), dtype=bool)
+                for part in parts:
+                    found &= self._truth(part, of)
+                return found
+            case Or(parts):
+                found = np.zeros(len(self.places), dtype=bool)
+                for part in parts:
+                    found |= self._truth(part, of)
+                return found
+            case _:
+                return of(self.evidence[predicate])
+
+    def is_filtered(self) -> np.ndarray:
+        """Return for each file whether some of its rows may miss a condition."""
+        unsure = np.zeros(len(self.places), dtype=bool)
+        for surely in self.surely:
+            unsure |= ~surely
+        return unsure
+
+
+def _less_work(count: int) -> str:
+    rest = "the file that is" if count == 1 else f"the {count} files that are"
+    return f"opening {rest} left takes less"
+
+
+def facts_take_less(segments: Sequence[Segment], file_count: int) -> bool:
+    """Whether to read the file table is less work than to open some data files."""
+    if not segments:
+        return False
+    weight = sum(segment.weight for segment in segments)
+    return len(segments) + weight // _FACTS_A_REQUEST < file_count * _REQUESTS_A_FILE
