@@ -38,7 +38,12 @@ def main(directory: str) -> None:
         "local": view.count(),
         "native": view.spark(spark, way="native").count(),
         "arrow": view.spark(spark, way="arrow").count(),
+        "directories": plain.spark(spark, way="directories").count(),
     }
+    try:
+        plain.spark(spark, way="prepared")
+    except lakebed.errors.InvalidInputError as error:
+        found["prepared"] = str(error)
     sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()
 

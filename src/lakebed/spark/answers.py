@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed import errors
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, LakebedError
 
 
 def table_to_bytes(table: pa.Table) -> bytes:
@@ -25,14 +25,14 @@ def table_from_bytes(data: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def write_error(exc: InvalidInputError) -> str:
-    """Return an error of the input as text."""
+def write_error(exc: LakebedError) -> str:
+    """Return an error as text."""
     return json.dumps({"class": type(exc).__name__, "message": exc.message, "hint": exc.hint})
 
 
-def read_error(text: str) -> InvalidInputError:
+def read_error(text: str) -> LakebedError:
     """Read what `write_error` gave."""
     document: dict[str, Any] = json.loads(text)
     found = getattr(errors, document["class"], InvalidInputError)
-    error: InvalidInputError = found(document["message"], hint=document["hint"])
+    error: LakebedError = found(document["message"], hint=document["hint"])
     return error

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakebed.arrow.reading.files import RawFile
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift, tell_nobody
 from lakebed.errors import InvalidInputError
+from lakebed.index.postings import keys_of, postings_in
 from lakebed.spark.answers import read_error, table_from_bytes, table_to_bytes, write_error
 from lakebed.spark.raw_files import grouped_by_size
 from lakebed.state.caps import concat_facts
@@ -68,7 +69,7 @@ def sift_with_spark(
     for answer in answers:
         if answer.error is not None:
             staged = [job.target.key(label) for label in facts.column("label").to_pylist()]
-            delete_or_leave(store, [*staged, *keys])
+            delete_or_leave(store, [*staged, *keys_of(postings_in(facts)), *keys])
             raise read_error(answer.error)
     traces = [msgspec.json.decode(answer.traces, type=_Traces) for answer in answers]
     counts = {location: one for trace in traces for location, one in trace.counts.items()}

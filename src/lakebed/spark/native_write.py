@@ -62,6 +62,8 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         descriptor.format == "parquet"
         and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
+        # Its rows never come by here, so that nobody would know their values.
+        and not descriptor.index
         and target.constraint == TRUE
         and options.target_bytes == WriteOptions().target_bytes
         and all(_is_plain(field, given.find(field.name)) for field in descriptor.schema)

@@ -58,10 +58,10 @@ def get_session(spark: SparkSession | None = None) -> SparkSession:
     if spark is not None:
         return spark
     require_pyspark()
-    return _find_running() or local_session()
+    return find_running() or local_session()
 
 
-def _find_running() -> SparkSession | None:
+def find_running() -> SparkSession | None:
     """Return the session that runs in this process, whichever thread began it."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def local_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
-    running = _find_running()
+    running = find_running()
     if running is not None:
         for name, value in (settings or {}).items():
             builder = builder.config(name, value)
@@ -155,3 +155,8 @@ def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
 def listing_by_driver() -> dict[str, str]:
     """Return the settings under which the driver looks at planned files itself."""
     return {_LISTING_THRESHOLD: "1000000000"}
+
+
+def is_classic(spark: SparkSession) -> bool:
+    """Whether Spark's driver runs beside this process, and not behind Spark Connect."""
+    return not type(spark).__module__.startswith("pyspark.sql.connect")

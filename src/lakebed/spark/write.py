@@ -9,6 +9,7 @@ import pyarrow as pa
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.write import write_batches
+from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.answers import read_error, table_from_bytes
@@ -81,7 +82,8 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
     for row in answers:
         if row.error is not None:
             labels = facts.column("label").to_pylist()
-            delete_or_leave(store, [target.key(label) for label in labels])
+            staged = [target.key(label) for label in labels]
+            delete_or_leave(store, [*staged, *keys_of(postings_in(facts))])
             raise read_error(row.error)
     return facts
 

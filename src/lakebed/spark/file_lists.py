@@ -1,0 +1,164 @@
+"""How Spark's own reader is told of planned files: by path, by directory, or by a list with sizes.
+
+All three give the same rows; they differ in what Spark does before it reads. Given paths, it looks
+at each file. Given directories, it lists them, and would read whatever lies there. A prepared list
+it takes as it is, wherever the files lie.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.spark.session import is_classic, listing_by_driver, settings_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+NativeWay = Literal["directories", "paths", "prepared"]
+
+# Of 64 files Spark looks at each faster than a list is made, of 256 no longer surely; see
+# bench/reading.py, action `create`.
+_FEW_FILES = 200
+# So many files a directory on average: then two listings of it are surely less work than a list.
+_FILES_A_DIRECTORY = 16
+
+# A file that is missing or damaged is an error, whatever the session says: rows are never lost.
+_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# What a file sink of Spark's own streams leaves beside its files, and every read of them obeys.
+_SINK_LOG, _SINK_LOG_VERSION = "_spark_metadata", "v1"
+_BLOCK_BYTES = 2**27  # only a hint on locality, which a directory of this machine does not have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList:
+    """Parquet files in a directory that all workers see.
+
+    Attributes:
+        paths: Of the files; absolute.
+        schema: What to read, partition columns included.
+        root: Directory under which levels of directories are partition columns; None if none of
+            them is asked for.
+    """
+
+    paths: Sequence[Path]
+    schema: StructType
+    root: Path | None
+    _by_directory: dict[Path, set[str]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for path in self.paths:
+            self._by_directory.setdefault(path.parent, set()).add(path.name)
+
+    def ways(self, spark: SparkSession) -> tuple[NativeWay, ...]:
+        """Return the ways to read the files, the fastest first; the last one always can.
+
+        A session on Connect lists directories anew at each action, when others may have put
+        files there, and has no moment at which it is done with a prepared list.
+        """
+        if len(self.paths) <= _FEW_FILES or not is_classic(spark):
+            return ("paths",)
+        if len(self.paths) >= _FILES_A_DIRECTORY * len(self._by_directory):
+            return ("directories", "prepared", "paths")
+        return ("prepared", "paths")
+
+    def read(self, spark: SparkSession, way: NativeWay) -> DataFrame | str:
+        """Return the rows, or say why they cannot be read in this way.
+
+        Raises:
+            CorruptMetadataError: A file is missing.
+        """
+        if way == "directories":
+            return self._read_directories(spark)
+        if way == "prepared":
+            return self._read_prepared(spark)
+        # Not URIs with percent signs: Spark takes paths as they are.
+        return self._load(spark, [f"file://{path}" for path in self.paths], self._base_path())
+
+    def _base_path(self) -> dict[str, str]:
+        return {} if self.root is None else {"basePath": f"file://{self.root}"}
+
+    def _load(
+        self, spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
+    ) -> DataFrame:
+        with settings_for(spark, listing_by_driver()):
+            reader = spark.read.schema(self.schema).options(**_STRICT, **options)
+            frame = reader.parquet(*paths)
+            frame.schema  # noqa: B018 - on Connect, only this looks at the files under the settings
+        return frame
+
+    def _read_directories(self, spark: SparkSession) -> DataFrame | str:
+        for directory, names in self._by_directory.items():
+            found = _visible_names(directory)
+            if found != names:
+                other = next(iter(found ^ names))
+                return f"{directory} is not read as a whole, since of {other!r}"
+        paths = [f"file://{directory}" for directory in self._by_directory]
+        return self._checked(self._load(spark, paths, self._base_path()))
+
+    def _read_prepared(self, spark: SparkSession) -> DataFrame | str:
+        if not is_classic(spark):
+            return "a session on Connect takes no prepared list of files"
+        # Without a base path, Spark finds the levels above each file by itself.
+        options = {"recursiveFileLookup": "true"} if self.root is None else {}
+        with tempfile.TemporaryDirectory(prefix="lakebed-files-") as directory:
+            log = Path(directory, _SINK_LOG)
+            log.mkdir()
+            with (log / "0").open("wb") as file:
+                file.write(_SINK_LOG_VERSION.encode())
+                file.writelines(self._entries())
+            return self._checked(self._load(spark, [f"file://{directory}"], options))
+
+    def _entries(self) -> Iterator[bytes]:
+        for path in self.paths:
+            try:
+                # The true size: from one that is too small, Spark would lose rows.
+                found = path.stat()
+            except FileNotFoundError as exc:
+                raise CorruptMetadataError(
+                    f"Data file {path} is missing.",
+                    hint="The head names it, so it was deleted from outside.",
+                ) from exc
+            entry = {
+                "path": path.as_uri(),
+                "size": found.st_size,
+                "isDir": False,
+                "modificationTime": found.st_mtime_ns // 10**6,
+                "blockReplication": 1,
+                "blockSize": _BLOCK_BYTES,
+                "action": "add",
+            }
+            yield b"\n" + msgspec.json.encode(entry)
+
+    def _checked(self, frame: DataFrame) -> DataFrame | str:
+        """Return a frame if it reads exactly the planned files."""
+        found = [unquote(urlsplit(uri).path) for uri in frame.inputFiles()]
+        if len(found) == len(self.paths) and set(found) == set(map(str, self.paths)):
+            return frame
+        reason = f"Spark found {len(found)} files in place of {len(self.paths)}"
+        _log.warning("%s; another way is taken to read them", reason)
+        return reason
+
+
+def _visible_names(directory: Path) -> set[str]:
+    """Return what Spark would find in a directory: all but what begins with a dot."""
+    try:
+        with os.scandir(directory) as entries:
+            return {entry.name for entry in entries if not entry.name.startswith(".")}
+    except FileNotFoundError:
+        return set()
+
+
+__all__ = ["FileList", "NativeWay"]

@@ -1,0 +1,178 @@
+"""Reading files of a plan with Spark's own Parquet reader, as the current schema has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakebed.arrow.older import OlderFiles
+from lakebed.errors import InvalidInputError
+from lakebed.model.keys import OWN_FILE_PREFIX, split_label
+from lakebed.model.predicate import roots_of
+from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Type
+from lakebed.plan.plan import ScanPlan
+from lakebed.spark.column import literal, to_spark_column
+from lakebed.spark.file_lists import FileList, NativeWay
+from lakebed.spark.types import struct_type
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+# Types that Spark reads back from a path as they are; a timestamp would take the session's zone.
+_DISCOVERABLE = frozenset({Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE})
+# Only the repository's own directory can hold them: keys of ours have them percent-encoded.
+_PATTERN = frozenset("*?[]{}\\")
+
+
+def find_obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
+    """Say why Spark's own reader cannot read the plan; empty if it can."""
+    if plan.state.descriptor.format != "parquet":
+        return f"Spark may lack a reader for format {plan.state.descriptor.format!r}"
+    path = store.local_path(plan.files[0].key)
+    if path is None:
+        return f"Spark has no connector for {store.uri}"
+    if _PATTERN.intersection(str(path)):
+        return f"Spark takes {path} for a pattern, and reads the files it finds several times"
+    for file in plan.files:
+        if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
+            return f"{file.key} was written by another tool, whose types may differ"
+    partition_types = plan.state.partition_types
+    for name in needed_columns(plan, names):
+        if name not in partition_types:
+            continue
+        kind = partition_types[name]
+        if not isinstance(kind, Primitive) or kind.kind not in _DISCOVERABLE:
+            return f"partition field {name!r} of type {kind} would be guessed from its text"
+    # Spark refuses a directory `name=` with nothing behind, whatever columns are asked for.
+    for file in plan.files:
+        for name, value in file.partition.items():
+            if value == "":
+                return f"partition field {name!r} holds the empty text"
+    return ""
+
+
+def needed_columns(plan: ScanPlan, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are asked for, and those that the filter looks at."""
+    types = plan.state.predicate_types
+    residual = () if plan.residual is None else roots_of(plan.residual, types)
+    return tuple(dict.fromkeys([*names, *residual]))
+
+
+def struct_of(plan: ScanPlan, names: Iterable[str]) -> StructType:
+    """Return columns of a plan as Spark's own type."""
+    types: Mapping[str, Type] = plan.state.column_types
+    return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
+
+
+def read_natively(
+    spark: SparkSession,
+    store: Store,
+    plan: ScanPlan,
+    names: Sequence[str],
+    older: OlderFiles,
+    way: NativeWay | None,
+) -> DataFrame:
+    """Read files of one kind; each column as they hold it, so that Spark need not promote.
+
+    Args:
+        spark: The session.
+        store: Where the files are, a directory that all workers see.
+        plan: What to read; there must be no obstacle.
+        names: Columns to return.
+        older: How the files read under the current schema.
+        way: How Spark is told of the files; None for the fastest.
+
+    Raises:
+        InvalidInputError: The files cannot be read in this way.
+        CorruptMetadataError: A file is missing.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    state = plan.state
+    partitions = state.partition_types
+    needed = needed_columns(plan, names)
+    from_path = [name for name in partitions if name in needed]
+    stored = [name for name in state.stored_schema.names if name in needed]
+    read = list(older.held_fields(stored))
+    if from_path:
+        # All levels are named, so that Spark takes each by its type and guesses none.
+        read += [Field(name=name, type=kind) for name, kind in partitions.items()]
+    if not read:
+        # Spark cannot read a file without columns, but counts rows of any.
+        read = list(older.countable_fields())
+    files = FileList(
+        paths=tuple(_path(store, file.key) for file in plan.files),
+        schema=struct_type(Schema(fields=tuple(read))),
+        root=_path(store, f"{state.name}/{state.table}") if from_path else None,
+    )
+    frame = _read_files(spark, files, way, state.name)
+    for name in from_path:
+        if _is_garbled(plan, name):
+            frame = frame.withColumn(name, _mended(name))
+    types = {
+        one.name: one.dataType for one in struct_of(plan, dict.fromkeys([*stored, *names])).fields
+    }
+    for name in older.reading.promoted:
+        frame = frame.withColumn(name, F.col(f"`{name}`").cast(types[name]))
+    if plan.residual is not None:
+        frame = frame.where(to_spark_column(plan.residual, state.predicate_types))
+    constants = older.reading.constants
+    return frame.select(
+        *[
+            _constant(constants[name], state.column_types[name]).cast(types[name]).alias(name)
+            if name in constants
+            else F.col(f"`{name}`")
+            for name in names
+        ]
+    )
+
+
+def _path(store: Store, key: str) -> Path:
+    path = store.local_path(key)
+    assert path is not None  # find_obstacle has asked
+    return path
+
+
+def _read_files(
+    spark: SparkSession, files: FileList, way: NativeWay | None, dataset: str
+) -> DataFrame:
+    reasons = []
+    for one in files.ways(spark) if way is None else (way,):
+        found = files.read(spark, one)
+        if not isinstance(found, str):
+            return found
+        reasons.append(found)
+    raise InvalidInputError(
+        f"Cannot read {dataset!r} by {way!r}: {'; '.join(reasons)}.", hint="Leave 'way' out."
+    )
+
+
+def _constant(value: Any, kind: Type) -> Column:
+    """Return what stands in the place of a field that files lack; of a list or map the empty one."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if value is None:
+        return F.lit(None)
+    if isinstance(kind, ListOf):
+        return F.array()
+    return F.create_map() if isinstance(kind, MapOf) else literal(value, kind)
+
+
+def _is_garbled(plan: ScanPlan, name: str) -> bool:
+    return any(
+        isinstance(value, str) and not value.isascii()
+        for value in {file.partition[name] for file in plan.files}
+    )
+
+
+def _mended(name: str) -> Column:
+    """Mend what Spark makes of percent-encoded text: one character for each byte of UTF-8."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    return F.decode(F.encode(F.col(f"`{name}`"), "ISO-8859-1"), "UTF-8")
+
+
+__all__ = ["find_obstacle", "needed_columns", "read_natively", "struct_of"]

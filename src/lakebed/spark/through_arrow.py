@@ -1,0 +1,112 @@
+"""Reading a plan with Arrow inside Spark tasks, each of which is given its own files as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakebed.arrow.scan import scan
+from lakebed.model.keys import split_label
+from lakebed.plan.explanation import Account
+from lakebed.plan.plan import DataFile, ScanPlan
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+# Up to so many files go to as many tasks as Spark takes by itself; more are shuffled to tasks of 32.
+_FEW_FILES = 128
+_FILES_A_TASK = 32
+_MOST_TASKS = 4096
+_FILES = pa.schema(
+    [("label", pa.string()), ("is_filtered", pa.bool_()), ("schema_number", pa.int32())]
+)
+
+
+def read_through_arrow(
+    spark: SparkSession, store: Store, plan: ScanPlan, names: Sequence[str], schema: StructType
+) -> DataFrame:
+    """Return some columns of a plan, read by `mapInArrow`.
+
+    Files come to the tasks as rows, so that a task is sent only its own, however many there are.
+    """
+    files, count = spark.createDataFrame(_files(plan)), len(plan.files)
+    if count > _FEW_FILES:
+        files = files.repartition(min(-(-count // _FILES_A_TASK), _MOST_TASKS))
+    return files.mapInArrow(reading_task(store, plan, names), schema)
+
+
+def reading_task(
+    store: Store, plan: ScanPlan, names: Sequence[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the task that reads the files it is given as rows; it carries none itself."""
+    light = _without_files(plan)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            files = tuple(_planned(light.state, batch))
+            for rows in scan(store, replace(light, files=files), names):
+                yield to_spark_types(pa.Table.from_batches([rows])).to_batches()[0]
+
+    return run
+
+
+def to_spark_types(table: pa.Table) -> pa.Table:
+    """Spark knows no unsigned 64 bits; a decimal holds them."""
+    for position, field in enumerate(table.schema):
+        if pa.types.is_uint64(field.type):
+            column = table.column(position).cast(pa.decimal128(20, 0))
+            table = table.set_column(position, field.name, column)
+    return table
+
+
+def _files(plan: ScanPlan) -> pa.Table:
+    """Return the files as rows."""
+    return pa.table(
+        [
+            [file.label for file in plan.files],
+            [file.is_filtered for file in plan.files],
+            [file.schema_number for file in plan.files],
+        ],
+        schema=_FILES,
+    )
+
+
+def _without_files(plan: ScanPlan) -> ScanPlan:
+    """Return what is the same for all files of a plan."""
+    light = replace(
+        plan.state,
+        labels=(),
+        files=(),
+        history=(),
+        sources=(),
+        runs=(),
+        postings={},
+        annotations={},
+        indices={},
+        open_batches=(),
+        protections=(),
+    )
+    return replace(plan, state=light, files=(), account=Account())
+
+
+def _planned(state: State, batch: pa.RecordBatch) -> Iterator[DataFile]:
+    """Yield the files that rows name, as the plan had them."""
+    for row in batch.to_pylist():
+        number = row["schema_number"]
+        yield DataFile(
+            key=state.key(row["label"]),
+            label=row["label"],
+            partition=state.directory_values(split_label(row["label"])[0]),
+            is_filtered=row["is_filtered"],
+            schema_number=number,
+            constants=state.lineage.reading(state.stored_schema, number).constants,
+        )
+
+
+__all__ = ["read_through_arrow", "reading_task", "to_spark_types"]

@@ -1,0 +1,347 @@
+"""Every way to read a plan with Spark gives the rows of the local scan, and none that are dead."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from frames import comparable, spark_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+
+import lakebed
+from lakebed import by
+from lakebed.errors import CorruptMetadataError, InvalidInputError
+from lakebed.spark.through_arrow import reading_task
+from lakebed.state import file_table
+from lakebed.state.reader import read_head
+
+pytestmark = pytest.mark.spark
+
+NATIVE = ("paths", "directories", "prepared")
+NAMES = ["plain", "é/ü", "100%", "x%2Fy", "a=b", "two words", None, "日本 😀", "__HIVE_DEFAULT"]
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("name", pa.string()),
+        ("price", pa.decimal128(9, 2)),
+    ]
+)
+NEW_FIELD = pa.field("note", pa.string())
+
+
+def table(start: int = 0, count: int = 60) -> pa.Table:
+    first = dt.datetime(2013, 6, 1, tzinfo=dt.UTC)
+    rows = [
+        {
+            "id": n,
+            "at": first + dt.timedelta(hours=9 * n) if n % 13 else None,
+            "name": NAMES[n % len(NAMES)],
+            "price": n * 3 if n % 4 else None,
+        }
+        for n in range(start, start + count)
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def small_files() -> lakebed.WriteOptions:
+    return lakebed.WriteOptions(target_bytes=400, row_group_bytes=400)
+
+
+def flat(dataset: lakebed.Dataset) -> None:
+    dataset.append(table(), options=small_files())
+
+
+def in_batches(dataset: lakebed.Dataset) -> None:
+    for start in (0, 20, 40):
+        dataset.append(table(start, 20))
+
+
+def with_holes(dataset: lakebed.Dataset) -> None:
+    in_batches(dataset)
+    dataset.delete(dataset.where("id = 7 OR id > 50"))
+    dataset.overwrite(table(3, 2))
+
+
+def evolved(dataset: lakebed.Dataset) -> None:
+    dataset.append(table(0, 30))
+    wider = pa.schema([*SCHEMA, NEW_FIELD])
+    partition_by = dataset.descriptor.partition_by
+    dataset.update(lakebed.DatasetDescriptor(schema=wider, partition_by=partition_by))
+    more = table(30, 30)
+    dataset.append(more.append_column(NEW_FIELD, pa.array([f"n{n}" for n in range(30)])))
+
+
+def compacted(dataset: lakebed.Dataset) -> None:
+    in_batches(dataset)
+    dataset.compact()
+    dataset.append(table(60, 10))
+
+
+STRATEGIES: dict[str, Any] = {
+    "unpartitioned": [],
+    "date": [by.date("at", name="dt")],
+    "dimension": [by.dimension("name", ["plain", "é/ü"])],
+    "text": [by.identity("name")],
+    "two levels": [by.identity("name"), by.hash("id", 3)],
+}
+HISTORIES: dict[str, Callable[[lakebed.Dataset], None]] = {
+    "one batch": flat,
+    "batches": in_batches,
+    "holes": with_holes,
+    "evolved": evolved,
+    "compacted": compacted,
+}
+PREDICATES = [
+    "TRUE",
+    "id < 25",
+    "name = 'é/ü'",
+    "name IS NULL OR id = 8",
+    "at >= '2013-06-08' AND price IS NOT NULL",
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Repository:
+    return lakebed.open_repository(tmp_path_factory.mktemp("lake ü, 100%"))
+
+
+def dataset_of(lake: lakebed.Repository, strategy: str, history: str) -> lakebed.Dataset:
+    name = f"{strategy}_{history}".replace(" ", "_")
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by=STRATEGIES[strategy])
+    if lake.exists(name):
+        return lake.open(name)
+    dataset = lake.create(name, descriptor)
+    HISTORIES[history](dataset)
+    return dataset
+
+
+def check_ways(
+    spark: Any,
+    lake: lakebed.Repository,
+    strategy: str,
+    history: str,
+    predicate: str,
+    *,
+    levels: bool,
+) -> None:
+    dataset = dataset_of(lake, strategy, history)
+    view = dataset if predicate == "TRUE" else dataset.where(predicate)
+    partition_names = [one.name for one in dataset.descriptor.partition_by]
+    columns = [*dict.fromkeys([*partition_names, "batch_id", "id"])] if levels else None
+    expected = comparable(view.arrow(columns))
+
+    for way in ("auto", "native", "paths", "prepared", "arrow"):
+        assert spark_rows(view.spark(spark, columns, way=way)) == expected, way
+    # A directory of which only some files are planned is refused, and never read.
+    with contextlib.suppress(InvalidInputError):
+        assert spark_rows(view.spark(spark, columns, way="directories")) == expected
+
+
+CASES = {
+    "strategy": st.sampled_from(list(STRATEGIES)),
+    "history": st.sampled_from(list(HISTORIES)),
+    "predicate": st.sampled_from(PREDICATES),
+    "levels": st.booleans(),
+}
+
+
+@settings(max_examples=3)
+@given(**CASES)
+def test_every_way_gives_the_rows_of_the_scan(
+    spark: Any, lake: lakebed.Repository, **case: Any
+) -> None:
+    check_ways(spark, lake, **case)
+
+
+@pytest.mark.long
+@settings(max_examples=100)
+@given(**CASES)
+def test_every_way_gives_the_rows_of_the_scan_in_many_cases(
+    spark: Any, lake: lakebed.Repository, **case: Any
+) -> None:
+    check_ways(spark, lake, **case)
+
+
+@pytest.mark.parametrize("strategy", ["unpartitioned", "two levels"])
+def test_whole_batches_are_read_by_directory(
+    spark: Any, lake: lakebed.Repository, strategy: str
+) -> None:
+    dataset = dataset_of(lake, strategy, "one batch")
+
+    found = dataset.spark(spark, way="directories")
+
+    assert spark_rows(found) == comparable(dataset.arrow())
+    assert found.count() == 60
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> lakebed.Dataset:
+    """One batch of many files in one directory."""
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA)
+    dataset = lakebed.open_repository(tmp_path / "lake").create("events", descriptor)
+    with dataset.writer(options=small_files()) as writer:
+        for row in table(0, 1_000).to_pylist():
+            writer.write(row)
+    assert len(dataset.files()) > 200
+    return dataset
+
+
+def paths_of(dataset: lakebed.Dataset, tmp_path: Path) -> list[Path]:
+    return [tmp_path / "lake" / file.key for file in dataset.files()]
+
+
+def location(frame: Any, capsys: Any) -> str:
+    """What Spark itself says of where it found the files."""
+    capsys.readouterr()
+    frame.explain()
+    return capsys.readouterr().out.partition("Location: ")[2].partition(",")[0].partition("[")[0]
+
+
+def test_files_of_a_failed_task_in_the_directory_are_not_read(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
+) -> None:
+    first = paths_of(dataset, tmp_path)[0]
+    shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
+
+    with pytest.raises(InvalidInputError, match="not read as a whole"):
+        dataset.spark(spark, way="directories")
+
+    for way in ("auto", "native", "paths", "prepared", "arrow"):
+        assert dataset.spark(spark, way=way).count() == 1_000, way
+
+
+def test_files_that_are_hidden_from_spark_do_not_matter(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
+) -> None:
+    first = paths_of(dataset, tmp_path)[0]
+    shutil.copy(first, first.with_name(f".{first.name}.tmp"))
+
+    assert dataset.spark(spark, way="directories").count() == 1_000
+
+
+def test_the_way_is_chosen_by_the_files(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path, capsys: Any
+) -> None:
+    assert location(dataset.spark(spark), capsys) == "InMemoryFileIndex(1 paths)"
+    first = paths_of(dataset, tmp_path)[0]
+    shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
+    assert location(dataset.spark(spark), capsys) == "MetadataLogFileIndex(1 paths)"
+    few = dataset.where("id = 7").plan()
+    assert len(few) < 10
+    found = location(dataset.where("id = 7").spark(spark), capsys)
+    assert found == f"InMemoryFileIndex({len(few)} paths)"
+
+
+def test_a_prepared_list_is_not_lost_when_spark_refreshes_it(
+    spark: Any, dataset: lakebed.Dataset
+) -> None:
+    frame = dataset.spark(spark, way="prepared").cache()
+    frame.createOrReplaceTempView("prepared_events")
+    assert frame.count() == 1_000
+
+    spark.catalog.refreshTable("prepared_events")
+    spark.catalog.refreshByPath("/")
+
+    assert frame.count() == spark.table("prepared_events").count() == 1_000
+    frame.unpersist()
+    spark.catalog.dropTempView("prepared_events")
+
+
+def test_sizes_in_the_file_table_are_not_believed(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
+) -> None:
+    """A size that is too small would make Spark drop rows without a word."""
+    store = lakebed.open_repository(tmp_path / "lake").store
+    for segment in read_head(store, "events").state.files:
+        facts = file_table.decode(store.get(segment.key).data, segment.key)
+        sizes = facts.schema.get_field_index("size_bytes")
+        wrong = facts.set_column(sizes, "size_bytes", pa.array([1] * len(facts), pa.int64()))
+        (tmp_path / "lake" / segment.key).write_bytes(file_table.encode(wrong))
+
+    for way in ("auto", *NATIVE, "arrow"):
+        assert dataset.spark(spark, way=way).count() == 1_000, way
+
+
+@contextlib.contextmanager
+def setting(spark: Any, name: str, value: str) -> Iterator[None]:
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name)
+
+
+def test_a_session_that_ignores_prepared_lists_still_gets_all_rows(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
+) -> None:
+    first = paths_of(dataset, tmp_path)[0]
+    shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
+    with setting(spark, "spark.sql.streaming.fileStreamSink.ignoreMetadata", "true"):
+        with pytest.raises(InvalidInputError, match="Spark found 0 files in place of"):
+            dataset.spark(spark, way="prepared")
+
+        assert dataset.spark(spark).count() == 1_000
+
+
+@pytest.mark.parametrize("way", [*NATIVE, "arrow"])
+def test_a_missing_file_is_an_error_whatever_the_session_ignores(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path, way: Any
+) -> None:
+    with setting(spark, "spark.sql.files.ignoreMissingFiles", "true"):
+        frame = dataset.spark(spark, way=way)
+        assert frame.count() == 1_000
+        paths_of(dataset, tmp_path)[3].unlink()
+
+        with pytest.raises(Exception, match=r"(?i)missing|not exist|not found"):
+            frame.count()
+        with pytest.raises(Exception, match=r"(?i)missing|not exist|as a whole"):
+            dataset.spark(spark, way=way).count()
+
+
+def test_a_missing_file_is_noticed_when_the_list_is_prepared(
+    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
+) -> None:
+    gone = paths_of(dataset, tmp_path)[3]
+    gone.unlink()
+
+    with pytest.raises(CorruptMetadataError, match=gone.name):
+        dataset.spark(spark, way="prepared")
+
+
+def test_a_task_carries_no_files_but_its_own(dataset: lakebed.Dataset) -> None:
+    whole, few = dataset.plan(), dataset.where("id = 7").plan()
+
+    sizes = [
+        len(cloudpickle.dumps(reading_task(dataset.where("TRUE")._source.store, plan, ["id"])))
+        for plan in (whole, few)
+    ]
+
+    assert len(whole) > len(few) + 50
+    assert sizes[0] < sizes[1] + 100
+
+
+def test_each_task_of_many_scattered_files_reads_a_few(
+    spark: Any, dataset: lakebed.Dataset
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    frame = dataset.spark(spark, ["id"], way="arrow")
+
+    tasks = frame.select(F.spark_partition_id().alias("task")).distinct().count()
+
+    assert tasks >= len(dataset.files()) // 32
+    assert spark_rows(frame) == comparable(dataset.arrow(["id"]))
+
+
+def test_an_unknown_way_is_refused(spark: Any, dataset: lakebed.Dataset) -> None:
+    with pytest.raises(InvalidInputError, match="'jdbc'"):
+        dataset.spark(spark, way="jdbc")
