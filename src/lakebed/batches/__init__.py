@@ -1,0 +1,1 @@
+"""What is done with whole batches: listed, compared, brought back, staged and audited."""

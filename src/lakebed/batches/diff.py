@@ -1,0 +1,267 @@
+"""What lies between two versions: partitions, files, and on request rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.keys import partition_of, split_label
+from lakebed.model.schema import MapOf
+from lakebed.source import Snapshot, Source
+from lakebed.state import file_table
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPERATION = "operation"
+ADDED, REMOVED = "added", "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDiff:
+    """What changed in one partition.
+
+    Attributes:
+        path: Directory relative to the table; empty if unpartitioned.
+        files_added: Data files that only the second version has.
+        files_removed: Data files that only the first version has.
+        rows_added: Entities in the former; None where that is not known.
+        rows_removed: Entities in the latter; None where that is not known.
+    """
+
+    path: str
+    files_added: int
+    files_removed: int
+    rows_added: int | None
+    rows_removed: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """The difference of two versions of a dataset.
+
+    The counts are of files and of the rows in them: a row that was only written anew counts on
+    both sides. `rows` and `spark` look into the files, and tell what really came and went.
+
+    Attributes:
+        dataset: Its name.
+        from_version: The first version.
+        to_version: The second version; of a staged batch, the one that its commit would make.
+        files_added: Keys of the data files that only the second version has.
+        files_removed: Keys of the data files that only the first version has.
+        partitions: Those that differ, in order of path.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    >>> numbers = open_repository("memory://doctest-diff").create("numbers", descriptor)
+    >>> commits = [numbers.overwrite([{"n": 1}, {"n": n}]) for n in (2, 3)]
+    >>> diff = numbers.diff(1, 2)
+    >>> diff.rows_added, diff.rows_removed
+    (2, 2)
+    >>> diff.rows().to_pylist()
+    [{'operation': 'added', 'n': 3}, {'operation': 'removed', 'n': 2}]
+    """
+
+    dataset: str
+    from_version: int
+    to_version: int
+    files_added: tuple[str, ...]
+    files_removed: tuple[str, ...]
+    partitions: tuple[PartitionDiff, ...]
+    _added: View = field(repr=False, compare=False)
+    _removed: View = field(repr=False, compare=False)
+
+    @property
+    def rows_added(self) -> int | None:
+        """Entities in the files added; None where that is not known."""
+        return _total([one.rows_added for one in self.partitions])
+
+    @property
+    def rows_removed(self) -> int | None:
+        """Entities in the files removed; None where that is not known."""
+        return _total([one.rows_removed for one in self.partitions])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both versions have the same files."""
+        return not self.files_added and not self.files_removed
+
+    def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows that came and went, with a column `operation`: added or removed.
+
+        Equal rows on both sides cancel each other out, one against one: what is left is the
+        difference of two multisets. Null equals null and NaN equals NaN.
+
+        Args:
+            columns: Fields or partition fields, `batch_id` among them; None for all fields. Rows
+                are compared by these alone.
+
+        Raises:
+            SchemaMismatchError: A column is unknown.
+            InvalidInputError: A column is called `operation`.
+            CorruptMetadataError: A data file is missing or damaged.
+
+        Cost:
+            Reads the files that only one of the versions has. Memory: all their rows.
+        """
+        added, removed = self._added.arrow(columns), self._removed.arrow(columns)
+        _check_names(added.column_names)
+        both = pa.concat_tables([added, removed]).combine_chunks()
+        side = np.repeat([1, -1], [added.num_rows, removed.num_rows])
+        numbers, firsts = _numbered(both)
+        surplus = np.bincount(numbers, weights=side, minlength=len(firsts)).astype(np.int64)
+        rows = np.repeat(firsts, np.abs(surplus))
+        words = np.repeat(np.where(surplus > 0, ADDED, REMOVED), np.abs(surplus))
+        order = np.lexsort((rows, words))
+        table = both.take(pa.array(rows[order]))
+        return table.add_column(0, OPERATION, pa.array(words[order], pa.string()))
+
+    def spark(
+        self, spark: SparkSession | None = None, columns: Sequence[str] | None = None
+    ) -> DataFrame:
+        """Return the same as `rows`, as a Spark DataFrame.
+
+        Raises:
+            SchemaMismatchError: A column is unknown.
+            InvalidInputError: A column is called `operation`, or is or holds a map, which Spark
+                does not compare.
+            MissingDependencyError: pyspark or Java is not installed.
+
+        Cost:
+            No Spark job until the DataFrame is used, which then reads both sides twice.
+        """
+        schema = self._added._source.seen().descriptor.schema
+        names = list(schema.names) if columns is None else list(columns)
+        _check_names(names)
+        maps = [one.name for one in schema if one.name in names and isinstance(one.type, MapOf)]
+        if maps:
+            raise InvalidInputError(
+                f"Spark cannot compare the map {maps[0]!r}.", hint="Leave it out of columns=."
+            )
+        from lakebed.spark.difference import marked_difference
+
+        added = self._added.spark(spark, columns)
+        removed = self._removed.spark(spark, columns)
+        return marked_difference(added, removed, OPERATION, (ADDED, REMOVED))
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Diff of {self.dataset}",
+            {
+                "versions": f"{self.from_version} to {self.to_version}",
+                "files added": f"{len(self.files_added):,}",
+                "files removed": f"{len(self.files_removed):,}",
+                "rows in files added": _shown(self.rows_added),
+                "rows in files removed": _shown(self.rows_removed),
+                "partitions": shortened(one.path or "the only one" for one in self.partitions)
+                or "none",
+            },
+        )
+
+
+def _shown(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if OPERATION in names:
+        raise InvalidInputError(
+            f"The dataset has a column {OPERATION!r}, as the result would have.",
+            hint="Leave it out of columns=.",
+        )
+
+
+def _numbered(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return a number for each row, the same for equal rows, and the first row of each number."""
+    numbers = np.zeros(table.num_rows, dtype=np.int64)
+    for column in table.columns:
+        codes = _codes(column)
+        # Pair by pair, so that numbers stay small however many columns there are.
+        _, numbers = np.unique(numbers * (codes.max(initial=0) + 1) + codes, return_inverse=True)
+    _, firsts = np.unique(numbers, return_index=True)
+    return numbers, firsts
+
+
+def _codes(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a number for each value, the same for equal values."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        column = pc.add(column, pa.scalar(0, kind))  # makes one zero of the two
+    if pa.types.is_nested(kind):
+        # Arrow does not compare nested values; these texts are equal where the values are.
+        column = pa.chunked_array([[repr(value) for value in column.to_pylist()]], pa.string())
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    codes: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64)
+
+
+def difference(store: Store, one: State, other: State) -> Diff:
+    """Compare two states of a dataset.
+
+    Args:
+        store: Where it is.
+        one: The first.
+        other: The second.
+
+    Cost:
+        The file table, of which there are few objects.
+    """
+    before, after = frozenset(one.labels), frozenset(other.labels)
+    added = tuple(label for label in other.labels if label not in before)
+    removed = tuple(label for label in one.labels if label not in after)
+    newer = max(one, other, key=lambda state: state.lineage.number)
+    # A staged batch has a segment that the other state does not name.
+    segments = tuple(dict.fromkeys((*one.files, *other.files)))
+    counts = file_table.read_counts(store, segments) if added or removed else {}
+    rows_added, rows_removed = _by_partition(added, counts), _by_partition(removed, counts)
+    return Diff(
+        dataset=one.name,
+        from_version=one.version,
+        to_version=other.version,
+        files_added=tuple(other.key(label) for label in added),
+        files_removed=tuple(one.key(label) for label in removed),
+        partitions=tuple(
+            PartitionDiff(
+                path=path,
+                files_added=len(rows_added.get(path, ())),
+                files_removed=len(rows_removed.get(path, ())),
+                rows_added=_total(rows_added.get(path, ())),
+                rows_removed=_total(rows_removed.get(path, ())),
+            )
+            for path in sorted({*rows_added, *rows_removed})
+        ),
+        # Both sides are read as of one schema, that of the newer state.
+        _added=_view_of(store, newer, added),
+        _removed=_view_of(store, newer, removed),
+    )
+
+
+def _by_partition(
+    labels: Sequence[str], counts: Mapping[str, tuple[int, int]]
+) -> dict[str, list[int | None]]:
+    found: dict[str, list[int | None]] = {}
+    for label in labels:
+        rows = counts[label][0] if label in counts else None
+        found.setdefault(partition_of(split_label(label)[0]), []).append(rows)
+    return found
+
+
+def _view_of(store: Store, state: State, labels: tuple[str, ...]) -> View:
+    some = replace(state, labels=labels)
+    return View(Source(store, state.name, Snapshot(some, 0)))

@@ -1,0 +1,166 @@
+"""Reruns, rollbacks and staged batches on a store that fails at any of its writing calls."""
+
+import collections
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Dataset, DatasetDescriptor, Repository, by
+from lakebed.errors import AccessDeniedError, LakebedError, StorageError
+from lakebed.store.base import Store
+from lakebed.store.memory import MemoryStore
+from lakebed.testing import DelegatingStore, FailingStore
+
+SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
+QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+LOST = StorageError("The answer was lost.", retryable=True)
+DENIED = AccessDeniedError("Access was denied.")
+OLD, NEW = [("a", 1), ("b", 1)], [("c", 2)]
+
+
+def rows(*pairs: tuple[str, int]) -> list[dict[str, Any]]:
+    return [{"p": p, "n": n} for p, n in pairs]
+
+
+def content(dataset: Dataset) -> list[tuple[str, int]]:
+    return sorted((row["p"], row["n"]) for row in dataset.arrow().to_pylist())
+
+
+def lake() -> tuple[Store, Dataset]:
+    """Version 1 holds what a rollback goes to; version 2 is current; batch 3 is staged."""
+    store = MemoryStore(uuid.uuid4().hex)
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
+    dataset = Repository(store).create("d", descriptor)
+    dataset.rerun(rows(*NEW), "daily")
+    dataset.rerun(rows(*OLD), "daily")
+    dataset.stage(rows(*NEW), "rerun", run="daily")
+    return store, dataset
+
+
+def commit_staged(dataset: Dataset) -> None:
+    dataset.staged()[0].commit(commit_options=QUICK)
+
+
+ACTS: dict[str, Callable[[Dataset], object]] = {
+    "rerun": lambda dataset: dataset.rerun(rows(*NEW), "daily", commit_options=QUICK),
+    "rollback": lambda dataset: dataset.rollback(version=1, commit_options=QUICK),
+    "commit": commit_staged,
+}
+
+
+class _Recording(DelegatingStore):
+    """Notes the writing calls."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.calls = collections.Counter[str]()
+
+    def _create(self, key: str, data: memoryview) -> str:
+        self.calls["create"] += 1
+        return super()._create(key, data)
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        self.calls["replace"] += 1
+        return super()._replace(key, data, if_match=if_match)
+
+    def _put(self, key: str, data: memoryview) -> None:
+        self.calls["put"] += 1
+        super()._put(key, data)
+
+
+def calls_of(act: Callable[[Dataset], object]) -> list[tuple[str, int]]:
+    store, _ = lake()
+    recording = _Recording(store)
+    act(Repository(recording).open("d"))
+    return [(name, nth + 1) for name, count in recording.calls.items() for nth in range(count)]
+
+
+def run_failing(
+    act: Callable[[Dataset], object], name: Any, nth: int, error: StorageError, landed: bool
+) -> tuple[Store, Dataset, LakebedError | None]:
+    store, dataset = lake()
+    failing = FailingStore(store, fail_on=name, nth=nth, landed=landed, error=error)
+    failure: LakebedError | None = None
+    try:
+        act(Repository(failing).open("d"))
+    except LakebedError as exc:
+        failure = exc
+    assert failing.has_failed
+    return store, dataset, failure
+
+
+KINDS = pytest.mark.parametrize(
+    ("error", "landed"), [(LOST, False), (LOST, True), (DENIED, False)], ids=["lost", "late", "no"]
+)
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "nth"),
+    [(verb, *call) for verb, act in ACTS.items() for call in calls_of(act)],
+)
+@KINDS
+def test_it_happens_once_or_not_at_all(
+    verb: str, name: str, nth: int, error: StorageError, landed: bool
+) -> None:
+    store, dataset, failure = run_failing(ACTS[verb], name, nth, error, landed)
+
+    assert content(dataset) == (NEW if failure is None else OLD)
+    assert dataset.version == (3 if failure is None else 2)
+    for batch in dataset.staged():
+        assert content(batch.rows) == NEW  # whole, whatever happened
+    for file in dataset.files():
+        store.size(file.key)
+    # And the dataset can be used on.
+    if verb == "commit" and failure is not None:
+        commit_staged(dataset)
+    else:
+        ACTS["rerun" if verb == "commit" else verb](dataset)
+    assert content(dataset) == NEW
+
+
+@pytest.mark.parametrize(
+    "call", calls_of(lambda dataset: dataset.stage(rows(("z", 9)), "overwrite"))
+)
+@KINDS
+def test_staging_on_a_failing_store_leaves_a_whole_batch_or_none(
+    call: tuple[str, int], error: StorageError, landed: bool
+) -> None:
+    store, dataset, failure = run_failing(
+        lambda one: one.stage(rows(("z", 9)), "overwrite"), *call, error, landed
+    )
+
+    assert content(dataset) == OLD
+    new = dataset.staged()[1:]
+    assert len(new) == (failure is None)
+    for batch in new:
+        assert content(batch.rows) == [("z", 9)]
+        batch.discard()
+    known = {key for commit in dataset.history() for key in commit.files_added}
+    known |= {file.key for file in dataset.staged()[0].rows.plan().files}
+    found = {info.key for info in store.list("d/data/p=")}
+    # Of a put that landed after all, nothing refers to what it left.
+    assert found <= known or landed
+
+
+@pytest.mark.parametrize("name", ["replace", "delete"])
+@KINDS
+def test_discard_on_a_failing_store_can_be_done_again(
+    name: str, error: StorageError, landed: bool
+) -> None:
+    _, dataset, _ = run_failing(lambda one: one.staged()[0].discard(), name, 1, error, landed)
+
+    for batch in dataset.staged():
+        batch.discard()
+
+    assert dataset.staged() == ()
+    assert content(dataset) == OLD
+
+
+def test_matrix_holds_every_kind_of_call() -> None:
+    assert {name for name, _ in calls_of(ACTS["rerun"])} == {"create", "put", "replace"}
+    assert {name for name, _ in calls_of(ACTS["rollback"])} == {"put", "replace"}
+    assert {name for name, _ in calls_of(ACTS["commit"])} == {"put", "replace"}

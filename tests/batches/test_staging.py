@@ -1,0 +1,502 @@
+"""Stage, audit, publish: a batch that is looked at before anybody sees it."""
+
+import datetime as dt
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Dataset, DatasetDescriptor, Repository, by, checks
+from lakebed.errors import (
+    ChecksFailedError,
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptMetadataError,
+    InvalidInputError,
+    PredicateError,
+    ReadOnlyError,
+    SchemaMismatchError,
+    StaleRerunError,
+    StorageError,
+    VersionNotFoundError,
+)
+from lakebed.state.reservation import decode_record, encode_record
+from lakebed.store.base import Store
+from lakebed.store.memory import MemoryStore
+from lakebed.testing import FailingStore
+
+SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
+
+
+@pytest.fixture
+def store() -> Store:
+    return MemoryStore(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def dataset(store: Store) -> Dataset:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
+    dataset = Repository(store).create("d", descriptor)
+    dataset.append(rows(("a", 1), ("b", 1)), run="first")
+    return dataset
+
+
+def rows(*pairs: tuple[str, int | None]) -> list[dict[str, Any]]:
+    return [{"p": p, "n": n, "x": None if n is None else n / 2} for p, n in pairs]
+
+
+def content(view: lakebed.View) -> list[tuple[str, int]]:
+    return sorted((row["p"], row["n"]) for row in view.arrow().to_pylist())
+
+
+def keys(store: Store) -> set[str]:
+    return {info.key for info in store.list("")}
+
+
+def test_staged_batch_is_seen_by_nobody_but_those_who_ask(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2), ("c", 2)), run="second")
+
+    assert dataset.version == 1
+    assert content(dataset) == [("a", 1), ("b", 1)]
+    assert content(staged.dataset) == [("a", 1), ("a", 2), ("b", 1), ("c", 2)]
+    assert content(dataset.at(batch_id=staged.batch_id)) == content(staged.dataset)
+    assert content(staged.rows) == [("a", 2), ("c", 2)]
+    assert content(staged.dataset.where("n = 2")) == [("a", 2), ("c", 2)]
+    assert dataset.diff(1, staged.batch_id).rows_added == 2
+    with pytest.raises(ReadOnlyError):
+        staged.dataset.append([])
+    assert (staged.row_count, staged.run, staged.operation) == (2, "second", "append")
+
+
+def test_commit_makes_it_visible_once(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)), run="second")
+    dataset.append(rows(("a", 7)))
+
+    commit = staged.commit()
+
+    assert (commit.version, commit.operation, commit.run) == (3, "append", "second")
+    assert (commit.batch_id, commit.row_count) == (staged.batch_id, 1)
+    assert content(dataset) == [("a", 1), ("a", 2), ("a", 7), ("b", 1)]
+    assert staged.commit() == commit
+    assert dataset.version == 3
+    assert dataset.staged() == ()
+
+
+@pytest.mark.parametrize("operation", ["append", "overwrite", "rerun"])
+def test_staged_batch_looks_as_its_commit_will(dataset: Dataset, operation: Any) -> None:
+    staged = dataset.stage(rows(("a", 2)), operation, run="first")
+    seen = content(staged.dataset)
+
+    commit = staged.commit()
+
+    assert content(dataset) == seen
+    assert (
+        seen
+        == {
+            "append": [("a", 1), ("a", 2), ("b", 1)],
+            "overwrite": [("a", 2), ("b", 1)],
+            "rerun": [("a", 2)],
+        }[operation]
+    )
+    assert commit.operation == operation
+    assert [one.row_count for one in dataset.files()] == [1] * len(seen)  # facts came along
+    if operation == "rerun":
+        assert dataset.rerun([], "first").files_removed == commit.files_added
+
+
+def test_view_is_overwritten_also_by_nothing(dataset: Dataset) -> None:
+    staged = dataset.stage([], "overwrite", view=dataset.where("p = 'a'"))
+
+    assert content(staged.dataset) == [("b", 1)]
+    assert content(staged.rows) == []
+    staged.commit()
+    assert content(dataset) == [("b", 1)]
+
+
+def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
+    dataset: Dataset, store: Store
+) -> None:
+    before = keys(store)
+
+    with pytest.raises(InvalidInputError, match="says not what"):
+        dataset.stage([], "overwrite")
+    with pytest.raises(InvalidInputError, match="lies outside"):
+        dataset.stage(rows(("b", 1)), "overwrite", view=dataset.where("p = 'a'"))
+    with pytest.raises(PredicateError, match="not aligned"):
+        dataset.stage([], "overwrite", view=dataset.where("n = 1"))
+    with pytest.raises(InvalidInputError, match="Name it"):
+        dataset.stage([], "rerun")
+    with pytest.raises(InvalidInputError, match="cannot be staged for a view"):
+        dataset.stage([], "rerun", run="first", view=dataset.where("p = 'a'"))
+    with pytest.raises(InvalidInputError, match="cannot be staged"):
+        dataset.stage([], "delete")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="more than no time"):
+        dataset.stage([], lease=dt.timedelta())
+    with pytest.raises(SchemaMismatchError):
+        dataset.stage([{"z": 1}])
+    with pytest.raises(ReadOnlyError):
+        dataset.at(version=1).stage([])
+
+    assert keys(store) == before
+
+
+def test_it_survives_the_process_and_can_be_committed_by_another(tmp_path: Path) -> None:
+    repository = lakebed.open_repository(tmp_path)
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
+    repository.create("d", descriptor).append(rows(("a", 1)))
+    program = (
+        "import lakebed, sys\n"
+        "dataset = lakebed.open_repository(sys.argv[1]).open('d')\n"
+        "dataset.stage([{'p': 'a', 'n': 2, 'x': None}], 'overwrite', run='nightly')\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+    dataset = repository.open("d")
+
+    (staged,) = dataset.staged()
+
+    assert (staged.operation, staged.run, staged.row_count) == ("overwrite", "nightly", 1)
+    assert content(staged.dataset) == [("a", 2)]
+    assert repr(dataset.open_staged(staged.batch_id)) == repr(staged)
+    staged.commit(checks=[checks.row_count(min=1)])
+    assert content(dataset.where("n = 2")) == [("a", 2)]
+    assert [batch.is_staged for batch in dataset.batches()] == [False, False]
+
+
+def test_discard_leaves_nothing(dataset: Dataset, store: Store) -> None:
+    before = keys(store)
+    staged = dataset.stage(rows(("a", 2)))
+    assert keys(store) > before
+
+    staged.discard()
+
+    assert keys(store) == before
+    assert dataset.staged() == ()
+    for act in (staged.discard, staged.commit):
+        with pytest.raises(VersionNotFoundError, match="no staged batch"):
+            act()
+    with pytest.raises(VersionNotFoundError):
+        dataset.at(batch_id=staged.batch_id)
+
+
+def test_committed_batch_is_not_discarded(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    staged.commit()
+
+    with pytest.raises(InvalidInputError, match="is committed, as version 2"):
+        staged.discard()
+
+    assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_conflicts_are_judged_from_when_it_was_staged(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    untouched = dataset.stage(rows(("b", 2)), "overwrite")
+    dataset.append(rows(("a", 7)))
+
+    with pytest.raises(CommitConflictError) as caught:
+        staged.commit()
+    untouched.commit()
+
+    assert (caught.value.expected, caught.value.actual) == (1, 2)
+    assert caught.value.partitions == ("p=a",)
+    assert content(dataset) == [("a", 1), ("a", 7), ("b", 2)]
+    # It stays staged, and whole.
+    assert [one.batch_id for one in dataset.staged()] == [staged.batch_id]
+    assert content(staged.rows) == [("a", 2)]
+    staged.discard()
+
+
+def test_staged_rerun_is_stale_after_a_newer_one(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)), "rerun", run="first")
+    newer = dataset.rerun(rows(("c", 3)), "first")
+
+    with pytest.raises(StaleRerunError) as caught:
+        staged.commit()
+
+    assert caught.value.batch_id == newer.batch_id
+    assert content(dataset) == [("c", 3)]
+
+
+def test_schema_may_grow_in_between(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    schema = pa.schema([*SCHEMA, ("more", pa.string())])
+    dataset.update(DatasetDescriptor(schema=schema, partition_by=[by.identity("p")], index=["n"]))
+
+    assert staged.rows.arrow(["n", "more"]).to_pylist() == [{"n": 2, "more": None}]
+    staged.commit()
+
+    assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_lost_answer_is_made_up_by_committing_again(dataset: Dataset, store: Store) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    lost = StorageError("The answer was lost.", retryable=True)
+    failing = FailingStore(store, fail_on="replace", nth=2, landed=True, error=lost)
+    again = Repository(failing).open("d").open_staged(staged.batch_id)
+    quick = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+
+    try:
+        again.commit(commit_options=quick)
+    except CommitUnknownError:
+        with pytest.raises(InvalidInputError, match="is committed"):
+            staged.discard()
+
+    assert staged.commit().version == 2
+    assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_batch_is_not_discarded_while_a_commit_of_it_may_be_under_way(
+    dataset: Dataset, store: Store
+) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    key = f"d/batches/{staged.batch_id}.json"
+
+    def set_end(moment: dt.datetime) -> None:
+        record = decode_record(store.get(key).data, key)
+        assert record.staging is not None
+        under_way = msgspec.structs.replace(record.staging, committing_until=moment)
+        store.put(key, encode_record(msgspec.structs.replace(record, staging=under_way)))
+
+    set_end(dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5))
+    with pytest.raises(CommitConflictError, match="may be under way"):
+        staged.discard()
+    set_end(dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5))
+    staged.discard()
+
+    assert dataset.staged() == ()
+
+
+def test_failed_commit_can_be_discarded_at_once(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    dataset.append(rows(("a", 7)))
+    with pytest.raises(CommitConflictError):
+        staged.commit()
+
+    staged.discard()
+
+    assert dataset.staged() == ()
+
+
+def test_cleanup_keeps_a_staged_batch_until_its_lease_is_over(dataset: Dataset) -> None:
+    kept = dataset.stage(rows(("a", 2)))
+    brief = dataset.stage(rows(("a", 3)), lease=dt.timedelta(microseconds=1))
+    dataset.overwrite(rows(("a", 4)))
+
+    dataset.cleanup(older_than="0s", dry_run=False, clock_skew=dt.timedelta())
+
+    with pytest.raises(VersionNotFoundError, match="After its lease, a cleanup takes a batch"):
+        brief.commit()
+    kept.commit(checks=[checks.row_count(min=1)])
+    assert content(dataset) == [("a", 2), ("a", 4), ("b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"label":"p=a/', b'"label":"../../x/'),
+        (b"batch_id=", b"batch_id=9"),
+        (b'"facts":"d/', b'"facts":"e/'),
+        (b'"staging":{', b'"staging":{{'),
+    ],
+)
+def test_manifest_that_was_tampered_with_leads_nowhere(
+    dataset: Dataset, store: Store, old: bytes, new: bytes
+) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    key = f"d/batches/{staged.batch_id}.json"
+    data = bytes(store.get(key).data)
+    assert old in data
+    store.put(key, data.replace(old, new))
+    before = keys(store)
+
+    for act in (staged.commit, staged.discard, lambda: dataset.open_staged(staged.batch_id).rows):
+        with pytest.raises(CorruptMetadataError):
+            act()
+
+    assert keys(store) == before
+    assert dataset.version == 1
+
+
+def test_manifest_of_a_dropped_namesake_is_no_batch_of_the_new_dataset(
+    dataset: Dataset, store: Store
+) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    key = f"d/batches/{staged.batch_id}.json"
+    data = bytes(store.get(key).data)
+    repository = Repository(store)
+    repository.drop("d")
+    again = repository.create("d", DatasetDescriptor(schema=SCHEMA))
+    store.put(key, data)
+
+    assert again.staged() == ()
+    with pytest.raises(VersionNotFoundError):
+        again.open_staged(staged.batch_id)
+
+
+def test_batches_tell_of_staged_and_superseded_ones(dataset: Dataset) -> None:
+    second = dataset.overwrite(rows(("a", 2), ("b", 2)), run="second")
+    staged = dataset.stage(rows(("a", 3)))
+
+    first, now, waiting = dataset.batches()
+
+    assert (first.run, first.version, first.is_live, first.file_count) == ("first", 1, False, 2)
+    assert first.superseded_at == second.committed_at == now.committed_at
+    assert (now.batch_id, now.is_live, now.live_file_count) == (second.batch_id, True, 2)
+    assert (now.superseded_at, now.row_count) == (None, 2)
+    assert (now.size_bytes or 0) > 0
+    assert (waiting.batch_id, waiting.is_staged, waiting.version) == (staged.batch_id, True, None)
+    assert waiting.row_count == 1
+    for one in (first, now, waiting):
+        assert abs(one.started_at - dt.datetime.now(dt.UTC)) < dt.timedelta(minutes=5)
+    assert [one.batch_id for one in dataset.at(version=1).batches()] == [first.batch_id]
+    assert dataset.at(version=1).batches()[0].is_live
+
+    dataset.rollback(version=1)
+    back = dataset.batches()[0]
+    assert (back.is_live, back.superseded_at) == (True, None)
+
+
+def test_protected_batches_say_so(dataset: Dataset) -> None:
+    dataset.overwrite(rows(("a", 2), ("b", 2)))
+    dataset.overwrite(rows(("a", 3), ("b", 3)))
+    first = dataset.batches()[0]
+    dataset.protect(batch_id=first.batch_id, reason="audit")
+    dataset.protect(version=2, reason="audit")
+
+    assert [one.is_protected for one in dataset.batches()] == [True, True, False]
+
+
+# Checks
+
+
+@pytest.fixture
+def staged(dataset: Dataset) -> lakebed.Staged[Dataset]:
+    """Of a dataset with n = 1 twice: 1, 2, 2 and null."""
+    return dataset.stage(rows(("a", 1), ("a", 2), ("c", 2), ("c", None)))
+
+
+@pytest.mark.parametrize(
+    ("check", "passes", "count", "detail"),
+    [
+        (checks.row_count(min=4, max=4), True, 4, ""),
+        (checks.row_count(min=5), False, 4, "4 rows"),
+        (checks.row_count(max=3), False, 4, "4 rows"),
+        (checks.row_count(min=6, max=6, of="dataset"), True, 6, ""),
+        (checks.not_null("p"), True, 0, ""),
+        (checks.not_null("p", "n"), False, 1, "1 nulls in n"),
+        (checks.unique("n", "p"), True, 0, ""),
+        (checks.unique("n"), False, 2, "2 rows share a key"),
+        (checks.unique("n", of="dataset"), False, 5, "5 rows share a key"),
+        (checks.condition("n >= 1 OR n IS NULL"), True, 0, ""),
+        (checks.condition("n >= 1"), False, 1, "1 rows break it"),
+        (checks.condition("n > 1 AND p <> 'c'"), False, 3, "3 rows break it"),
+        (checks.condition("p IN ('a', 'b', 'c')", of="dataset"), True, 0, ""),
+        (checks.custom(lambda view: view.count() == 4, name="four"), True, None, ""),
+        (checks.custom(lambda view: view.count(), name="n"), False, None, "it says 4"),
+    ],
+    ids=str,
+)
+def test_check_tells_what_it_finds(
+    staged: lakebed.Staged[Dataset], check: Any, passes: bool, count: Any, detail: str
+) -> None:
+    audit = staged.check(check)
+
+    (result,) = audit.results
+    assert (result.has_passed, result.count, result.detail) == (passes, count, detail)
+    assert result.check == str(check)
+    assert result.of == check.of
+    assert audit.has_passed is passes
+
+
+def test_function_fails_by_an_assertion_and_other_errors_are_its_own(
+    staged: lakebed.Staged[Dataset],
+) -> None:
+    def dense(view: lakebed.View) -> None:
+        if view.count() < 10:
+            raise AssertionError("too few")
+
+    def broken(view: lakebed.View) -> None:
+        raise ZeroDivisionError
+
+    (result,) = staged.check(dense).results
+    assert (result.check, result.has_passed, result.detail) == ("dense", False, "too few")
+    with pytest.raises(ZeroDivisionError):
+        staged.check(broken)
+
+
+def test_commit_happens_only_if_all_checks_pass(
+    staged: lakebed.Staged[Dataset], dataset: Dataset
+) -> None:
+    with pytest.raises(ChecksFailedError) as caught:
+        staged.commit(checks=[checks.row_count(min=1), checks.not_null("n"), checks.unique("n")])
+
+    assert dataset.version == 1
+    assert content(dataset) == [("a", 1), ("b", 1)]
+    assert [one.batch_id for one in dataset.staged()] == [staged.batch_id]
+    assert caught.value.failed == ("not_null(n): 1 nulls in n", "unique(n): 2 rows share a key")
+    assert "fails 2 of 3 checks" in caught.value.message
+    assert staged.commit(checks=[checks.not_null("p")]).version == 2
+
+
+def test_wrong_checks_are_refused(staged: lakebed.Staged[Dataset]) -> None:
+    for make in (checks.row_count, checks.not_null, checks.unique):
+        with pytest.raises(InvalidInputError, match="without"):
+            make()
+    with pytest.raises(InvalidInputError, match="'batch' or 'dataset'"):
+        checks.not_null("n", of="all")  # type: ignore[arg-type]
+    with pytest.raises(PredicateError):
+        staged.check(checks.condition("nothing = 1"))
+    with pytest.raises(SchemaMismatchError):
+        staged.check(checks.unique("nothing"))
+
+
+def test_nested_keys_are_for_spark(store: Store) -> None:
+    schema = pa.schema([("spot", pa.struct([("y", pa.int64())]))])
+    dataset = Repository(store).create("s", DatasetDescriptor(schema=schema))
+    staged = dataset.stage([{"spot": {"y": 1}}])
+
+    with pytest.raises(InvalidInputError, match="nested"):
+        staged.check(checks.unique("spot"))
+    assert staged.check(checks.not_null("spot.y")).has_passed
+
+
+def test_staged_batch_and_audit_show_themselves(staged: lakebed.Staged[Dataset]) -> None:
+    assert f"Staged batch {staged.batch_id}" in staged._repr_html_()
+    audit = staged.check(checks.not_null("n"), checks.row_count(min=1))
+    shown = audit._repr_html_()
+    assert "<td>1 nulls in n</td>" in shown
+    assert "<td>passed</td>" in shown
+    assert repr(staged) == f"<Staged append {staged.batch_id} in 'd'>"
+
+
+@pytest.mark.spark
+def test_spark_stages_and_checks(tmp_path: Path, spark: Any) -> None:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")])
+    dataset = lakebed.open_repository(tmp_path).create("d", descriptor)
+    frame = spark.createDataFrame(
+        [("a", 1, 0.5), ("b", 1, None), ("b", 2, 1.0)], "p string, n bigint, x double"
+    )
+
+    staged = dataset.stage(frame, "rerun", run="daily")
+
+    assert dataset.spark(spark).count() == 0
+    assert staged.dataset.spark(spark).count() == 3
+    audit = staged.check(
+        checks.unique("n"),
+        checks.unique("n", "p"),
+        checks.not_null("x"),
+        checks.condition("n > 0"),
+        checks.row_count(min=3),
+        spark=spark,
+    )
+    assert [one.count for one in audit.results] == [2, 0, 1, 0, 3]
+    staged.commit(checks=[checks.condition("n > 0")], spark=spark)
+    assert dataset.spark(spark).count() == 3
+    dataset.rerun(frame.where("n = 2"), "daily")
+    assert content(dataset) == [("b", 2)]

@@ -1,0 +1,122 @@
+"""Verbs on batches."""
+
+import pytest
+
+ROW = '{"time_hour": "2013-01-01T00:00:00", "carrier": "UA", "flight": %d}\n'
+
+
+@pytest.fixture
+def rows(write):
+    return write("rows.jsonl", ROW % 9)
+
+
+def flights_of(cli, address) -> list[int | None]:
+    return [row["flight"] for row in cli.json("query", address)]
+
+
+def test_rerun_replaces_what_the_run_wrote(cli, address, rows) -> None:
+    told = cli.json("rerun", address, rows, "--run", "first")
+
+    assert (told["operation"], told["run"], told["removed_file_count"]) == ("rerun", "first", 2)
+    assert flights_of(cli, address) == [9]
+    cli("rerun", address, "--run", "first", "--empty")
+    assert flights_of(cli, address) == []
+
+
+@pytest.mark.parametrize("verb", ["rerun", "stage"])
+def test_no_rows_must_be_meant(cli, address, rows, verb: str) -> None:
+    assert "--empty" in cli(verb, address, "--run", "first", exit_code=2).stderr
+    assert "--empty" in cli(verb, address, rows, "--run", "x", "--empty", exit_code=2).stderr
+
+
+def test_batches_tell_when_they_came_and_went(cli, address, rows) -> None:
+    cli("rerun", address, rows, "--run", "first")
+
+    first, second = cli.json("batches", address)
+
+    assert (first["run"], first["is_live"], first["live_file_count"]) == ("first", False, 0)
+    assert first["superseded_at"] == second["committed_at"]
+    assert (second["version"], second["superseded_at"], second["is_staged"]) == (2, None, False)
+
+
+def test_diff_tells_partitions_or_rows(cli, address, rows) -> None:
+    cli("append", address, rows)
+
+    (partition,) = cli.json("diff", address, 1)
+    assert partition == {
+        "partition": "dt=2013-01-01",
+        "files_added": 1,
+        "files_removed": 0,
+        "rows_added": 1,
+        "rows_removed": 0,
+    }
+    assert cli.json("diff", address, 2, 1, "--rows", "--columns", "flight,carrier") == [
+        {"operation": "removed", "flight": 9, "carrier": "UA"}
+    ]
+    assert "--rows" in cli("diff", address, 1, "--columns", "flight", exit_code=2).stderr
+    assert cli.error("diff", address, 7)["code"] == "version-not-found"
+
+
+def test_rollback_goes_back_and_says_before_what_it_would_do(cli, address, rows) -> None:
+    before = flights_of(cli, address)
+    cli("append", address, rows)
+
+    (file,) = cli.json("rollback", address, "--version", 1, "--dry-run")
+    assert file["operation"] == "removed"
+    assert cli.json("show", address)["version"] == 2
+
+    told = cli.json("rollback", address, "--version", 1)
+    assert (told["operation"], told["version"], told["removed_file_count"]) == ("rollback", 3, 1)
+    assert flights_of(cli, address) == before
+    again = cli("rollback", address, "--version", 1, "-o", "json")
+    assert "no new version" in again.stderr
+    assert "Give one of" in cli("rollback", address, exit_code=2).stderr
+    told = cli.json("rollback", address, "--version", 0, "--where", "dt = '2013-01-01'")
+    assert told["partition_count"] == 1
+
+
+def test_batch_is_staged_checked_and_committed(cli, address, rows) -> None:
+    before = flights_of(cli, address)
+    staged = cli.json("stage", address, rows, "--run", "second", "--lease", "12h")
+    batch = staged["batch_id"]
+
+    assert (staged["operation"], staged["row_count"]) == ("append", 1)
+    assert [one["batch_id"] for one in cli.json("staged", address)] == [batch]
+    assert flights_of(cli, address) == before
+    assert len(cli.json("query", address, "--batch-id", batch)) == 5
+
+    options = ("--check", "flight > 10", "--not-null", "flight,carrier", "--min-rows", 1)
+    found = cli.json("commit", address, batch, *options, "--dry-run")
+    assert [one["has_passed"] for one in found] == [False, True, True]
+    error = cli.error("commit", address, batch, *options)
+    assert (error["code"], error["exit_code"]) == ("checks-failed", 2)
+    assert "1 rows break it" in error["message"]
+    whole = cli.json("commit", address, batch, "--whole", "--max-rows", 4, "--dry-run")
+    assert [(one["of"], one["count"]) for one in whole] == [("dataset", 5)]
+    assert flights_of(cli, address) == before
+
+    told = cli.json("commit", address, batch, "--check", "flight = 9", "--unique", "flight")
+    assert (told["operation"], told["run"], told["batch_id"]) == ("append", "second", batch)
+    assert flights_of(cli, address) == [*before, 9]
+    assert cli.json("staged", address) == []
+
+
+def test_staged_view_may_be_emptied(cli, address) -> None:
+    where = ("--where", "dt = '2013-01-01'")
+    staged = cli.json("stage", address, "--operation", "overwrite", *where, "--empty")
+    cli("commit", address, staged["batch_id"])
+
+    assert len(flights_of(cli, address)) == 2
+
+
+def test_staged_batch_is_discarded_after_a_question(cli, address, rows) -> None:
+    batch = cli.json("stage", address, rows)["batch_id"]
+
+    cli("discard", address, batch, "--dry-run")
+    assert cli("discard", address, batch, stdin="n\n", exit_code=1).stderr.count("Delete batch")
+    assert len(cli.json("staged", address)) == 1
+    cli("discard", address, batch, "--yes")
+
+    assert cli.json("staged", address) == []
+    assert cli.error("commit", address, batch)["code"] == "version-not-found"
+    assert cli.error("stage", address, rows, "--lease", "soon")["code"] == "invalid-input"
