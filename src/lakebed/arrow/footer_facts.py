@@ -1,0 +1,56 @@
+"""Facts of data files that are on storage already, for whoever has lost them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.arrow.formats.parquet import column_facts
+from lakebed.arrow.formats.registry import find_reader
+from lakebed.errors import CorruptMetadataError
+from lakebed.state.facts import ColumnFacts, FileFacts
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+
+def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
+    """Return the facts of a data file, from its content.
+
+    The checksum is of what is there now: it cannot tell whether that is what was written.
+
+    Args:
+        store: Where the file is.
+        state: Of the dataset.
+        label: Of the file.
+
+    Raises:
+        ObjectNotFoundError: The file is missing.
+        CorruptMetadataError: It cannot be read.
+
+    Cost:
+        One GET of the whole file, in memory.
+    """
+    key = state.key(label)
+    data = store.get(key).data
+    columns: dict[str, ColumnFacts] = {}
+    reader = find_reader(state.descriptor.format)
+    with pa.BufferReader(data) as source:
+        if reader is None:
+            try:
+                footer = pq.read_metadata(source)
+            except (pa.ArrowException, OSError, ValueError) as exc:
+                raise CorruptMetadataError(
+                    f"Data file {key!r} cannot be read: {exc}.", hint="Restore it from a copy."
+                ) from exc
+            row_count, columns = footer.num_rows, column_facts(footer)
+        else:
+            row_count = reader.count(source)
+    return FileFacts(
+        label=label,
+        row_count=row_count,
+        size_bytes=len(data),
+        checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
+        columns=columns,
+    )

@@ -1,0 +1,219 @@
+"""Verbs of upkeep: protect, unprotect, protections, cleanup, check."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import Progress as ProgressBar
+
+from lakebed.cli.data import show_commit
+from lakebed.cli.options import Verb, parse_time, takes_dataset, verb
+from lakebed.cli.output import Output
+from lakebed.lifecycle.check import EXIT_CODE
+from lakebed.lifecycle.cleanup import CleanupReport, Progress, parse_age
+from lakebed.repository import Repository
+
+_FILE_COLUMNS = ("key", "size_bytes", "reason", "version", "since", "note")
+_FINDING_COLUMNS = ("severity", "key", "what", "remedy", "is_repaired")
+_PROTECTION_COLUMNS = ("target", "version", "batch_id", "reason", "by", "at", "until", "is_expired")
+
+
+def _takes_target(function: Verb) -> Verb:
+    for option in (
+        click.option("--batch-id", type=int, help="All files that the commit of a batch brought."),
+        click.option("--version", type=int, help="All files of a version."),
+    ):
+        function = option(function)
+    return function
+
+
+@verb(
+    "protect",
+    example="lakebed protect lake/flights --version 12 --reason 'audit 2026' --until 2027-01-01",
+)
+@takes_dataset
+@_takes_target
+@click.option("--reason", required=True, help="Why; whoever cleans up sees it.")
+@click.option("--until", callback=parse_time, help="The protection ends then. Without zone, UTC.")
+def protect(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    version: int | None,
+    batch_id: int | None,
+    reason: str,
+    until: dt.datetime | None,
+) -> None:
+    """Keep a version or a batch from being cleaned up."""
+    commit = repository.open(name).protect(
+        version=version, batch_id=batch_id, reason=reason, until=until
+    )
+    show_commit(output, commit)
+
+
+@verb("unprotect", example="lakebed unprotect lake/flights --version 12")
+@takes_dataset
+@_takes_target
+def unprotect(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    version: int | None,
+    batch_id: int | None,
+) -> None:
+    """Let a version or a batch be cleaned up again."""
+    show_commit(output, repository.open(name).unprotect(version=version, batch_id=batch_id))
+
+
+@verb("protections", example="lakebed protections lake/flights")
+@takes_dataset
+def protections(output: Output, *, repository: Repository, name: str) -> None:
+    """List what is protected from cleanup, and why."""
+    now = dt.datetime.now(dt.UTC)
+    known = repository.open(name).protections()
+    if not known:
+        output.note("Nothing is protected.")
+    output.rows(
+        _PROTECTION_COLUMNS,
+        (
+            {
+                "target": one.target,
+                "version": one.version,
+                "batch_id": one.batch_id,
+                "reason": one.reason,
+                "by": one.by,
+                "at": one.at,
+                "until": one.until,
+                "is_expired": one.is_expired(now),
+            }
+            for one in known
+        ),
+    )
+
+
+def _parse_age(
+    context: click.Context,  # noqa: ARG001 - click's signature
+    parameter: click.Parameter,  # noqa: ARG001
+    value: str,
+) -> dt.timedelta:
+    return parse_age(value)
+
+
+@verb("cleanup", example="lakebed cleanup lake/flights --older-than 30d --delete")
+@takes_dataset
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    default="7d",
+    show_default=True,
+    callback=_parse_age,
+    help="Files stay for so long after the commit that took them out: a number and s, m, h, d, w.",
+)
+@click.option(
+    "--delete/--dry-run",
+    "is_deleting",
+    default=False,
+    help="Delete, or only list what would go.  [default: --dry-run]",
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--kept", "is_kept_shown", is_flag=True, help="Also list what stays, and why.")
+def cleanup(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    older_than: dt.timedelta,
+    is_deleting: bool,
+    is_sure: bool,
+    is_kept_shown: bool,
+) -> None:
+    """Delete files that are proven dead; without --delete only list them.
+
+    Dead are files that a commit took out long enough ago, unless a protection needs them; files of
+    writers that died; metadata that nothing refers to; unfinished writes. What cannot be proven
+    stays, and is shown as unknown.
+
+    The result is each file with the reason why it is dead.
+    """
+    dataset = repository.open(name)
+    with output.progress("Looking for what is dead"):
+        report = dataset.cleanup(older_than)
+    if is_deleting and report.files:
+        if not is_sure:
+            click.confirm(
+                f"Delete {_total(report)} of {dataset.uri}? Versions before {report.horizon} "
+                "can then no longer be read, unless they are protected.",
+                abort=True,
+                err=True,
+            )
+        with progress_bar(output, "Deleting") as on_progress:
+            report = dataset.cleanup(older_than, dry_run=False, on_progress=on_progress)
+    _show_report(output, report, is_kept_shown=is_kept_shown)
+
+
+def _total(report: CleanupReport) -> str:
+    return f"{len(report.files):,} objects of {report.size_bytes:,} bytes"
+
+
+def _show_report(output: Output, report: CleanupReport, *, is_kept_shown: bool) -> None:
+    verb_shown = "Would delete" if report.is_dry_run else "Deleted"
+    kept = ", ".join(f"{count:,} {reason}" for reason, count in report.kept_counts.items())
+    output.note(f"{verb_shown} {_total(report)}. Kept: {kept}.")
+    files = (*report.files, *report.kept) if is_kept_shown else report.files
+    output.rows(
+        _FILE_COLUMNS, ({name: getattr(file, name) for name in _FILE_COLUMNS} for file in files)
+    )
+
+
+@contextmanager
+def progress_bar(output: Output, text: str) -> Iterator[Progress]:
+    """Show on a terminal how far it is."""
+    console = Console(stderr=True)
+    with ProgressBar(console=console, disable=output.is_quiet or not console.is_terminal) as bar:
+        task = bar.add_task(text, total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance
+
+
+@verb("check", example="lakebed check lake/flights --deep")
+@takes_dataset
+@click.option("--repair", "is_repairing", is_flag=True, help="Make right what can be told anew.")
+@click.option("--deep", "is_deep", is_flag=True, help="Also read all data, and compare checksums.")
+@click.pass_context
+def check(
+    context: click.Context,
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    is_repairing: bool,
+    is_deep: bool,
+) -> None:
+    """Compare what the head says with what is on storage.
+
+    The exit code is 7 if a problem remains. --repair rebuilds what is known of data files from
+    the files themselves, as a commit; it never deletes data.
+    """
+    dataset = repository.open(name)
+    with progress_bar(output, "Checking") as on_progress:
+        report = dataset.check(is_repairing, is_deep, on_progress=on_progress)
+    problems = f"{len(report.problems):,} problems remain" if report.problems else "All is well"
+    output.note(f"{problems}: {report.file_count:,} data files at version {report.version}.")
+    output.rows(
+        _FINDING_COLUMNS,
+        ({name: getattr(one, name) for name in _FINDING_COLUMNS} for one in report.findings),
+    )
+    if not report.is_ok:
+        context.exit(EXIT_CODE)
+
+
+VERBS: tuple[click.Command, ...] = (protect, unprotect, protections, cleanup, check)

@@ -1,0 +1,1 @@
+"""Upkeep: protect, clean up, compact, promote, check."""

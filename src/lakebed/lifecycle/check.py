@@ -1,0 +1,586 @@
+"""Check: do head, files, facts and indices agree, and what can be made right again?
+
+Data files are the truth; what is known of them can be rebuilt from them, as commits. A repair
+never deletes data.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.arrow.footer_facts import facts_of_file
+from lakebed.errors import (
+    CommitUnknownError,
+    CorruptMetadataError,
+    FormatError,
+    LakebedError,
+    ObjectNotFoundError,
+)
+from lakebed.index import segment as index_segment
+from lakebed.lifecycle.cleanup import CLOCK_SKEW, NO_PROGRESS, Progress
+from lakebed.lifecycle.indexing import build_index
+from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Judge, Reason, Rules, look
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.html import MAX_ITEMS, facts_to_html
+from lakebed.model.keys import is_own_name
+from lakebed.state import file_table, history, kartothek, runs, schema_file, sources
+from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.head import HeadFormat
+from lakebed.state.protections import kept_states
+from lakebed.state.reader import Head
+from lakebed.state.state import Change, State
+from lakebed.state.transaction import commit_change, read_own_head
+from lakebed.store.base import ObjectInfo, Store, delete_or_leave
+from lakebed.store.cache import PROCESS_CACHE
+from lakebed.store.segments import Segment
+
+EXIT_CODE = FormatError.exit_code
+_PIECE_BYTES = 8 * 1024 * 1024  # of a data file, hashed at a time
+
+_T = TypeVar("_T")
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"  # a reader fails, or gets less than there was
+    WARNING = "warning"  # answers are right, but slower, or other tools see something else
+    NOTE = "note"  # nothing is wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a check has found.
+
+    Attributes:
+        severity: How bad it is.
+        key: Of the object, relative to the repository.
+        what: What was found.
+        remedy: What to do about it; empty for a note.
+        is_repaired: Whether this check has made it right.
+    """
+
+    severity: Severity
+    key: str
+    what: str
+    remedy: str = ""
+    is_repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What a check has found.
+
+    Attributes:
+        dataset: Its name.
+        version: That was checked; None where the head cannot be read.
+        file_count: Live data files.
+        is_deep: Whether the content of data files was compared with its checksums.
+        findings: In order of severity, then of key.
+
+    >>> import lakebed
+    >>> repository = lakebed.open_repository("memory://doctest-check-report")
+    >>> fields = [{"name": "n", "type": "long"}]
+    >>> descriptor = lakebed.DatasetDescriptor(
+    ...     schema={"type": "record", "name": "numbers", "fields": fields}
+    ... )
+    >>> numbers = repository.create("numbers", descriptor)
+    >>> _ = numbers.append([{"n": 1}])
+    >>> numbers.check(deep=True)
+    <CheckReport of 'numbers': 1 files at version 1, no problem>
+    """
+
+    dataset: str
+    version: int | None
+    file_count: int
+    is_deep: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Errors and warnings that remain."""
+        return tuple(
+            one
+            for one in self.findings
+            if one.severity is not Severity.NOTE and not one.is_repaired
+        )
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether no problem remains."""
+        return not self.problems
+
+    def __repr__(self) -> str:
+        problems = f"{len(self.problems)} problems" if self.problems else "no problem"
+        at = "" if self.version is None else f" at version {self.version}"
+        return f"<CheckReport of {self.dataset!r}: {self.file_count:,} files{at}, {problems}>"
+
+    def _repr_html_(self) -> str:
+        counts = Counter(str(one.severity) for one in self.findings)
+        facts: dict[str, object] = {
+            "version": "unknown" if self.version is None else self.version,
+            "data files": f"{self.file_count:,}",
+            "content compared": "yes" if self.is_deep else "no",
+            "problems": len(self.problems),
+            **{f"{severity}s": count for severity, count in sorted(counts.items())},
+        }
+        shown = self.findings[:MAX_ITEMS]
+        facts.update({one.key: f"{one.severity}: {one.what} {one.remedy}" for one in shown})
+        if len(self.findings) > len(shown):
+            facts["…"] = f"and {len(self.findings) - len(shown)} more"
+        return facts_to_html(f"Check of {self.dataset}", facts)
+
+    def to_json(self) -> str:
+        """Return the report as one JSON document."""
+        return msgspec.json.encode(
+            {
+                "dataset": self.dataset,
+                "version": self.version,
+                "file_count": self.file_count,
+                "is_deep": self.is_deep,
+                "is_ok": self.is_ok,
+                "findings": [
+                    {
+                        "severity": str(one.severity),
+                        "key": one.key,
+                        "what": one.what,
+                        "remedy": one.remedy,
+                        "is_repaired": one.is_repaired,
+                    }
+                    for one in self.findings
+                ],
+            }
+        ).decode()
+
+
+def check(
+    store: Store,
+    dataset: str,
+    *,
+    is_repairing: bool = False,
+    is_deep: bool = False,
+    on_progress: Progress = NO_PROGRESS,
+) -> CheckReport:
+    """Compare what the head says with what is on storage; see `Dataset.check`."""
+    PROCESS_CACHE.clear()  # what matters is what the storage holds
+    try:
+        head = read_own_head(store, dataset)
+    except CorruptMetadataError as exc:
+        finding = Finding(severity=Severity.ERROR, key=dataset, what=exc.message, remedy=exc.hint)
+        return CheckReport(
+            dataset=dataset, version=None, file_count=0, is_deep=is_deep, findings=(finding,)
+        )
+    checker = _Checker(store, head)
+    findings = checker.run(is_deep=is_deep, on_progress=on_progress)
+    if is_repairing:
+        findings = _repair(store, checker, findings)
+    order = list(Severity)
+    return CheckReport(
+        dataset=dataset,
+        version=head.state.version,
+        file_count=len(head.state.labels),
+        is_deep=is_deep,
+        findings=tuple(sorted(findings, key=lambda one: (order.index(one.severity), one.key))),
+    )
+
+
+class _Checker:
+    """Looks at one version, and remembers what a repair needs to know."""
+
+    def __init__(self, store: Store, head: Head) -> None:
+        self._store = store
+        self.head = head
+        self.state = head.state
+        self.lost_facts: list[str] = []  # labels of live files whose facts are missing or wrong
+        self.lost_files: list[Segment] = []  # segments of the file table that cannot be read
+        self.lost_postings: list[Segment] = []
+        self.lost_indices: list[str] = []  # columns
+        self.is_schema_file_wrong = False
+
+    def run(self, *, is_deep: bool, on_progress: Progress) -> list[Finding]:
+        findings = [*self._check_heads()]
+        objects = {one.key: one for one in self._store.list(f"{self.state.name}/")}
+        findings += self._check_segments()
+        table, damaged = self._read_file_table()
+        findings += damaged
+        present, found = self._check_files(objects, table)
+        findings += found
+        findings += self._check_postings(is_deep=is_deep)
+        findings += self._check_indices()
+        findings += self._check_schema_file()
+        if is_deep:
+            findings += self._check_content(present, table, on_progress)
+        if not any(one.severity is Severity.ERROR and _is_history(one) for one in findings):
+            findings += self._check_past(objects)
+            findings += self._note_others()
+        return findings
+
+    def _check_heads(self) -> Iterator[Finding]:
+        keys = {form.key(self.state.name) for form in HeadFormat} - {self.head.key}
+        for key in sorted(keys):
+            try:
+                self._store.size(key)
+            except ObjectNotFoundError:
+                continue
+            yield Finding(
+                severity=Severity.WARNING,
+                key=key,
+                what=f"There is a second head; {self.head.key!r} is the true one.",
+                remedy="The next commit deletes it.",
+            )
+        if len(set(self.state.labels)) < len(self.state.labels):
+            yield Finding(
+                severity=Severity.ERROR,
+                key=self.head.key,
+                what="A data file is named more than once, so that its rows count more than once.",
+                remedy="Roll back to the last version that is right.",
+            )
+        if self.state.is_changed_by_others:
+            yield Finding(
+                severity=Severity.NOTE,
+                key=self.head.key,
+                what="Another tool has changed the data files since the last commit of Lakebed.",
+            )
+
+    def _check_segments(self) -> list[Finding]:
+        state = self.state
+        kinds: list[tuple[Sequence[Segment], Callable[[bytes, str], object], str]] = [
+            (state.history, history.decode_entries, "Older versions cannot be read; restore it."),
+            (state.sources, sources.decode, "Restore it; it tells which raw files were read."),
+            (state.runs, runs.decode, "Restore it; a rerun needs it."),
+        ]
+        findings = []
+        for segments, decode, remedy in kinds:
+            for segment, error in self._each(segments, decode):
+                if error is not None:
+                    findings.append(
+                        Finding(severity=Severity.ERROR, key=segment.key, what=error, remedy=remedy)
+                    )
+        return findings
+
+    def _each(
+        self, segments: Sequence[Segment], decode: Callable[[bytes, str], object]
+    ) -> list[tuple[Segment, str | None]]:
+        def look_at(segment: Segment) -> tuple[Segment, str | None]:
+            try:
+                decode(self._store.get(segment.key).data, segment.key)
+            except ObjectNotFoundError:
+                return segment, "It is missing."
+            except CorruptMetadataError as exc:
+                return segment, exc.message
+            return segment, None
+
+        return _at_once(look_at, segments)
+
+    def _read_file_table(self) -> tuple[dict[str, tuple[int, str]], list[Finding]]:
+        """Return size and checksum of every file that the table knows, by label."""
+        table: dict[str, tuple[int, str]] = {}
+
+        def note(data: bytes, key: str) -> None:
+            found = file_table.decode(data, key)
+            columns = (
+                found.column(name).to_pylist() for name in ("label", "size_bytes", "checksum")
+            )
+            table.update({label: (size, text) for label, size, text in zip(*columns, strict=True)})
+
+        findings = []
+        for segment, error in self._each(self.state.files, note):
+            if error is not None:
+                self.lost_files.append(segment)
+                findings.append(
+                    Finding(
+                        severity=Severity.WARNING,
+                        key=segment.key,
+                        what=error,
+                        remedy="check(repair=True) rebuilds the facts from the data files.",
+                    )
+                )
+        return table, findings
+
+    def _check_files(
+        self, objects: Mapping[str, ObjectInfo], table: Mapping[str, tuple[int, str]]
+    ) -> tuple[list[str], list[Finding]]:
+        findings, present = [], []
+        for label in self.state.labels:
+            key = self.state.key(label)
+            info = objects.get(key)
+            known = table.get(label)
+            if info is None:
+                findings.append(
+                    Finding(
+                        severity=Severity.ERROR,
+                        key=key,
+                        what="The data file is missing.",
+                        remedy="Restore it from a copy, or roll back or rerun its partition.",
+                    )
+                )
+                continue
+            present.append(label)
+            if known is None:
+                if is_own_name(label):
+                    self.lost_facts.append(label)
+                    findings.append(_without_facts(key))
+            elif known[0] != info.size_bytes:
+                findings.append(
+                    Finding(
+                        severity=Severity.ERROR,
+                        key=key,
+                        what=f"It has {info.size_bytes} bytes, and was written with {known[0]}.",
+                        remedy="Restore it from a copy, or roll back or rerun its partition.",
+                    )
+                )
+        return present, findings
+
+    def _check_postings(self, *, is_deep: bool) -> list[Finding]:
+        findings = []
+        for segments in self.state.postings.values():
+
+            def look_at(segment: Segment) -> str | None:
+                try:
+                    footer, _ = index_segment.open_segment(self._store, segment)
+                    if is_deep:
+                        numbers = range(footer.groups.num_rows)
+                        for number in numbers:
+                            index_segment.read_groups(self._store, footer, [number])
+                except CorruptMetadataError as exc:
+                    return exc.message
+                return None
+
+            for segment, error in zip(segments, _at_once(look_at, segments), strict=True):
+                if error is not None:
+                    self.lost_postings.append(segment)
+                    findings.append(
+                        Finding(
+                            severity=Severity.WARNING,
+                            key=segment.key,
+                            what=error,
+                            remedy="check(repair=True) builds it anew from the data files.",
+                        )
+                    )
+        return findings
+
+    def _check_indices(self) -> Iterator[Finding]:
+        """Check the index files of Kartothek: complete, and of live files only."""
+        for column, key in self.state.indices.items():
+            what = self._trouble_of_index(column, key)
+            if what:
+                self.lost_indices.append(column)
+                yield Finding(
+                    severity=Severity.ERROR,
+                    key=key,
+                    what=what,
+                    remedy="check(repair=True) takes it out of the head: other tools then read "
+                    "without an index.",
+                )
+
+    def _trouble_of_index(self, column: str, key: str) -> str:
+        try:
+            table = pq.read_table(pa.BufferReader(self._store.get(key).data))
+            labels = set(pc.list_flatten(table.column("partition")).to_pylist())
+        except ObjectNotFoundError:
+            return f"The index of {column!r} is missing."
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as exc:
+            return f"The index of {column!r} cannot be read: {exc}."
+        strange = labels.difference(self.state.labels)
+        if strange:
+            return f"The index of {column!r} names files that are not live, as {min(strange)!r}."
+        kind = self.state.column_types.get(column)
+        if kind is None or column in self.state.partition_keys or not self.state.labels:
+            return ""
+        known = file_table.find(
+            self._store, self.state.files, self.state.labels, {column: type_to_arrow(kind)}
+        )
+        has_values = pc.is_valid(known.columns[column].min).to_pylist()
+        for label, has_some in zip(self.state.labels, has_values, strict=True):
+            if has_some and label not in labels:
+                return f"The index of {column!r} lacks {label!r}, so that its rows are not found."
+        return ""
+
+    def _check_schema_file(self) -> Iterator[Finding]:
+        state = self.state
+        key = kartothek.schema_key(state.name, state.table)
+        wanted = kartothek.encode_schema(state.descriptor.schema, state.descriptor.partition_types)
+        try:
+            is_right = _schema_of(self._store.get(key).data) == _schema_of(wanted)
+            what = "It is not the schema of the head, so that other tools see another one."
+        except ObjectNotFoundError:
+            is_right, what = False, "The schema file is missing; plateau needs it."
+        except (pa.ArrowException, OSError, ValueError) as exc:
+            is_right, what = False, f"The schema file cannot be read: {exc}."
+        if not is_right:
+            self.is_schema_file_wrong = True
+            yield Finding(
+                severity=Severity.WARNING,
+                key=key,
+                what=what,
+                remedy="check(repair=True) writes it anew.",
+            )
+
+    def _check_content(
+        self,
+        labels: Sequence[str],
+        table: Mapping[str, tuple[int, str]],
+        on_progress: Progress,
+    ) -> Iterator[Finding]:
+        known = [label for label in labels if label in table]
+        on_progress(0, len(known))
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            found = pool.map(lambda label: self._compare(label, *table[label]), known)
+            for done, finding in enumerate(found, 1):
+                on_progress(done, len(known))
+                if finding is not None:
+                    yield finding
+
+    def _compare(self, label: str, size_bytes: int, checksum: str) -> Finding | None:
+        key = self.state.key(label)
+        algorithm, _, wanted = checksum.partition(":")
+        if algorithm != "sha256":
+            return None
+        digest = hashlib.sha256()
+        try:
+            for start in range(0, size_bytes, _PIECE_BYTES):
+                digest.update(self._store.get_range(key, start, _PIECE_BYTES))
+        except ObjectNotFoundError:
+            return None  # a cleanup was faster, or the listing has told of it
+        if digest.hexdigest() == wanted:
+            return None
+        return Finding(
+            severity=Severity.ERROR,
+            key=key,
+            what="Its content is not what was written: the checksum differs.",
+            remedy="Restore it from a copy, or roll back or rerun its partition.",
+        )
+
+    def _check_past(self, objects: Mapping[str, ObjectInfo]) -> Iterator[Finding]:
+        """Check the files of older versions that can be read."""
+        state = self.state
+        entries = history.read(self._store, state.history)
+        live = frozenset(state.labels)
+        for labels in kept_states(entries, state):
+            for label in labels:
+                key = state.key(label)
+                if label not in live and key not in objects:
+                    yield Finding(
+                        severity=Severity.ERROR,
+                        key=key,
+                        what="A data file of an older version is missing.",
+                        remedy="Restore it from a copy; the current version is not affected.",
+                    )
+
+    def _note_others(self) -> Iterator[Finding]:
+        """Tell of what no version needs; `cleanup` says more."""
+        sight = look(self._store, self.state.name)
+        rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=CLOCK_SKEW)
+        judge = Judge(sight.head.state, sight.entries, sight.records, rules)
+        for file in judge.judge(sight.objects):
+            if file.reason in (Reason.UNKNOWN, Reason.RESERVED, Reason.ABANDONED):
+                yield Finding(
+                    severity=Severity.NOTE, key=file.key, what=f"{file.reason}: {file.note}"
+                )
+        for batch_id in sorted(judge.expired_batches & set(sight.records)):
+            yield Finding(
+                severity=Severity.NOTE,
+                key=f"{self.state.name}/batches/{batch_id}.json",
+                what="The writer of the batch is dead; a cleanup gives its files up.",
+            )
+
+
+def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> list[Finding]:
+    """Make right what data files and head tell, as commits, and say what was made right."""
+    state = checker.state
+    repaired: set[str] = set()
+    if checker.is_schema_file_wrong:
+        schema_file.put_or_leave(store, state.name, state.descriptor)
+        repaired.add(kartothek.schema_key(state.name, state.table))
+    broken = [*checker.lost_files, *checker.lost_postings]
+    if broken or checker.lost_facts or checker.lost_indices:
+        rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
+        _commit_repair(store, checker, rebuilt)
+        columns = {
+            column
+            for column, segments in state.postings.items()
+            if not frozenset(segments).isdisjoint(checker.lost_postings)
+        }
+        for column in sorted(columns):
+            build_index(store, state.name, column)
+        repaired.update(one.key for one in broken)
+        repaired.update(state.key(one.label) for one in rebuilt)
+        repaired.update(state.indices[column] for column in checker.lost_indices)
+    return [
+        replace(one, is_repaired=one.key in repaired and one.severity is not Severity.NOTE)
+        for one in findings
+    ]
+
+
+def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[FileFacts]:
+    def rebuild(label: str) -> FileFacts | None:
+        try:
+            return facts_of_file(store, state, label)
+        except (CorruptMetadataError, ObjectNotFoundError):
+            return None  # what is told of the file stays a problem
+
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return [one for one in pool.map(rebuild, labels) if one is not None]
+
+
+def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]) -> None:
+    """Name rebuilt facts in the place of those that are lost, and nothing that cannot be read."""
+    state = checker.state
+    segment = None
+    if rebuilt:
+        table = facts_table(rebuilt, state.stored_schema)
+        segment = file_table.new_segment(state.name, table)
+        assert segment is not None  # there are rows
+        store.put(segment.key, file_table.encode(table))
+    lost = frozenset(one.key for one in (*checker.lost_files, *checker.lost_postings))
+    change = Change(
+        operation="repair",
+        commit_id=uuid.uuid4().hex,
+        base_version=state.version,
+        facts=segment,
+        lost_segments=lost,
+        lost_indices=frozenset(checker.lost_indices),
+    )
+    try:
+        commit_change(store, state, change)
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        if segment is not None:
+            delete_or_leave(store, [segment.key])
+        raise
+
+
+def _is_history(finding: Finding) -> bool:
+    return finding.key.split("/")[1:2] == ["history"]
+
+
+def _schema_of(data: bytes) -> pa.Schema:
+    return pq.read_schema(pa.BufferReader(data))
+
+
+def _without_facts(key: str) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        key=key,
+        what="No facts are known of the file, so that every plan keeps it.",
+        remedy="check(repair=True) rebuilds them from the file.",
+    )
+
+
+def _at_once(function: Callable[[Segment], _T], segments: Iterable[Segment]) -> list[_T]:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return list(pool.map(function, segments))

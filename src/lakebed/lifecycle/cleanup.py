@@ -1,0 +1,438 @@
+"""Cleanup: first commit what is given up, then delete it.
+
+The commit raises the horizon, shuts out batches whose writers are taken for dead, and takes
+expired protections out. From then on no commit can make a doomed file visible again, so that
+deleting needs no haste: who is killed in the middle begins again, and finds the rest.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+import zstandard
+
+from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
+from lakebed.lifecycle.inventory import (
+    LOG_FOLDER,
+    REQUESTS_AT_ONCE,
+    Judge,
+    Reason,
+    Rules,
+    Sight,
+    StoredFile,
+    horizon_of,
+    look,
+    read_history,
+)
+from lakebed.model.html import MAX_ITEMS, facts_to_html
+from lakebed.state import file_table, reservation
+from lakebed.state.state import Change, State
+from lakebed.state.transaction import CommitOptions, commit_change
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment
+
+_log = logging.getLogger(__name__)
+
+CLOCK_SKEW = dt.timedelta(hours=1)
+KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
+_ROUNDS = 20  # against protections, each of which is a commit
+_AGE = re.compile(r"([0-9]{1,6})\s*([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LOG_SUFFIX = ".json.zst"
+
+Progress = Callable[[int, int], None]
+"""Is told how many objects are deleted, of how many."""
+
+
+def NO_PROGRESS(done: int, total: int) -> None:  # noqa: N802 - stands for a value
+    """Take no notice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupReport:
+    """What a cleanup has deleted, or would delete, and what it keeps.
+
+    Attributes:
+        dataset: Its name.
+        is_dry_run: Whether nothing was deleted.
+        version: That the cleanup made; None if it had nothing new to give up.
+        cutoff: What was superseded by then is dead; aware, UTC.
+        horizon: Versions before it cannot be read any more, unless they are protected.
+        files: What is dead, each with its reason, in order of key.
+        kept: What is kept though no reader of the current version needs it, with the reason.
+        kept_counts: How many objects are kept, by reason, live ones included.
+
+    >>> import lakebed
+    >>> repository = lakebed.open_repository("memory://doctest-cleanup-report")
+    >>> fields = [{"name": "n", "type": "long"}]
+    >>> descriptor = lakebed.DatasetDescriptor(
+    ...     schema={"type": "record", "name": "numbers", "fields": fields}
+    ... )
+    >>> numbers = repository.create("numbers", descriptor)
+    >>> for n in range(3):
+    ...     _ = numbers.overwrite([{"n": n}])
+    >>> report = numbers.cleanup(older_than="0s")
+    >>> [(str(file.reason), file.version) for file in report.files]
+    [('superseded', 2), ('superseded', 3)]
+    >>> report.is_dry_run, numbers.cleanup(older_than="0s", dry_run=False).horizon
+    (True, 3)
+    """
+
+    dataset: str
+    is_dry_run: bool
+    version: int | None
+    cutoff: dt.datetime
+    horizon: int
+    files: tuple[StoredFile, ...]
+    kept: tuple[StoredFile, ...]
+    kept_counts: Mapping[str, int]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of what is dead; temporary files, whose size is not known, are not counted."""
+        return sum(file.size_bytes or 0 for file in self.files)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many objects are dead, by reason."""
+        return dict(sorted(Counter(str(file.reason) for file in self.files).items()))
+
+    def to_table(self) -> pa.Table:
+        """Return a row for each object, dead ones first; see `StoredFile` for the columns."""
+        return pa.Table.from_pylist(
+            [
+                {
+                    "key": file.key,
+                    "size_bytes": file.size_bytes,
+                    "is_dead": file.reason.is_dead,
+                    "reason": str(file.reason),
+                    "version": file.version,
+                    "since": file.since,
+                    "note": file.note,
+                }
+                for file in (*self.files, *self.kept)
+            ],
+            schema=_TABLE,
+        )
+
+    def to_json(self) -> str:
+        """Return the report as one JSON document."""
+        return msgspec.json.encode(
+            {
+                "dataset": self.dataset,
+                "is_dry_run": self.is_dry_run,
+                "version": self.version,
+                "cutoff": self.cutoff,
+                "horizon": self.horizon,
+                "size_bytes": self.size_bytes,
+                "counts": self.counts,
+                "kept_counts": dict(self.kept_counts),
+                "files": [_document(file) for file in self.files],
+                "kept": [_document(file) for file in self.kept],
+            }
+        ).decode()
+
+    def __repr__(self) -> str:
+        verb = "would delete" if self.is_dry_run else "deleted"
+        return (
+            f"<CleanupReport of {self.dataset!r}: {verb} {len(self.files):,} objects "
+            f"of {self.size_bytes:,} bytes>"
+        )
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "would delete" if self.is_dry_run else "deleted": f"{len(self.files):,} objects",
+            "bytes": f"{self.size_bytes:,}",
+            "superseded before": self.cutoff,
+            "oldest version that can be read": self.horizon,
+            **{f"dead: {reason}": f"{count:,}" for reason, count in self.counts.items()},
+            **{f"kept: {reason}": f"{count:,}" for reason, count in self.kept_counts.items()},
+        }
+        shown = [*self.files[:MAX_ITEMS]]
+        facts.update({file.key: f"{file.reason}. {file.note}" for file in shown})
+        if len(self.files) > len(shown):
+            facts["…"] = f"and {len(self.files) - len(shown)} more"
+        return facts_to_html(f"Cleanup of {self.dataset}", facts)
+
+
+_TABLE = pa.schema(
+    [
+        ("key", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("is_dead", pa.bool_()),
+        ("reason", pa.string()),
+        ("version", pa.int64()),
+        ("since", pa.timestamp("us", tz="UTC")),
+        ("note", pa.string()),
+    ]
+)
+
+
+def _document(file: StoredFile) -> dict[str, object]:
+    return {
+        "key": file.key,
+        "size_bytes": file.size_bytes,
+        "reason": str(file.reason),
+        "version": file.version,
+        "since": file.since,
+        "note": file.note,
+    }
+
+
+def parse_age(age: str | dt.timedelta) -> dt.timedelta:
+    """Read an age such as `7d`, `12h`, `30m`, `45s` or `2w`.
+
+    Raises:
+        InvalidInputError: It is of no such form, or negative.
+
+    >>> parse_age("7d")
+    datetime.timedelta(days=7)
+    """
+    if isinstance(age, dt.timedelta):
+        if age < dt.timedelta():
+            raise InvalidInputError(f"{age} is negative.", hint="Give an age, such as '7d'.")
+        return age
+    match = _AGE.fullmatch(age.strip()) if isinstance(age, str) else None
+    if match is None:
+        raise InvalidInputError(
+            f"{age!r} is no age.", hint="Write a number and s, m, h, d or w, such as '7d'."
+        )
+    return dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def cleanup(
+    store: Store,
+    dataset: str,
+    *,
+    older_than: str | dt.timedelta,
+    is_dry_run: bool,
+    clock_skew: dt.timedelta = CLOCK_SKEW,
+    on_progress: Progress = NO_PROGRESS,
+    options: CommitOptions | None = None,
+) -> CleanupReport:
+    """Delete what is proven dead; see `Dataset.cleanup`."""
+    rules = Rules(
+        now=dt.datetime.now(dt.UTC),
+        retention=parse_age(older_than),
+        clock_skew=parse_age(clock_skew),
+    )
+    sight = look(store, dataset)
+    planned, judged = _plan(sight, rules)
+    version = None
+    state = planned
+    if not is_dry_run:
+        state, judged, version = _give_up(store, sight, rules, options)
+    dead = [file for file in judged if file.reason.is_dead]
+    temporary = _remove_leftovers(store, dataset, rules, is_dry_run=is_dry_run)
+    if not is_dry_run and dead:
+        _write_log(store, dataset, state, dead)
+        _delete(store, dead, on_progress)
+    report = CleanupReport(
+        dataset=dataset,
+        is_dry_run=is_dry_run,
+        version=version,
+        cutoff=rules.cutoff,
+        horizon=state.horizon,
+        files=tuple(sorted((*dead, *temporary), key=lambda file: file.key)),
+        kept=tuple(
+            file for file in judged if not file.reason.is_dead and file.reason != Reason.LIVE
+        ),
+        kept_counts=dict(
+            sorted(Counter(str(one.reason) for one in judged if not one.reason.is_dead).items())
+        ),
+    )
+    if not is_dry_run:
+        _log.info(
+            "cleaned up dataset=%s objects=%d bytes=%d horizon=%d",
+            dataset,
+            len(report.files),
+            report.size_bytes,
+            report.horizon,
+        )
+    return report
+
+
+def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
+    """Return what the head shall say, and what is dead then.
+
+    The horizon goes no further than needed: to the last version that took out a dead file.
+    """
+    state = sight.head.state
+    judge = Judge(state, sight.entries, sight.records, rules)
+    judge.judge(sight.objects)
+    expired = judge.expired_batches
+    oldest = max((state.oldest_batch, *(one + 1 for one in expired)))
+    alive = (one for one in sight.records if one < oldest and one not in expired)
+    widest = replace(
+        state,
+        horizon=horizon_of(state, sight.entries, rules),
+        oldest_batch=oldest,
+        open_batches=tuple(
+            one for one in alive if one >= state.oldest_batch or one in state.open_batches
+        ),
+        protections=tuple(one for one in state.protections if not one.is_expired(rules.now)),
+    )
+    judged = Judge(widest, sight.entries, sight.records, rules).judge(sight.objects)
+    superseded = [one.version or 0 for one in judged if one.reason is Reason.SUPERSEDED]
+    return replace(widest, horizon=max((state.horizon, *superseded))), judged
+
+
+def _give_up(
+    store: Store, sight: Sight, rules: Rules, options: CommitOptions | None
+) -> tuple[State, list[StoredFile], int | None]:
+    """Commit what is given up, if that is anything new, and judge by what the head says then.
+
+    Returns:
+        The state of the head, every object with its verdict, and the version that was made.
+    """
+    for left in reversed(range(_ROUNDS)):
+        planned, judged = _plan(sight, rules)
+        state = sight.head.state
+        given_up = Judge(state, sight.entries, sight.records, rules).judge(sight.objects)
+        wanted = _keys_of_dead(judged)
+        if wanted <= _keys_of_dead(given_up) and not _may_be_named(store, sight, judged):
+            return state, given_up, None
+        change = _change(state, planned)
+        segments = _pruned(store, sight, planned, rules)
+        try:
+            entry = commit_change(store, state, replace(change, new_files=segments), options)
+        except CommitConflictError:
+            _delete_unused(store, segments or (), state)
+            head, entries = read_history(store, state.name)
+            sight = replace(sight, head=head, entries=entries)
+            if not left:
+                raise
+            continue
+        head, entries = read_history(store, state.name)
+        _delete_unused(store, segments or (), head.state)
+        if head.state.created_at != state.created_at:
+            raise CommitConflictError(
+                f"Dataset {state.name!r} was dropped and created again meanwhile.",
+                hint="Nothing was deleted.",
+                expected=state.version,
+                actual=head.state.version,
+            )
+        after = Judge(head.state, entries, sight.records, rules).judge(sight.objects)
+        # Nothing else than what was planned: a later cleanup may have given up more by now.
+        final = [
+            replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
+            if file.reason.is_dead and file.key not in wanted
+            else file
+            for file in after
+        ]
+        return head.state, final, entry.version
+    raise AssertionError  # the last round returned or raised
+
+
+def _keys_of_dead(judged: Sequence[StoredFile]) -> set[str]:
+    return {file.key for file in judged if file.reason.is_dead}
+
+
+def _may_be_named(store: Store, sight: Sight, judged: Sequence[StoredFile]) -> bool:
+    """Whether a commit that has stood still since may yet name one of the segments.
+
+    It would swap the head that it has read. If a segment is younger than the head, nobody has
+    swapped that head since.
+    """
+    doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
+    written = [one.modified_at for one in sight.objects if one.key in doomed]
+    return bool(written) and max(written) >= store.stat(sight.head.key).modified_at
+
+
+def _change(state: State, planned: State) -> Change:
+    return Change(
+        operation="cleanup",
+        commit_id=uuid.uuid4().hex,
+        base_version=state.version,
+        horizon=planned.horizon if planned.horizon > state.horizon else 0,
+        oldest_batch=planned.oldest_batch,
+        open_batches=planned.open_batches,
+        unprotect=tuple(one for one in state.protections if one not in planned.protections),
+    )
+
+
+def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:
+    """Return the file table without the files that are given up, once these are most of it."""
+    state = sight.head.state
+    kept = Judge(planned, sight.entries, sight.records, rules).kept_labels
+    total = sum(segment.weight for segment in state.files)
+    if total <= 2 * len(kept):
+        return None
+    return file_table.prune(store, state.files, kept)
+
+
+def _delete_unused(store: Store, segments: Sequence[Segment], state: State) -> None:
+    named = {segment.key for segment in state.files}
+    delete_or_leave(store, [one.key for one in segments if one.key not in named])
+
+
+def _remove_leftovers(
+    store: Store, dataset: str, rules: Rules, *, is_dry_run: bool
+) -> list[StoredFile]:
+    age = max(rules.longest_commit, rules.retention)
+    keys = store.remove_leftovers(f"{dataset}/", older_than=age, dry_run=is_dry_run)
+    return [
+        StoredFile(
+            key=key, size_bytes=None, reason=Reason.TEMPORARY, note="A write did not end here."
+        )
+        for key in keys
+    ]
+
+
+def _write_log(store: Store, dataset: str, state: State, dead: Sequence[StoredFile]) -> None:
+    """Note what is about to be deleted, for whoever asks where a file has gone."""
+    segment = Segment.new(f"{dataset}/{LOG_FOLDER}", state.version, _LOG_SUFFIX)
+    document = {
+        "version": state.version,
+        "deleted_at": dt.datetime.now(dt.UTC),
+        "files": [_document(file) for file in dead],
+    }
+    store.put(segment.key, zstandard.ZstdCompressor().compress(msgspec.json.encode(document)))
+
+
+def _delete(store: Store, dead: Sequence[StoredFile], on_progress: Progress) -> None:
+    """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
+    dataset = dead[0].key.partition("/")[0]
+    prefix = f"{reservation.folder(dataset)}/"
+    reservations = [file.key for file in dead if file.key.startswith(prefix)]
+    others = [file.key for file in dead if not file.key.startswith(prefix)]
+    done = 0
+    on_progress(done, len(dead))
+    for keys in (others, reservations):
+        parts = [
+            keys[start : start + KEYS_PER_REQUEST]
+            for start in range(0, len(keys), KEYS_PER_REQUEST)
+        ]
+        errors: list[LakebedError] = []
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            for part, error in zip(
+                parts, pool.map(lambda part: _delete_part(store, part), parts), strict=True
+            ):
+                if error is not None:
+                    errors.append(error)
+                    continue
+                done += len(part)
+                on_progress(done, len(dead))
+        if errors:
+            errors[0].add_note("The cleanup is not done; run it again for the rest.")
+            raise errors[0]
+
+
+def _delete_part(store: Store, keys: Sequence[str]) -> LakebedError | None:
+    try:
+        store.delete(keys)
+    except LakebedError as exc:
+        return exc
+    return None
+
+
+__all__ = ["NO_PROGRESS", "CleanupReport", "Progress", "cleanup", "parse_age"]

@@ -1,0 +1,158 @@
+"""Keeping versions and batches from being cleaned up."""
+
+from __future__ import annotations
+
+import datetime as dt
+import getpass
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+
+from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
+from lakebed.state import history
+from lakebed.state.history import Entry
+from lakebed.state.protections import Protection, check_readable, kept_states, protected_batches
+from lakebed.state.state import Change, State
+from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.store.base import Store
+
+_ROUNDS = 20  # against other protections and cleanups, each of which is a commit
+
+
+def protect(
+    store: Store,
+    dataset: str,
+    *,
+    version: int | None,
+    batch_id: int | None,
+    reason: str,
+    until: dt.datetime | None,
+    options: CommitOptions | None = None,
+) -> tuple[Entry, State]:
+    """Keep a version, or the files of a batch, from being cleaned up; see `Dataset.protect`."""
+    _check_target(version, batch_id)
+    if not reason.strip():
+        raise InvalidInputError(
+            "A protection needs a reason.", hint="Say why, for whoever wonders in a year."
+        )
+    now = dt.datetime.now(dt.UTC)
+    if until is not None:
+        until = (until if until.tzinfo else until.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+        if until <= now:
+            raise InvalidInputError(
+                f"The protection would end at {until.isoformat()}, which is over.",
+                hint="Give a later time, or none to protect for ever.",
+            )
+    wanted = Protection(
+        reason=reason, by=_caller(), at=now, version=version, batch_id=batch_id, until=until
+    )
+    return _commit(store, dataset, "protect", wanted, options)
+
+
+def unprotect(
+    store: Store,
+    dataset: str,
+    *,
+    version: int | None,
+    batch_id: int | None,
+    options: CommitOptions | None = None,
+) -> tuple[Entry, State]:
+    """Let a version or batch be cleaned up again; see `Dataset.unprotect`."""
+    _check_target(version, batch_id)
+    unwanted = Protection(
+        reason="", by="", at=dt.datetime.now(dt.UTC), version=version, batch_id=batch_id
+    )
+    return _commit(store, dataset, "unprotect", unwanted, options)
+
+
+def _check_target(version: int | None, batch_id: int | None) -> None:
+    if (version is None) == (batch_id is None):
+        raise InvalidInputError(
+            "Say what the protection is of: a version or a batch.",
+            hint="Give exactly one of version and batch_id.",
+        )
+
+
+def _caller() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container may have a user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _commit(
+    store: Store,
+    dataset: str,
+    operation: str,
+    target: Protection,
+    options: CommitOptions | None,
+) -> tuple[Entry, State]:
+    """Commit what is right for the head; look again if that has changed meanwhile."""
+    for left in reversed(range(_ROUNDS)):
+        base = read_own_head(store, dataset).state
+        if operation == "protect":
+            _check_kept(base, history.read(store, base.history), target)
+        else:
+            _check_protected(base, target)
+        change = Change(
+            operation=operation,
+            commit_id=uuid.uuid4().hex,
+            base_version=base.version,
+            protect=(target,) if operation == "protect" else (),
+            unprotect=(target,) if operation == "unprotect" else (),
+        )
+        try:
+            return commit_change(store, base, change, options), base
+        except CommitConflictError:
+            if not left:
+                raise
+    raise AssertionError  # the last round returned or raised
+
+
+def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> None:
+    """Check that all that the protection shall keep is there.
+
+    Raises:
+        VersionNotFoundError: There is no such version or batch, or it was cleaned up.
+    """
+    if target.version is not None:
+        if not 0 <= target.version <= state.version:
+            raise VersionNotFoundError(
+                f"Dataset {state.name!r} has no version {target.version}.",
+                hint=f"Versions are 0 to {state.version}.",
+            )
+        check_readable(state, entries, target.version)
+        return
+    committed = [entry for entry in entries if entry.batch_id == target.batch_id]
+    if not committed:
+        raise VersionNotFoundError(
+            f"Dataset {state.name!r} has no batch {target.batch_id}.",
+            hint="history() lists the batches that were committed.",
+        )
+    if target.batch_id in protected_batches(state):
+        return
+    written = {label for entry in committed for label in entry.added}
+    for kept in kept_states(entries, state):
+        written.difference_update(kept)
+    if written:
+        raise VersionNotFoundError(
+            f"Batch {target.batch_id} of {state.name!r} was cleaned up: "
+            f"{len(written)} of its files are given up, such as {min(written)!r}.",
+            hint=f"Versions from {state.horizon} on are whole; a protection must come earlier.",
+        )
+
+
+def _check_protected(state: State, target: Protection) -> None:
+    known = [
+        one
+        for one in state.protections
+        if one.is_of(version=target.version, batch_id=target.batch_id)
+    ]
+    if not known:
+        listed = ", ".join(one.target for one in state.protections) or "nothing"
+        raise VersionNotFoundError(
+            f"Dataset {state.name!r} has no protection of {target.target}.",
+            hint=f"Protected are: {listed}.",
+        )

@@ -1,0 +1,74 @@
+"""The verbs of upkeep on the command line."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def old(flights):
+    """A dataset whose first version is superseded."""
+    flights.overwrite([*flights.reader()])
+    return flights
+
+
+def test_cleanup_only_lists_unless_told_to_delete(cli, address, old) -> None:
+    rows = cli.json("cleanup", address, "--older-than", "0s")
+
+    assert [row["reason"] for row in rows] == ["superseded", "superseded"]
+    assert rows[0]["version"] == 2
+    assert cli.json("cleanup", address, "--older-than", "0s") == rows
+    assert cli.json("cleanup", address) == []
+
+
+def test_cleanup_asks_before_it_deletes(cli, address, old) -> None:
+    arguments = ("cleanup", address, "--older-than", "0s", "--delete")
+
+    refused = cli(*arguments, stdin="n\n", exit_code=1)
+    assert "Versions before 2 can then no longer be read" in refused.stderr
+    assert len(cli.json("cleanup", address, "--older-than", "0s")) == 2
+    done = cli(*arguments, "--yes")
+
+    assert "Deleted 2 objects" in done.stderr
+    assert cli.json("cleanup", address, "--older-than", "0s") == []
+    error = cli.error("query", address, "--version", "1")
+    assert (error["code"], error["exit_code"]) == ("version-not-found", 3)
+    assert "was cleaned up" in error["message"]
+
+
+def test_what_is_kept_is_shown_on_request(cli, address, old) -> None:
+    rows = cli.json("cleanup", address, "--kept")
+
+    assert {row["reason"] for row in rows} == {"retained"}
+
+
+def test_protected_version_is_listed_and_kept(cli, address, old) -> None:
+    cli("protect", address, "--version", 1, "--reason", "audit", "--until", "2100-01-01")
+
+    (one,) = cli.json("protections", address)
+    assert (one["target"], one["reason"], one["until"]) == (
+        "version 1",
+        "audit",
+        "2100-01-01T00:00:00Z",
+    )
+    assert one["is_expired"] is False
+    assert cli.json("cleanup", address, "--older-than", "0s") == []
+    cli("unprotect", address, "--version", 1)
+    assert len(cli.json("cleanup", address, "--older-than", "0s")) == 2
+
+
+def test_age_that_is_none_is_refused(cli, address) -> None:
+    assert cli.error("cleanup", address, "--older-than", "soon")["exit_code"] == 2
+
+
+def test_check_ends_with_7_while_a_problem_remains(cli, address, tmp_path: Path) -> None:
+    (segment,) = (tmp_path / "lake" / "flights" / "files").iterdir()
+    segment.write_bytes(b"damaged")
+
+    found = cli("check", address, "-o", "json", exit_code=7)
+    repaired = cli("check", address, "--repair")
+
+    assert "damaged" not in found.stdout
+    assert str(segment.name) in found.stdout
+    assert "All is well" in repaired.stderr
+    assert cli.json("check", address, "--deep") == []

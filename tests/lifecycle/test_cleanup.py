@@ -1,0 +1,463 @@
+"""What a cleanup deletes, and what it never deletes."""
+
+import datetime as dt
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from upkeep_lake import (
+    DESCRIPTOR,
+    NO_SKEW,
+    SHORT,
+    age,
+    content,
+    data_keys,
+    live_keys,
+    new_lake,
+    reasons,
+    row,
+    sweep,
+)
+
+import lakebed
+from lakebed.errors import CommitConflictError, InvalidInputError, ReadOnlyError, StorageError
+from lakebed.lifecycle.cleanup import parse_age
+from lakebed.state.transaction import Transaction
+from lakebed.testing import CountingStore, FailingStore
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> lakebed.Repository:
+    return new_lake(tmp_path)
+
+
+@pytest.fixture
+def dataset(lake: lakebed.Repository) -> lakebed.Dataset:
+    dataset = lake.create("d", DESCRIPTOR)
+    for n in range(3):
+        dataset.overwrite([row("a", n), row("b", n)])
+    return dataset
+
+
+def abandon(lake: lakebed.Repository, lease: lakebed.CommitOptions = SHORT) -> str:
+    """Stage a file as a writer that dies before its commit; return its key."""
+    transaction = Transaction.begin(lake.store, "d", "append", options=lease)
+    key = f"d/data/p=a/batch_id={transaction.batch_id}/part-{'0' * 32}.parquet"
+    lake.store.put(key, b"half a file")
+    time.sleep(0.01)  # a short lease is over now
+    return key
+
+
+def test_dry_run_is_the_default_and_changes_nothing(dataset, lake) -> None:
+    before = {one.key: one.modified_at for one in lake.store.list()}
+
+    report = dataset.cleanup("0s")
+
+    assert report.is_dry_run
+    assert report.version is None
+    assert len(report.files) == 4
+    assert {one.key: one.modified_at for one in lake.store.list()} == before
+
+
+def test_dry_run_says_what_the_cleanup_then_deletes(dataset, lake) -> None:
+    abandon(lake)
+    told = dataset.cleanup("0s", clock_skew=NO_SKEW)
+
+    done = sweep(dataset)
+
+    assert [file.key for file in done.files] == [file.key for file in told.files]
+    assert [file.reason for file in done.files] == [file.reason for file in told.files]
+    assert data_keys(lake.store) == live_keys(dataset)
+
+
+def test_each_file_has_its_reason_size_and_the_version_since_which_it_is_dead(
+    dataset, lake
+) -> None:
+    report = dataset.cleanup("0s")
+    commits = {commit.version: commit for commit in dataset.history()}
+
+    for file in report.files:
+        assert file.reason == "superseded"
+        assert file.size_bytes == lake.store.size(file.key)
+        assert file.key in commits[file.version].files_removed
+        assert file.since == commits[file.version].committed_at
+        assert file.note == f"Taken out by the overwrite that made version {file.version}."
+
+
+def test_files_are_kept_for_the_retention_after_they_were_superseded_not_written(dataset) -> None:
+    report = dataset.cleanup("1h", dry_run=False)
+
+    assert report.files == ()
+    assert report.kept_counts["retained"] == 4
+    assert content(dataset.at(version=1)) == [("a", 0), ("b", 0)]
+
+
+def test_cleanup_with_nothing_to_do_makes_no_commit(dataset) -> None:
+    sweep(dataset)
+    version = dataset.version
+
+    report = sweep(dataset)
+
+    assert report.version is None
+    assert report.files == ()
+    assert dataset.version == version
+
+
+def test_horizon_goes_no_further_than_files_are_lost(dataset) -> None:
+    dataset.append([row("c", 1)])
+    dataset.append([row("c", 2)])
+
+    report = sweep(dataset)
+
+    assert report.horizon == 3
+    assert content(dataset.at(version=3)) == [("a", 2), ("b", 2)]
+    assert content(dataset.at(version=4)) == [("a", 2), ("b", 2), ("c", 1)]
+
+
+def test_file_that_a_rollback_brought_back_is_live(dataset, lake) -> None:
+    dataset.rollback(version=1)
+
+    sweep(dataset)
+
+    assert content(dataset) == [("a", 0), ("b", 0)]
+    assert data_keys(lake.store) == live_keys(dataset)
+
+
+def test_files_of_a_dead_writer_go_once_its_lease_and_the_skew_of_clocks_are_over(
+    dataset, lake
+) -> None:
+    key = abandon(lake)
+
+    assert reasons(dataset.cleanup("0s"))[key] == "reserved"
+    assert reasons(sweep(dataset))[key] == "abandoned"
+    assert [one.key for one in lake.store.list("d/data/p=a") if "0" * 32 in one.key] == []
+
+
+def test_files_of_a_living_writer_stay(dataset, lake) -> None:
+    key = abandon(lake, lakebed.CommitOptions())
+
+    report = sweep(dataset)
+
+    assert reasons(report)[key] == "reserved"
+    assert lake.store.size(key)
+
+
+def test_dead_writer_is_cleaned_up_though_an_older_one_lives(dataset, lake) -> None:
+    older = Transaction.begin(lake.store, "d", "append")
+    key = abandon(lake)
+
+    report = sweep(dataset)
+
+    assert reasons(report)[key] == "abandoned"
+    facts = dataset._stage([row("x", 1)], _target(older))
+    from lakebed.writer import commit_staged
+
+    assert commit_staged(older, facts, None).operation == "append"
+    assert ("x", 1) in content(dataset)
+
+
+def _target(transaction: Transaction):
+    from lakebed.view import _target as target
+
+    return target(transaction, None)
+
+
+def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset, lake) -> None:
+    def rows():
+        yield row("x", 1)
+        time.sleep(0.01)
+        sweep(dataset)  # begins after the lease of a millisecond is over
+        yield row("x", 2)
+
+    before = content(dataset)
+
+    with pytest.raises(CommitConflictError, match=r"outlasted its lease of 0:00:00.001") as info:
+        dataset.append(rows(), commit_options=SHORT)
+
+    assert "CommitOptions(lease" in info.value.hint
+    assert content(dataset) == before
+    assert data_keys(lake.store) == live_keys(dataset)
+    dataset.append([row("x", 3)])  # the next one is not hindered
+
+
+def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> None:
+    transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
+    facts = dataset._stage([row("x", 1)], _target(transaction))
+    transaction._complete(facts)
+    time.sleep(0.01)
+    sweep(dataset)
+    before = content(dataset)
+    transaction._complete = lambda *_: None  # its manifest was there before the cleanup
+
+    from lakebed.writer import commit_staged
+
+    with pytest.raises(CommitConflictError, match=r"comes too late: its writer outlasted"):
+        commit_staged(transaction, facts, None)
+
+    assert content(dataset) == before
+
+
+def test_long_write_keeps_its_lease(dataset, lake) -> None:
+    options = lakebed.CommitOptions(lease=dt.timedelta(milliseconds=200))
+    with dataset.writer(commit_options=options) as writer:
+        for n in range(4):
+            for _ in range(1_000):
+                writer.write(row("x", n))
+            time.sleep(0.12)
+            sweep(dataset)
+
+    assert len(content(dataset)) == 2 + 4_000
+
+
+def test_lease_must_be_positive() -> None:
+    with pytest.raises(InvalidInputError, match="lease"):
+        lakebed.CommitOptions(lease=dt.timedelta())
+
+
+def test_file_of_a_batch_that_was_given_back_goes_when_it_is_old(dataset, lake, tmp_path) -> None:
+    """A task may be slower than the writer that gave the batch up."""
+    key = f"d/data/p=a/batch_id=1000/part-{'1' * 32}.parquet"
+    lake.store.put(key, b"of a slow task")
+
+    assert reasons(sweep(dataset))[key] == "too young"
+    age(tmp_path / "d", days=3)
+
+    assert reasons(sweep(dataset))[key] == "abandoned"
+    assert data_keys(lake.store) == live_keys(dataset)
+    assert sweep(dataset).files == ()
+
+
+def test_file_of_a_batch_that_is_shut_out_goes_at_once(dataset, lake) -> None:
+    key = abandon(lake)
+    sweep(dataset)
+    lake.store.put(key, b"the writer was not quite dead")
+
+    assert reasons(sweep(dataset))[key] == "abandoned"
+    assert data_keys(lake.store) == live_keys(dataset)
+
+
+def test_debris_of_a_committed_batch_goes_when_it_is_old(dataset, lake, tmp_path) -> None:
+    batch_id = dataset.history()[-1].batch_id
+    key = f"d/data/p=a/batch_id={batch_id}/part-{'1' * 32}.parquet"
+    staged = f"d/staging/{batch_id}/task-1/part-0"
+    lake.store.put(key, b"of a task that ran twice")
+    lake.store.put(staged, b"x")
+
+    assert reasons(sweep(dataset))[key] == "too young"
+    age(tmp_path / "d", days=3)
+    report = sweep(dataset)
+
+    assert reasons(report)[key] == reasons(report)[staged] == "debris"
+    assert data_keys(lake.store) == live_keys(dataset)
+
+
+def test_segments_that_no_head_names_go_when_they_are_old(lake, tmp_path) -> None:
+    dataset = lake.create("d", DESCRIPTOR)
+    for n in range(20):
+        dataset.append([row("a", n)])
+    assert sweep(dataset).files == ()
+    age(tmp_path / "d", days=3)
+
+    report = sweep(dataset)
+
+    assert set(report.counts) == {"unreferenced"}
+    folders = {file.key.split("/")[1] for file in report.files}
+    assert folders == {"files", "history"}
+    assert len(dataset.history()) == 21  # every head since then is a younger one: no commit
+    assert len(content(dataset)) == 20
+    assert dataset.check().is_ok
+    assert sweep(dataset).files == ()
+
+
+def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:
+    import dataclasses
+
+    dataset = lake.create("d", dataclasses.replace(DESCRIPTOR, index=("n",)))
+    for n in range(3):
+        dataset.overwrite([row("a", n)], run=f"r{n}")
+    postings = {one.key for one in lake.store.list("d/postings")}
+    assert postings
+    age(tmp_path / "d", days=3)
+
+    report = sweep(dataset)
+
+    from lakebed.index.postings import keys_of
+    from lakebed.state.reader import read_head
+
+    named = set(keys_of(read_head(lake.store, "d").state.postings))
+    assert named <= {one.key for one in lake.store.list("d/postings")}
+    assert not named & {file.key for file in report.files}
+    assert dataset.check(deep=True).is_ok
+
+
+def test_segment_that_a_reader_of_an_older_head_needs_stays_for_the_retention(
+    lake, tmp_path
+) -> None:
+    dataset = lake.create("d", DESCRIPTOR)
+    for n in range(6):
+        dataset.append([row("a", n)])
+    age(tmp_path / "d", days=30)
+    pinned = dataset.at(version=6)
+    dataset.append([row("a", 6)])  # merges the history
+    dataset.append([row("a", 7)])  # merges the file table
+
+    report = dataset.cleanup("7d", dry_run=False)
+
+    assert report.files == ()
+    assert report.kept_counts["retained"] >= 7
+    assert len(pinned.files()) == 6
+
+
+def test_unfinished_writes_of_a_directory_go_when_they_are_old(dataset, tmp_path) -> None:
+    leftover = tmp_path / "d" / "data" / f".part-0.{'0' * 32}.tmp"
+    leftover.write_bytes(b"x")
+    assert sweep(dataset).counts == {"superseded": 4}
+    os.utime(leftover, (0, 0))
+
+    told = dataset.cleanup("0s")
+    done = sweep(dataset)
+
+    assert told.counts == done.counts == {"temporary": 1}
+    assert not leftover.exists()
+
+
+def test_foreign_files_stay_and_are_reported_as_unknown(dataset, lake, tmp_path) -> None:
+    strange = [
+        "d/data/p=a/notes.txt",
+        "d/data/p=a/part-0.parquet",
+        f"d/data/p=a/batch_id=1/{'x' * 10}.parquet",
+        f"d/data/q=a/batch_id=1/part-{'0' * 32}.parquet",
+        f"d/data/p=a/batch_id=nine/part-{'0' * 32}.parquet",
+        "d/batches/later.json",
+        "d/batches/12.txt",
+        "d/staging/here/a",
+        "d/history/readme",
+        "d/postings/a",
+        "d/elsewhere/x",
+        "d/x",
+        "d/data/p=é%2F/ÿ/part-ü.parquet",
+    ]
+    for key in strange:
+        lake.store.put(key, b"of somebody else")
+    (tmp_path / "d" / "data" / "p=z").mkdir()
+    age(tmp_path / "d", days=400)
+
+    report = sweep(dataset)
+
+    assert {key: reasons(report)[key] for key in strange} == dict.fromkeys(strange, "unknown")
+    assert all(lake.store.size(key) for key in strange)
+    assert (tmp_path / "d" / "data" / "p=z").is_dir()
+    assert report.kept_counts["unknown"] == len(strange)
+
+
+def test_signals_schema_file_and_manifests_stay(dataset, lake, tmp_path) -> None:
+    dataset.with_("p", "a").signal_ready()
+    before = {one.key for one in lake.store.list("d/") if "/data/p=" not in one.key}
+    age(tmp_path / "d", days=400)
+
+    sweep(dataset)
+
+    kept = {one.key for one in lake.store.list("d/")}
+    for folder in ("d/signals/", "d/batches/", "d/data/_common_metadata"):
+        named = {key for key in before if key.startswith(folder)}
+        assert named
+        assert named <= kept
+
+
+def test_what_was_deleted_is_written_down(dataset, lake) -> None:
+    import zstandard
+
+    report = sweep(dataset)
+
+    (log,) = lake.store.list("d/cleanups")
+    document = json.loads(zstandard.ZstdDecompressor().decompress(lake.store.get(log.key).data))
+    assert document["version"] == report.version
+    assert [one["key"] for one in document["files"]] == [file.key for file in report.files]
+
+
+def test_deletion_is_in_bulk_and_tells_of_its_progress() -> None:
+    lake = lakebed.open_repository("memory://cleanup-in-bulk")
+    dataset = lake.create("d", DESCRIPTOR)
+    for _ in range(2):
+        dataset.overwrite([row(f"p{n}", n) for n in range(1_050)])
+    counting = CountingStore(lake.store)
+    told: list[tuple[int, int]] = []
+
+    report = sweep(
+        lakebed.Repository(counting).open("d"), on_progress=lambda *one: told.append(one)
+    )
+
+    assert len(report.files) == 1_050
+    assert counting.counts.delete == 2
+    assert told == [(0, 1_050), (1_000, 1_050), (1_050, 1_050)]
+
+
+def test_what_could_not_be_deleted_is_deleted_by_the_next_cleanup(dataset, lake) -> None:
+    failing = FailingStore(lake.store, fail_on="delete")
+
+    with pytest.raises(StorageError) as info:
+        sweep(lakebed.Repository(failing).open("d"))
+    assert info.value.__notes__ == ["The cleanup is not done; run it again for the rest."]
+    version = dataset.version
+    report = sweep(dataset)
+
+    assert report.counts == {"superseded": 4}
+    assert report.version is None  # it was given up already
+    assert dataset.version == version
+    assert data_keys(lake.store) == live_keys(dataset)
+
+
+def test_facts_of_deleted_files_leave_the_file_table(lake) -> None:
+    from lakebed.state import file_table
+    from lakebed.state.reader import read_head
+
+    dataset = lake.create("d", DESCRIPTOR)
+    for n in range(6):
+        dataset.overwrite([row("a", n), row("b", n)])
+    dataset.append([row("c", 1)])
+
+    sweep(dataset)
+
+    state = read_head(lake.store, "d").state
+    assert set(file_table.read_counts(lake.store, state.files)) == set(state.labels)
+    assert [file.row_count for file in dataset.files()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "7 days", None])
+def test_age_is_a_number_and_a_unit(dataset, text) -> None:
+    with pytest.raises(InvalidInputError, match="is no age"):
+        dataset.cleanup(text)
+
+
+def test_ages_add_up() -> None:
+    assert parse_age("2w") == parse_age("14d") == parse_age(dt.timedelta(days=14))
+    assert parse_age("90m") == parse_age("5400s")
+    with pytest.raises(InvalidInputError, match="negative"):
+        parse_age(dt.timedelta(days=-1))
+
+
+def test_dataset_of_another_tool_is_not_cleaned_up(lake) -> None:
+    head = {"dataset_metadata_version": 4, "dataset_uuid": "k", "partitions": {}}
+    lake.store.put("k.by-dataset-metadata.json", json.dumps(head).encode())
+    lake.store.put("k/table/_common_metadata", b"")
+
+    with pytest.raises((ReadOnlyError, lakebed.LakebedError)):
+        lake.open("k").cleanup()
+
+
+def test_report_is_a_table_json_and_html(dataset) -> None:
+    report = dataset.cleanup("0s")
+
+    table = report.to_table().to_pylist()
+    document = json.loads(report.to_json())
+    html = report._repr_html_()
+
+    assert [one["key"] for one in table if one["is_dead"]] == [file.key for file in report.files]
+    assert [one["key"] for one in document["files"]] == [file.key for file in report.files]
+    assert document["kept_counts"] == report.kept_counts
+    assert document["size_bytes"] == report.size_bytes == sum(f.size_bytes for f in report.files)
+    assert "would delete" in html
+    assert report.files[0].key in html
+    assert repr(report).startswith("<CleanupReport of 'd': would delete 4 objects of ")
