@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow import scan
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
-from lakebed.model.keys import partition_of, split_label
-from lakebed.model.predicate import complement
+from lakebed.arrow.kernel import BatchTarget
+from lakebed.arrow.rewrite import (
+    Job,
+    Rewritten,
+    Routed,
+    divide,
+    file_partition,
+    joined,
+    keep,
+    rewrite_all,
+    work_of,
+)
+from lakebed.model.predicate import Predicate, complement, roots_of
+from lakebed.model.schema import Type
+from lakebed.plan.expression import to_arrow_expression
 from lakebed.plan.plan import DataFile, ScanPlan
-from lakebed.state import file_table
+from lakebed.state import file_table, runs, sources
 from lakebed.store.base import Store
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the filter
+_PLACE = "lakebed.place"  # no field has a dot in its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +76,7 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
         return DeletedFile(
             key=file.key,
             label=file.label,
-            partition=partition_of(split_label(file.label)[0]),
+            partition=file_partition(file),
             row_count=found,
             is_whole=not file.is_filtered or found == known,
         )
@@ -75,29 +89,52 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
 
 def write_rest(
     store: Store, plan: ScanPlan, deleted: Sequence[DeletedFile], target: BatchTarget
-) -> pa.Table:
+) -> Rewritten:
     """Write what files hold besides the view as new files, in the partitions where it is.
 
     Kept is every row for which the predicate is not true: also where it is unknown, as of null.
-
-    Returns:
-        The facts of the new files; see `lakebed.state.facts`.
+    Rows of different runs stay in different files, and it stays known of which raw files they are.
 
     Raises:
         LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+
+    Cost:
+        The files, read and written once, and what tells whose rows they hold, of which there are
+        few objects.
     """
-    by_label = {file.label: replace(file, is_filtered=True) for file in plan.files}
+    types = plan.state.predicate_types
+    rest = complement(plan.predicate)
+    job = Job(
+        everything=plan,
+        target=target,
+        route=_Rest(rest, types),
+        columns=roots_of(rest, types),
+        is_checked=False,
+    )
+    by_label = {file.label: file for file in plan.files}
     by_partition: dict[str, list[DataFile]] = {}
     for file in deleted:
         if not file.is_whole:
             by_partition.setdefault(file.partition, []).append(by_label[file.label])
-    rest = complement(plan.predicate)
-    writer = KernelWriter(store, target)
-    try:
-        for partition, files in by_partition.items():
-            for batch in scan.scan(store, replace(plan, files=tuple(files), residual=rest)):
-                writer.write_to(partition, batch)
-        return writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
+    if not by_partition:
+        return joined(job, [])
+    known = runs.read(store, plan.state)
+    noted = sources.read(store, plan.state.sources)
+    groups = [tuple(files) for files in by_partition.values()]
+    works = [work_of(key, some, noted) for key, some in divide(groups, known, noted).items()]
+    return joined(job, rewrite_all(store, job, works))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Leaves the rows that belong to a predicate where they are, and leaves out the others."""
+
+    predicate: Predicate
+    types: Mapping[str, Type]
+
+    def __call__(self, file: DataFile, batch: pa.RecordBatch) -> Iterable[Routed]:
+        places = batch.append_column(_PLACE, pa.array(np.arange(batch.num_rows)))
+        kept = places.filter(to_arrow_expression(self.predicate, self.types)).column(_PLACE)
+        if len(kept) == batch.num_rows:
+            return keep(file, batch)
+        return (Routed(file_partition(file), kept.to_numpy()),)

@@ -1,0 +1,209 @@
+"""Verbs that write data files anew: compact, promote."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from lakebed.cli.options import takes_dataset, verb
+from lakebed.cli.output import Output
+from lakebed.cli.tree import human_size
+from lakebed.lifecycle.compaction import TARGET_BYTES, CompactionReport
+from lakebed.model.dimensions import DimensionSchema
+from lakebed.repository import Repository
+from lakebed.state.handover import hand_over
+from lakebed.state.head import HeadFormat
+from lakebed.state.reader import read_head
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_HEADS = {"json": HeadFormat.JSON, "msgpack": HeadFormat.MSGPACK}
+_COMPACT_COLUMNS = (
+    "what",
+    "name",
+    "run",
+    "files_before",
+    "files_after",
+    "bytes_before",
+    "bytes_after",
+    "row_count",
+)
+_MOVE_COLUMNS = ("from", "to", "row_count")
+
+
+def _parse_size(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | None:
+    found = _SIZE.fullmatch(value.strip()) if value is not None else None
+    if found is None:
+        if value is None:
+            return None
+        message = f"{value!r} is no size; write it as 128MB, which is 128 * 1024 * 1024 bytes."
+        raise click.BadParameter(message, context, parameter)
+    size: int = int(found[1]) * 1024 ** _UNITS[found[2].lower()]
+    return size
+
+
+@verb("compact", example="lakebed compact lake/flights --target-size 128MB --dry-run")
+@takes_dataset
+@click.option("--where", metavar="SQL", help="Only the partitions that may hold such rows.")
+@click.option(
+    "--target-size",
+    "target_bytes",
+    callback=_parse_size,
+    metavar="SIZE",
+    help="Size of the new files; files of half of it and more stay.  [default: 128MB]",
+)
+@click.option(
+    "--sort-by", multiple=True, metavar="FIELD", help="Sort the rows of new files. Repeatable."
+)
+@click.option(
+    "--gather",
+    "is_gathering",
+    is_flag=True,
+    help="Make each partition one directory of live files, as publish needs it.",
+)
+@click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
+@click.option("--metadata", "is_metadata", is_flag=True, help="Merge the metadata, and no more.")
+@click.option(
+    "--head",
+    "head_format",
+    type=click.Choice(tuple(_HEADS)),
+    help="Move the head to another format, and do no more.",
+)
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be done.")
+def compact(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    where: str | None,
+    target_bytes: int | None,
+    sort_by: tuple[str, ...],
+    is_gathering: bool,
+    is_spark: bool,
+    is_metadata: bool,
+    head_format: str | None,
+    is_dry_run: bool,
+) -> None:
+    """Make few files of many small ones, beside readers and writers.
+
+    First the data files of each partition, then the metadata: file table and history become one
+    object each, without the facts of data files that a cleanup has taken. Older versions stay as
+    they are, until a cleanup takes what they alone have.
+    """
+    data_options = (where, target_bytes, is_spark or None, sort_by or None, is_gathering or None)
+    if (is_metadata or head_format) and any(one is not None for one in data_options):
+        message = "--metadata and --head leave data files as they are."
+        raise click.UsageError(message, click.get_current_context())
+    if head_format is not None:
+        _move_head(output, repository, name, _HEADS[head_format], is_dry_run=is_dry_run)
+        return
+    dataset = repository.open(name)
+    rows: list[dict[str, object]] = []
+    if not is_metadata:
+        with output.progress("Compacting"):
+            report = dataset.compact(
+                None if where is None else dataset.where(where),
+                TARGET_BYTES if target_bytes is None else target_bytes,
+                sort_by,
+                True if is_spark else None,
+                gather=is_gathering,
+                dry_run=is_dry_run,
+            )
+        _tell(output, report)
+        rows += [
+            {"what": "partition", "name": one.path}
+            | {column: getattr(one, column) for column in _COMPACT_COLUMNS[2:]}
+            for one in report.partitions
+        ]
+    with output.progress("Merging metadata"):
+        lists = dataset.compact_metadata(dry_run=is_dry_run)
+    rows += [
+        dict.fromkeys(_COMPACT_COLUMNS)
+        | {
+            "what": "metadata",
+            "name": one.name,
+            "files_before": one.segments_before,
+            "files_after": one.segments_after,
+        }
+        for one in lists
+    ]
+    output.rows(_COMPACT_COLUMNS, rows)
+
+
+def _tell(output: Output, report: CompactionReport) -> None:
+    would = "Would make" if report.is_dry_run else "Made"
+    output.note(
+        f"{would} {report.files_after:,} of {report.files_before:,} files, "
+        f"{human_size(report.bytes_before)}, in {len(report.commits):,} commits."
+        if report.partitions
+        else "No partition has small files to bring together."
+    )
+    for path in report.skipped:
+        output.note(f"Skipped {path or report.dataset}: others kept changing it.")
+
+
+def _move_head(
+    output: Output,
+    repository: Repository,
+    name: str,
+    head_format: HeadFormat,
+    *,
+    is_dry_run: bool,
+) -> None:
+    before = read_head(repository.store, name).state.head_format
+    if before is head_format:
+        output.note(f"The head is {head_format} already, so there is no new version.")
+        output.rows(_COMPACT_COLUMNS, ())
+        return
+    if not is_dry_run:
+        hand_over(repository.store, name, head_format)
+    output.note(
+        f"{'Would move' if is_dry_run else 'Moved'} the head from {before} to {head_format}."
+    )
+    moved = {"what": "head", "name": str(head_format), "files_before": 1, "files_after": 1}
+    output.rows(_COMPACT_COLUMNS, (dict.fromkeys(_COMPACT_COLUMNS) | moved,))
+
+
+@verb("promote", example="lakebed promote lake/pings telemetry_schema.json --dry-run")
+@takes_dataset
+@click.argument("schema", metavar="SCHEMA", type=click.Path(path_type=Path))
+@click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would move.")
+def promote(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    schema: Path,
+    is_spark: bool,
+    is_dry_run: bool,
+) -> None:
+    """Let dimensions allow more values, and move their rows out of OTHER.
+
+    SCHEMA is a dimension schema (telemetry_schema.json). A dimension may only allow more. The
+    dimensions and the files change in one commit; only files with rows that move are written anew.
+    """
+    wanted = DimensionSchema.from_json(schema)
+    with output.progress("Promoting"):
+        report = repository.open(name).promote(
+            wanted, True if is_spark else None, dry_run=is_dry_run
+        )
+    if not report.dimensions:
+        output.note("The dimensions allow that already, so there is no new version.")
+    else:
+        would = "Would move" if is_dry_run else "Moved"
+        output.note(
+            f"{would} {report.row_count:,} rows of {report.files_rewritten:,} files; "
+            f"{report.files_read:,} were looked at."
+        )
+    output.rows(
+        _MOVE_COLUMNS,
+        (
+            {"from": move.source, "to": move.target, "row_count": move.row_count}
+            for move in report.moves
+        ),
+    )

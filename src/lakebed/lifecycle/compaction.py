@@ -1,0 +1,520 @@
+"""Compaction: many small files of a partition become few of a good size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lakebed.arrow.kernel import MIB, BatchTarget, WriteOptions
+from lakebed.arrow.rewrite import (
+    Job,
+    Rewritten,
+    Work,
+    check,
+    discard,
+    divide,
+    file_partition,
+    joined,
+    rewrite_all,
+    work_of,
+)
+from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.model.grouping import balanced_groups
+from lakebed.model.keys import partition_of, split_label
+from lakebed.model.predicate import TRUE, Predicate, bind
+from lakebed.model.schema import Decimal, Primitive
+from lakebed.plan.plan import DataFile, plan
+from lakebed.state import file_table, runs, sources
+from lakebed.state.reader import read_head
+from lakebed.state.scope import RewrittenFiles
+from lakebed.state.state import State
+from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.store.base import Store, delete_or_leave
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET_BYTES = 128 * MIB
+COMMIT_BYTES = 64 * 2**30  # of old files; what one commit has done need not be done again
+_SMALL = 1 / 2  # of the target: larger files stay as they are
+_TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
+_ROUNDS = 3  # in which what others have changed meanwhile is looked at again
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOptions:
+    """How files are compacted.
+
+    Attributes:
+        target_bytes: Size of the new files; files of half of it and more stay as they are.
+        sort_by: Fields to sort the rows of a partition by, null last; empty to leave them as
+            they are.
+        commit_bytes: Old files of about so many bytes become one commit.
+        is_gathering: Whether all files of a partition, large ones too, are written anew that do
+            not lie in one directory by themselves: readers of Hive tables take whole directories.
+        commit: How long a commit fights for the head.
+
+    >>> CompactionOptions(target_bytes=32 * MIB).small_bytes == 16 * MIB
+    True
+    """
+
+    target_bytes: int = TARGET_BYTES
+    sort_by: tuple[str, ...] = ()
+    commit_bytes: int = COMMIT_BYTES
+    is_gathering: bool = False
+    commit: CommitOptions = field(default_factory=CommitOptions)
+
+    def __post_init__(self) -> None:
+        for name in ("target_bytes", "commit_bytes"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(
+                    f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
+                )
+
+    @property
+    def small_bytes(self) -> float:
+        """Files below this size are compacted."""
+        return self.target_bytes * _SMALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedPartition:
+    """What a compaction did to one partition, or would do.
+
+    Attributes:
+        path: Of the partition; empty if unpartitioned.
+        run: That wrote the rows, if it had a name: files of different runs stay apart.
+        files_before: Number of small files.
+        files_after: Number of the files that took their place; a guess in a dry run.
+        bytes_before: Size of the small files.
+        bytes_after: Size of the new files; None in a dry run.
+        row_count: Entities in them; None if another tool wrote a file, in a dry run.
+    """
+
+    path: str
+    run: str | None
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int | None
+    row_count: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What a compaction did, or would do.
+
+    Attributes:
+        dataset: Its name.
+        is_dry_run: Whether nothing was done.
+        commits: That it made; none if there was nothing to do.
+        partitions: That it rewrote, in order of path.
+        skipped: Paths of partitions that others changed again and again.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    >>> numbers = open_repository("memory://doctest-compact").create("numbers", descriptor)
+    >>> commits = [numbers.append([{"n": n}]) for n in range(3)]
+    >>> report = numbers.compact()
+    >>> report.files_before, report.files_after, report.row_count, numbers.count()
+    (3, 1, 3, 3)
+    >>> numbers.compact().commits
+    ()
+    """
+
+    dataset: str
+    is_dry_run: bool
+    commits: tuple[Commit, ...] = ()
+    partitions: tuple[CompactedPartition, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def files_before(self) -> int:
+        """Number of small files."""
+        return sum(one.files_before for one in self.partitions)
+
+    @property
+    def files_after(self) -> int:
+        """Number of the files that took their place."""
+        return sum(one.files_after for one in self.partitions)
+
+    @property
+    def bytes_before(self) -> int:
+        """Size of the small files."""
+        return sum(one.bytes_before for one in self.partitions)
+
+    @property
+    def bytes_after(self) -> int | None:
+        """Size of the new files; None in a dry run."""
+        return None if self.is_dry_run else sum(one.bytes_after or 0 for one in self.partitions)
+
+    @property
+    def row_count(self) -> int | None:
+        """Entities that were written anew; None if that is not known."""
+        counts = [one.row_count for one in self.partitions]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What must not come together in one file."""
+
+    partition: str
+    run: str | None
+    has_origins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Small files that become one or a few."""
+
+    key: _Key
+    files: tuple[DataFile, ...]
+    size_bytes: int
+    row_count: int | None
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return frozenset(file.label for file in self.files)
+
+    def compacted(
+        self, files_after: int, bytes_after: int | None, row_count: int | None
+    ) -> CompactedPartition:
+        return CompactedPartition(
+            path=self.key.partition,
+            run=self.key.run,
+            files_before=len(self.files),
+            files_after=files_after,
+            bytes_before=self.size_bytes,
+            bytes_after=bytes_after,
+            row_count=row_count,
+        )
+
+
+def compact(
+    store: Store,
+    name: str,
+    constraint: Predicate,
+    options: CompactionOptions,
+    *,
+    spark: SparkSession | None,
+    is_dry_run: bool,
+) -> CompactionReport:
+    """Compact the partitions that may hold entities of a view; see `Dataset.compact`."""
+    state = read_own_head(store, name).state
+    _check_order(state, options.sort_by)
+    units = _find_units(store, state, constraint, options)
+    if is_dry_run:
+        planned = (
+            unit.compacted(-(-unit.size_bytes // options.target_bytes) or 1, None, unit.row_count)
+            for unit in units
+        )
+        return CompactionReport(dataset=name, is_dry_run=True, partitions=tuple(planned))
+    commits: list[Commit] = []
+    done: list[CompactedPartition] = []
+    lost: list[_Unit] = []
+    for round_ in range(_ROUNDS):
+        lost = []
+        for portion in _portions(units, options.commit_bytes):
+            attempt = _Attempt(store, name, options, spark)
+            try:
+                commit, compacted, changed = attempt.run(portion)
+            except CommitConflictError:
+                if round_ == _ROUNDS - 1:
+                    raise
+                lost += portion
+                continue
+            commits += [commit] if commit is not None else []
+            done += compacted
+            lost += changed
+        if not lost:
+            break
+        again = frozenset(unit.key.partition for unit in lost)
+        state = read_own_head(store, name).state
+        found = _find_units(store, state, constraint, options)
+        units = [unit for unit in found if unit.key.partition in again]
+    return CompactionReport(
+        dataset=name,
+        is_dry_run=False,
+        commits=tuple(commits),
+        partitions=tuple(sorted(done, key=lambda one: (one.path, one.run or ""))),
+        skipped=tuple(sorted({unit.key.partition for unit in lost})),
+    )
+
+
+def _check_order(state: State, sort_by: Sequence[str]) -> None:
+    for name in sort_by:
+        kind = state.descriptor.schema.get(name).type
+        if not isinstance(kind, Primitive | Decimal):
+            raise InvalidInputError(
+                f"Rows cannot be sorted by {name!r} of type {kind}.",
+                hint="Sort by fields that hold single values.",
+            )
+
+
+def _find_units(
+    store: Store, state: State, constraint: Predicate, options: CompactionOptions
+) -> list[_Unit]:
+    """Return what there is to compact, in order of path."""
+    chosen = plan(state, bind(constraint, state.predicate_types), requests=0)
+    wanted = {file_partition(file) for file in chosen.files}
+    counts = file_table.read_counts(store, state.files)
+    small: dict[str, list[DataFile]] = {}
+    sizes: dict[str, int] = {}
+    for file in plan(state, TRUE, requests=0).files:
+        if file_partition(file) not in wanted:
+            continue
+        known = counts.get(file.label)
+        size = store.size(file.key) if known is None else known[1]
+        if size < options.small_bytes or options.is_gathering:
+            sizes[file.label] = size
+            small.setdefault(file_partition(file), []).append(file)
+    fewest = 1 if options.is_gathering else 2
+    groups = [tuple(files) for files in small.values() if len(files) >= fewest]
+    if options.is_gathering:
+        groups = [files for files in groups if not _is_gathered(store, files)]
+    if not groups:
+        return []
+    known_runs, noted = runs.read(store, state), sources.read(store, state.sources)
+    units = []
+    for (run, has_origins), divided in divide(groups, known_runs, noted).items():
+        for files in divided:
+            if len(files) < fewest:
+                continue
+            key = _Key(file_partition(files[0]), run, has_origins)
+            for piece in _pieces(files, sizes, _TARGETS_AT_ONCE * options.target_bytes):
+                rows = [counts[file.label][0] for file in piece if file.label in counts]
+                units.append(
+                    _Unit(
+                        key,
+                        piece,
+                        sum(sizes[file.label] for file in piece),
+                        sum(rows) if len(rows) == len(piece) else None,
+                    )
+                )
+    return sorted(
+        units, key=lambda unit: (unit.key.partition, unit.key.run or "", unit.key.has_origins)
+    )
+
+
+def _is_gathered(store: Store, files: Sequence[DataFile]) -> bool:
+    """Whether files lie in one directory, in which there is nothing else."""
+    directories = {split_label(file.key)[0] for file in files}
+    if len(directories) > 1:
+        return False
+    listed = {info.key for info in store.list(f"{directories.pop()}/")}
+    return listed == {file.key for file in files}
+
+
+def _pieces(
+    files: Sequence[DataFile], sizes: Mapping[str, int], limit_bytes: int
+) -> Iterator[tuple[DataFile, ...]]:
+    """Cut the files of a large partition into pieces of about equal size."""
+    total = sum(sizes[file.label] for file in files)
+    count = -(-total // limit_bytes) or 1
+    piece: list[DataFile] = []
+    size_bytes = done = 0
+    for file in files:
+        piece.append(file)
+        size_bytes += sizes[file.label]
+        if size_bytes * count >= total * (done + 1) and done + 1 < count:
+            yield tuple(piece)
+            piece, done = [], done + 1
+    if piece:
+        yield tuple(piece)
+
+
+def _portions(units: Iterable[_Unit], limit_bytes: int) -> Iterator[list[_Unit]]:
+    """Cut units into what becomes one commit each."""
+    portion: list[_Unit] = []
+    size_bytes = 0
+    for unit in units:
+        if portion and size_bytes + unit.size_bytes > limit_bytes:
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append(unit)
+        size_bytes += unit.size_bytes
+    if portion:
+        yield portion
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The units of one writer, and what it wrote."""
+
+    units: tuple[_Unit, ...]
+    written: Rewritten
+
+    def without(self, gone: frozenset[str]) -> tuple[_Share, list[_Unit], frozenset[str]]:
+        """Leave out the units that had one of some files.
+
+        Returns:
+            What is left, the units that are not, and the new files that held their rows.
+        """
+        keys = {unit.key for unit in self.units if not unit.labels.isdisjoint(gone)}
+        lost = [unit for unit in self.units if unit.key in keys]
+        doomed = frozenset(label for label in self.written.labels if self._key(label) in keys)
+        left = tuple(unit for unit in self.units if unit.key not in keys)
+        return _Share(left, self.written.without(doomed)), lost, doomed
+
+    def _key(self, label: str) -> _Key:
+        partition = partition_of(split_label(label)[0])
+        return _Key(partition, self.written.carried.get(label), label in self.written.origins)
+
+    def compacted(self) -> list[CompactedPartition]:
+        """Return what became of each partition."""
+        units: dict[_Key, list[_Unit]] = {}
+        for unit in self.units:
+            units.setdefault(unit.key, []).append(unit)
+        found: dict[_Key, list[tuple[int, int]]] = {key: [] for key in units}
+        facts = self.written.facts
+        columns = (facts.column(name).to_pylist() for name in ("row_count", "size_bytes"))
+        for label, rows, size in zip(self.written.labels, *columns, strict=True):
+            found[self._key(label)].append((rows, size))
+        return [
+            CompactedPartition(
+                path=key.partition,
+                run=key.run,
+                files_before=sum(len(unit.files) for unit in of_key),
+                files_after=len(found[key]),
+                bytes_before=sum(unit.size_bytes for unit in of_key),
+                bytes_after=sum(size for _, size in found[key]),
+                row_count=sum(rows for rows, _ in found[key]),
+            )
+            for key, of_key in units.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Makes one commit of some units."""
+
+    store: Store
+    name: str
+    options: CompactionOptions
+    spark: SparkSession | None
+
+    def run(
+        self, units: Sequence[_Unit]
+    ) -> tuple[Commit | None, list[CompactedPartition], list[_Unit]]:
+        """Compact units.
+
+        Returns:
+            The commit, what was done, and the units of which others took files out meanwhile.
+
+        Raises:
+            CommitConflictError: The same, at the last moment; nothing became visible.
+        """
+        transaction = Transaction.begin(
+            self.store, self.name, "compact", options=self.options.commit
+        )
+        base = transaction.base
+        job = self._job(transaction)
+        shares: list[_Share] = []
+        try:
+            live = frozenset(base.labels)
+            lost = [unit for unit in units if not unit.labels <= live]
+            shares = self._rewrite(job, [unit for unit in units if unit.labels <= live], base)
+            _check(self.name, shares)
+            # What others have taken out since is left out, so that the rest need not wait for it.
+            gone = live - frozenset(read_head(self.store, self.name).state.labels)
+            shares, more = self._without(job, shares, gone)
+            lost += more
+            if not any(share.units for share in shares):
+                transaction.abort([])
+                return None, [], lost
+        except BaseException:
+            discard(self.store, job.target, [share.written for share in shares])
+            transaction.abort([])
+            raise
+        written = joined(job, [share.written for share in shares])
+        labels = frozenset(
+            label for share in shares for unit in share.units for label in unit.labels
+        )
+        entry = transaction.commit(
+            written.facts, RewrittenFiles(labels), written.sources, carried=written.carried
+        )
+        done = [one for share in shares for one in share.compacted()]
+        return Commit.of(entry, base), done, lost
+
+    def _job(self, transaction: Transaction) -> Job:
+        base = transaction.base
+        target = BatchTarget(
+            dataset=base.name,
+            batch_id=transaction.batch_id,
+            descriptor=base.descriptor,
+            options=WriteOptions(target_bytes=self.options.target_bytes),
+            schema_number=base.lineage.number,
+        )
+        return Job(
+            everything=plan(base, TRUE, requests=0), target=target, sort_by=self.options.sort_by
+        )
+
+    def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
+        # Of the base, under whose schema they are read: it may be younger than the units.
+        current = {file.label: file for file in job.everything.files}
+        units = [
+            replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
+        ]
+        noted = sources.read(self.store, base.sources)
+        if self.spark is None or not self.store.is_shared:
+            threads = min(_THREADS, os.cpu_count() or 1)
+            parts = _divided(units, threads)
+            options = job.target.options
+            shared = replace(options, memory_bytes=max(1, options.memory_bytes // threads))
+            job = replace(job, target=replace(job.target, options=shared))
+            works = [_work_of(part, noted) for part in parts]
+            written = rewrite_all(self.store, job, works, threads=threads)
+        else:
+            from lakebed.spark.rewrite import rewrite_with_spark, task_count
+
+            parts = _divided(units, task_count(self.spark))
+            works = [_work_of(part, noted) for part in parts]
+            written = rewrite_with_spark(self.spark, self.store, job, works)
+        return [_Share(tuple(part), one) for part, one in zip(parts, written, strict=True)]
+
+    def _without(
+        self, job: Job, shares: Sequence[_Share], gone: frozenset[str]
+    ) -> tuple[list[_Share], list[_Unit]]:
+        found: list[_Share] = []
+        lost: list[_Unit] = []
+        for share in shares:
+            left, units, doomed = share.without(gone)
+            delete_or_leave(self.store, [job.target.key(label) for label in sorted(doomed)])
+            found.append(left)
+            lost += units
+        return found, lost
+
+
+def _check(name: str, shares: Sequence[_Share]) -> None:
+    for share in shares:
+        counts = [unit.row_count for unit in share.units]
+        known = [count for count in counts if count is not None]
+        expected = sum(known) if len(known) == len(counts) else None
+        check(name, share.written, expected)
+
+
+def _divided(units: Sequence[_Unit], count: int) -> list[list[_Unit]]:
+    """Divide units among about so many writers, none of which has several runs."""
+    total = sum(unit.size_bytes for unit in units) or 1
+    by_kind: dict[tuple[str | None, bool], list[_Unit]] = {}
+    for unit in units:
+        by_kind.setdefault((unit.key.run, unit.key.has_origins), []).append(unit)
+    found = []
+    for of_kind in by_kind.values():
+        size_bytes = sum(unit.size_bytes for unit in of_kind)
+        sizes = {f"{number:09d}": unit.size_bytes for number, unit in enumerate(of_kind)}
+        parts = balanced_groups(sizes, max(1, round(count * size_bytes / total)))
+        found += [[of_kind[int(name)] for name in sorted(names)] for names in parts]
+    return found
+
+
+def _work_of(units: Sequence[_Unit], noted: sources.Sources) -> Work:
+    key = units[0].key
+    return work_of((key.run, key.has_origins), [unit.files for unit in units], noted)

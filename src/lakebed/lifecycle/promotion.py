@@ -1,0 +1,617 @@
+"""Promotion: values that a dimension allows from now on move out of `OTHER`."""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lakebed.arrow import scan
+from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.rewrite import (
+    Job,
+    Rewritten,
+    Routed,
+    check,
+    discard,
+    divide,
+    file_partition,
+    joined,
+    keep,
+    light_plan,
+    rewrite_all,
+    work_of,
+)
+from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError, PartitionSpecError
+from lakebed.model.allowed import OTHER, TOKENS, Between, OneOf, read_allowed
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.evolution import grown_dimensions
+from lakebed.model.grouping import balanced_groups
+from lakebed.model.keys import BATCH_ID, encode_level, encode_path
+from lakebed.model.names import nearest
+from lakebed.model.partition import Dimension, PartitionStrategy
+from lakebed.model.predicate import (
+    FALSE,
+    Comparison,
+    Membership,
+    NullCheck,
+    Op,
+    Predicate,
+    all_of,
+    any_of,
+    bind,
+)
+from lakebed.model.schema import Schema
+from lakebed.model.values import Scalar
+from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.state import file_table, runs, sources
+from lakebed.state.reader import read_head
+from lakebed.state.scope import PromotedFiles
+from lakebed.state.state import State
+from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
+_ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
+_BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
+_THREADS = 4
+_FILES_PER_TASK = 32
+
+Allowed = DimensionSchema | Mapping[str, object]
+"""A dimension schema; or allowed values, as `by.dimension` takes them, by field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Rows that a promotion moves from one partition to another.
+
+    Attributes:
+        source: Path of the partition where they were.
+        target: Path of the partition where they are.
+        row_count: Entities that move.
+    """
+
+    source: str
+    target: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionReport:
+    """What a promotion did, or would do.
+
+    Attributes:
+        dataset: Its name.
+        is_dry_run: Whether nothing was done.
+        dimensions: Partition fields whose dimensions allow more; empty if none does.
+        commit: That it made; None in a dry run, or if the dimensions are what they were.
+        moves: From which partition to which, in order of path.
+        files_read: Files of `OTHER` that were looked at, of which only sources of dimensions.
+        files_rewritten: Those of them that hold entities which move.
+        files_added: Files that took their place; 0 in a dry run.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, by, open_repository
+    >>> descriptor = DatasetDescriptor(
+    ...     schema=pa.schema([("carrier", pa.string())]),
+    ...     partition_by=[by.dimension("carrier", ["UA"])],
+    ... )
+    >>> flights = open_repository("memory://doctest-promote").create("flights", descriptor)
+    >>> commit = flights.append([{"carrier": "UA"}, {"carrier": "B6"}, {"carrier": "AA"}])
+    >>> report = flights.promote({"carrier": ["UA", "B6"]})
+    >>> [(move.source, move.target, move.row_count) for move in report.moves]
+    [('carrier_dimension=OTHER', 'carrier_dimension=B6', 1)]
+    >>> report.files_rewritten, report.commit.operation
+    (1, 'promote')
+    """
+
+    dataset: str
+    is_dry_run: bool
+    dimensions: tuple[str, ...] = ()
+    commit: Commit | None = None
+    moves: tuple[Move, ...] = ()
+    files_read: int = 0
+    files_rewritten: int = 0
+    files_added: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """Entities that moved."""
+        return sum(move.row_count for move in self.moves)
+
+
+def promote(
+    store: Store,
+    name: str,
+    allowed: Allowed,
+    *,
+    spark: SparkSession | None,
+    is_dry_run: bool,
+    options: CommitOptions | None,
+) -> PromotionReport:
+    """Let dimensions allow more, and move what they allow; see `Dataset.promote`."""
+    state = read_own_head(store, name).state
+    new = promoted_descriptor(state.descriptor, allowed)
+    grown = grown_dimensions(state.descriptor, new)
+    if not grown:
+        return PromotionReport(dataset=name, is_dry_run=is_dry_run)
+    if is_dry_run:
+        promotion = _Promotion(store, spark, new, grown)
+        found = promotion.look_at(state, promotion.candidates(state))
+        return promotion.report(state, found, None, is_dry_run=True)
+    for round_ in range(_ROUNDS):
+        transaction = Transaction.begin(store, name, "promote", options=options)
+        try:
+            # Anew: others may have changed the descriptor.
+            old = transaction.base.descriptor
+            new = promoted_descriptor(old, allowed)
+            grown = grown_dimensions(old, new)
+        except BaseException:
+            transaction.abort([])
+            raise
+        if not grown:
+            transaction.abort([])
+            break
+        try:
+            return _Promotion(store, spark, new, grown).run(transaction)
+        except CommitConflictError:
+            # Others added to OTHER, or rewrote files of it, at the last moment.
+            if round_ == _ROUNDS - 1:
+                raise
+    return PromotionReport(dataset=name, is_dry_run=False)
+
+
+def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDescriptor:
+    """Return what a dataset is when its dimensions allow what is given.
+
+    Raises:
+        PartitionSpecError: A dimension would lose values, or the allowed values are of no known
+            form.
+        InvalidInputError: A name is that of no dimension.
+    """
+    dimensions = [one for one in old.partition_by if isinstance(one, Dimension)]
+    wanted: dict[str, Dimension] = {}
+    for name, rule, cap in _rules(allowed):
+        before = _find(dimensions, name)
+        rule = read_allowed(rule, f"dimension({before.source})")
+        kept = None if isinstance(rule, OneOf) else before.cap
+        wanted[before.name] = replace(before, allowed=rule, cap=kept if cap is None else cap)
+    functions = [wanted.get(one.name, one) for one in old.partition_by]
+    new = DatasetDescriptor(
+        schema=old.schema,
+        partition_by=PartitionStrategy(tuple(functions)),
+        format=old.format,
+        compression=old.compression,
+        index=old.index,
+        properties=old.properties,
+    )
+    grown = grown_dimensions(old, new)
+    for one, other in zip(old.partition_by, new.partition_by, strict=True):
+        if one != other and one.name not in grown:
+            raise PartitionSpecError(
+                f"Dimension {one} would lose values as {other}, or it cannot be told.",
+                hint="A dimension may only allow more: keep all that it allows, and its cap.",
+            )
+    return new
+
+
+def _rules(allowed: Allowed) -> list[tuple[str, object, int | None]]:
+    if isinstance(allowed, DimensionSchema):
+        return [(rule.field_name, rule.allowed, rule.cap) for rule in allowed]
+    if isinstance(allowed, Mapping):
+        return [(name, rule, None) for name, rule in allowed.items()]
+    raise InvalidInputError(
+        f"{type(allowed).__name__} is no dimension schema.",
+        hint='Give DimensionSchema.from_json(path), or {"carrier": ["UA", "B6"]}.',
+    )
+
+
+def _find(dimensions: Sequence[Dimension], name: str) -> Dimension:
+    """Return the dimension of a field, of that name, or of a field of that name in a record."""
+    for matches in (
+        [one for one in dimensions if one.source == name],
+        [one for one in dimensions if one.name == name],
+        [one for one in dimensions if one.source.rpartition(".")[2] == name],
+    ):
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise InvalidInputError(
+                f"{name!r} is the source of several dimensions.",
+                hint=f"Name one of them: {', '.join(one.name for one in matches)}.",
+            )
+    known = [one.source for one in dimensions]
+    raise InvalidInputError(
+        f"No dimension of field {name!r}.",
+        hint=nearest(name, known) or f"Dimensions are of: {', '.join(known) or 'no field'}.",
+    )
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    """What was found in a file.
+
+    Attributes:
+        label: Of the file.
+        texts: For each combination of the partitions that its rows would have in the grown
+            dimensions: how many rows; only of rows that would move.
+    """
+
+    label: str
+    texts: list[tuple[tuple[str, ...], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Promotion:
+    """Moves rows of dimensions that allow more."""
+
+    store: Store
+    spark: SparkSession | None
+    new: DatasetDescriptor
+    grown: tuple[str, ...]
+
+    @property
+    def functions(self) -> tuple[Dimension, ...]:
+        """The dimensions as they are to be."""
+        return tuple(
+            one
+            for one in self.new.partition_by
+            if isinstance(one, Dimension) and one.name in self.grown
+        )
+
+    def candidates(self, state: State) -> tuple[DataFile, ...]:
+        """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
+        predicate = bind(self._predicate(state), state.predicate_types)
+        return plan(state, predicate, requests=0, store=self.store).files
+
+    def _predicate(self, state: State) -> Predicate:
+        before = {one.name: one for one in state.descriptor.partition_by}
+        terms = []
+        for function in self.functions:
+            old = before[function.name]
+            assert isinstance(old, Dimension)  # it has grown
+            other = Comparison(function.name, Op.EQ, OTHER)
+            terms.append(all_of([other, _newly_allowed(old, function, state.descriptor.schema)]))
+        return any_of(terms)
+
+    def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
+        """Read the sources of the grown dimensions, and find what would move."""
+        look = _Look(self.functions, state.descriptor.schema)
+        store, light = self.store, light_plan(plan(state, FALSE, requests=0))
+        chunks = [
+            tuple(files[at : at + _FILES_PER_TASK]) for at in range(0, len(files), _FILES_PER_TASK)
+        ]
+
+        def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
+            return [
+                look.at(store, replace(light, files=(replace(file, is_filtered=False),)))
+                for file in chunk
+            ]
+
+        if self.spark is None or not self.store.is_shared:
+            with ThreadPoolExecutor(_threads()) as pool:
+                singles = pool.map(of_chunk, [(file,) for file in files])
+                return [one for found in singles for one in found]
+        from lakebed.spark.rewrite import run_in_tasks
+
+        answers = run_in_tasks(
+            self.spark, chunks, lambda chunk: msgspec.msgpack.encode(of_chunk(chunk))
+        )
+        found: list[_Looked] = []
+        for answer in answers:
+            if isinstance(answer, LakebedError):
+                raise answer
+            found += msgspec.msgpack.decode(answer, type=list[_Looked])
+        return found
+
+    def admitted(self, state: State, found: Iterable[_Looked]) -> dict[str, frozenset[str]]:
+        """Return for each grown dimension that is capped the values that get a partition.
+
+        Those that have one keep it; the most frequent others share the room that is left.
+        """
+        caps = self.new.partition_by.caps(self.new.schema)
+        counts: dict[str, collections.Counter[str]] = {
+            name: collections.Counter() for name in self.grown if name in caps
+        }
+        if not counts:
+            return {}
+        names = [function.name for function in self.functions]
+        for looked in found:
+            for texts, count in looked.texts:
+                for name, text in zip(names, texts, strict=True):
+                    if name in counts and text not in TOKENS:
+                        counts[name][text] += count
+        present = admitted_values(replace(state, descriptor=self.new))
+        admitted = {}
+        for name, counter in counts.items():
+            have = present.get(name, frozenset())
+            wanted = sorted(counter.keys() - have, key=lambda text: (-counter[text], text))
+            admitted[name] = have | frozenset(wanted[: max(0, caps[name] - len(have))])
+        return admitted
+
+    def run(self, transaction: Transaction) -> PromotionReport:
+        """Write what moves anew and commit it."""
+        base = transaction.base
+        target = BatchTarget(
+            dataset=base.name,
+            batch_id=transaction.batch_id,
+            descriptor=self.new,
+            options=WriteOptions(memory_bytes=WriteOptions().memory_bytes // _threads()),
+            schema_number=base.lineage.number,
+        )
+        parts: list[Rewritten] = []
+        looked: list[_Looked] = []
+        known: set[str] = set()
+        try:
+            state, route = base, None
+            # Appends may go on meanwhile: what they add to OTHER is looked at too, until a commit
+            # has a chance.
+            for _ in range(_CATCHING_UP):
+                levels = {encode_level(name, OTHER) for name in self.grown}
+                new = {one for one in state.labels if not levels.isdisjoint(one.split("/"))} - known
+                files = [file for file in self.candidates(state) if file.label in new]
+                found = self.look_at(state, files)
+                known |= new
+                if route is None:
+                    route = _Moving(
+                        self.functions, base.descriptor.schema, self.admitted(state, found)
+                    )
+                parts += self._rewrite(state, target, route, files, found)
+                looked += found
+                now = read_head(self.store, base.name).state
+                if now.labels == state.labels or now.descriptor != base.descriptor:
+                    break
+                state = now
+            assert route is not None  # there is at least one round
+            written = joined(self._job(base, target, route), parts)
+            affected = frozenset(one.label for one in looked if route.moves(one))
+        except BaseException:
+            discard(self.store, target, parts)
+            transaction.abort([])
+            raise
+        entry = transaction.commit(
+            written.facts,
+            PromotedFiles(affected, frozenset(levels), frozenset(known)),
+            written.sources,
+            carried=written.carried,
+            descriptor=self.new,
+        )
+        return self.report(base, looked, Commit.of(entry, base), is_dry_run=False, route=route)
+
+    def _job(self, state: State, target: BatchTarget, route: _Moving) -> Job:
+        return Job(everything=plan(state, FALSE, requests=0), target=target, route=route)
+
+    def _rewrite(
+        self,
+        state: State,
+        target: BatchTarget,
+        route: _Moving,
+        files: Sequence[DataFile],
+        found: Sequence[_Looked],
+    ) -> list[Rewritten]:
+        moving = {one.label for one in found if route.moves(one)}
+        affected = [file for file in files if file.label in moving]
+        if not affected:
+            return []
+        job = self._job(state, target, route)
+        counts = file_table.read_counts(self.store, state.files)
+        noted = sources.read(self.store, state.sources)
+        sizes = {label: size for label, (_, size) in counts.items()}
+        groups = _grouped(affected, sizes)
+        by_kind = divide(groups, runs.read(self.store, state), noted)
+        is_local = self.spark is None or not self.store.is_shared
+        if is_local:
+            count = _threads()
+        else:
+            from lakebed.spark.rewrite import rewrite_with_spark, task_count
+
+            assert self.spark is not None
+            count = task_count(self.spark)
+        works = []
+        for kind, of_kind in by_kind.items():
+            by_number = {
+                f"{number:09d}": sum(sizes.get(file.label, 0) for file in group)
+                for number, group in enumerate(of_kind)
+            }
+            works += [
+                work_of(kind, [of_kind[int(one)] for one in sorted(names)], noted)
+                for names in balanced_groups(by_number, count)
+            ]
+        if is_local:
+            parts = rewrite_all(self.store, job, works, threads=_threads())
+        else:
+            assert self.spark is not None
+            parts = rewrite_with_spark(self.spark, self.store, job, works)
+        try:
+            for work, part in zip(works, parts, strict=True):
+                labels = [file.label for group in work.groups for file in group]
+                rows = [counts[label][0] for label in labels if label in counts]
+                check(state.name, part, sum(rows) if len(rows) == len(labels) else None)
+        except BaseException:
+            discard(self.store, target, parts)
+            raise
+        return parts
+
+    def report(
+        self,
+        state: State,
+        looked: Sequence[_Looked],
+        commit: Commit | None,
+        *,
+        is_dry_run: bool,
+        route: _Moving | None = None,
+    ) -> PromotionReport:
+        """Say what moved, or would."""
+        if route is None:
+            admitted = self.admitted(state, looked)
+            route = _Moving(self.functions, state.descriptor.schema, admitted)
+        moved: collections.Counter[tuple[str, str]] = collections.Counter()
+        levels = list(state.partition_level_types)
+        for one in looked:
+            directory = one.label.rpartition("/")[0]
+            values = state.directory_values(directory)
+            own = {name: values[name] for name in levels}
+            for texts, count in one.texts:
+                target = route.target(own, texts)
+                if target != encode_path(own):
+                    moved[encode_path(own), target] += count
+        return PromotionReport(
+            dataset=state.name,
+            is_dry_run=is_dry_run,
+            dimensions=self.grown,
+            commit=commit,
+            moves=tuple(
+                Move(source=source, target=target, row_count=count)
+                for (source, target), count in sorted(moved.items())
+            ),
+            files_read=len(looked),
+            files_rewritten=sum(route.moves(one) for one in looked),
+            files_added=len(commit.files_added) if commit is not None else 0,
+        )
+
+
+def _grouped(files: Sequence[DataFile], sizes: Mapping[str, int]) -> list[tuple[DataFile, ...]]:
+    """Bring files of one partition together, so that what it loses makes few new files."""
+    by_partition: dict[str, list[list[DataFile]]] = {}
+    room: dict[str, int] = {}
+    for file in files:
+        partition, size = file_partition(file), sizes.get(file.label, 0)
+        if room.get(partition, -1) < size:
+            by_partition.setdefault(partition, []).append([])
+            room[partition] = max(size, _BYTES_AT_ONCE)
+        by_partition[partition][-1].append(file)
+        room[partition] -= size
+    return [tuple(group) for groups in by_partition.values() for group in groups]
+
+
+def _threads() -> int:
+    return min(_THREADS, os.cpu_count() or 1)
+
+
+def _newly_allowed(old: Dimension, new: Dimension, schema: Schema) -> Predicate:
+    """Return a condition that every value meets which is allowed now and was not before."""
+    kind = new.source_type(schema)
+    before, after = old.bound(kind), new.bound(kind)
+    if after.listed is not None:
+        values = tuple(value for value in after.listed if not before.allows(value))
+        return Membership(new.source, values)
+    terms: list[Predicate] = [NullCheck(new.source, negated=True)]
+    if isinstance(after, Between) and after.read_as is None:
+        ends = ((Op.GE, after.min), (Op.LE, after.max))
+        terms += [Comparison(new.source, op, end) for op, end in ends if end is not None]
+    return all_of(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Finds the partitions that rows of `OTHER` would have. Travels to Spark tasks."""
+
+    functions: tuple[Dimension, ...]
+    schema: Schema
+
+    def at(self, store: Store, alone: ScanPlan) -> _Looked:
+        (file,) = alone.files
+        columns = tuple(dict.fromkeys(one.source.split(".")[0] for one in self.functions))
+        counts: collections.Counter[tuple[str, ...]] = collections.Counter()
+        with scan.scan(store, alone, columns) as batches:
+            for batch in batches:
+                texts = texts_of(self.functions, self.schema, file, batch)
+                for combination, rows in _combinations(texts, batch.num_rows):
+                    counts[combination] += len(rows)
+        present = tuple(str(file.partition[one.name]) for one in self.functions)
+        counts.pop(present, None)
+        return _Looked(file.label, sorted(counts.items()))
+
+
+def texts_of(
+    functions: Sequence[Dimension], schema: Schema, file: DataFile, batch: pa.RecordBatch
+) -> list[pa.Array]:
+    """Return the partition fields that rows of a file have by dimensions that allow more.
+
+    What has a partition of its own keeps it; only `OTHER` is asked anew.
+    """
+    strategy = PartitionStrategy(tuple(functions))
+    found = []
+    for function, column in zip(functions, strategy.arrays(batch, schema), strict=True):
+        present = file.partition[function.name]
+        if present != OTHER:
+            column = pa.repeat(pa.scalar(present, pa.string()), batch.num_rows)
+        found.append(column)
+    return found
+
+
+def _combinations(
+    columns: Sequence[pa.Array], row_count: int
+) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    """Return each combination of texts, and the places of its rows."""
+    codes = np.zeros(row_count, np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode()
+        _, codes = np.unique(
+            codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True
+        )
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    groups = np.split(order, starts[1:]) if row_count else []
+    return [(tuple(column[int(rows[0])].as_py() for column in columns), rows) for rows in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """Says where rows of `OTHER` go. Travels to Spark tasks.
+
+    Attributes:
+        functions: Dimensions as they are to be.
+        schema: Of the dataset.
+        admitted: For those with a cap: the values that have a partition.
+    """
+
+    functions: tuple[Dimension, ...]
+    schema: Schema
+    admitted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __call__(self, file: DataFile, batch: pa.RecordBatch) -> Iterable[Routed]:
+        own = {name: value for name, value in file.partition.items() if name != BATCH_ID}
+        here = encode_path(own)
+        found: dict[str, list[np.ndarray]] = {}
+        texts = texts_of(self.functions, self.schema, file, batch)
+        for combination, rows in _combinations(texts, batch.num_rows):
+            target = self.target(own, combination)
+            found.setdefault(file_partition(file) if target == here else target, []).append(rows)
+        if list(found) == [file_partition(file)]:
+            return keep(file, batch)
+        return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in found.items()]
+
+    def target(self, own: Mapping[str, Scalar], texts: Sequence[str]) -> str:
+        """Return the path of rows by the texts that they have in the dimensions."""
+        values = dict(own)
+        for function, text in zip(self.functions, texts, strict=True):
+            values[function.name] = self._limited(function.name, text)
+        return encode_path(values)
+
+    def _limited(self, name: str, text: str) -> str:
+        admitted = self.admitted.get(name)
+        is_beyond = admitted is not None and text not in TOKENS and text not in admitted
+        return OTHER if is_beyond else text
+
+    def moves(self, looked: _Looked) -> bool:
+        """Whether rows of a file go to another partition."""
+        names = [function.name for function in self.functions]
+        return any(
+            self._limited(name, text) not in TOKENS
+            and encode_level(name, text) not in looked.label.split("/")
+            for texts, _ in looked.texts
+            for name, text in zip(names, texts, strict=True)
+        )
