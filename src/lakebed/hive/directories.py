@@ -1,0 +1,237 @@
+"""The directories that a state consists of, and the proof that a table may show them.
+
+Readers of Hive tables read all that lies under a location. So a directory is published only if it
+holds the live files of a batch and nothing else: no file that was deleted from the dataset, none
+of a task that failed, none that somebody put there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from lakebed.arrow.older import OlderFiles
+from lakebed.errors import InvalidInputError
+from lakebed.hive.footers import THREADS, difference, read_footers
+from lakebed.hive.table import Columns, Spec
+from lakebed.model.keys import partition_of, schema_number_of
+from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.state import history
+from lakebed.state.state import State, descriptor_from
+from lakebed.store.base import Store
+
+# What Spark's Parquet reader makes of a file's type when the table has another one, as tested.
+_WIDENED = {
+    (Kind.INT, Kind.LONG),
+    (Kind.INT, Kind.DOUBLE),
+    (Kind.FLOAT, Kind.DOUBLE),
+    (Kind.DATE, Kind.TIMESTAMP_NTZ),
+}
+# Hadoop's name for a store, where it differs.
+_HADOOP_SCHEMES = {"s3": "s3a"}
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory on storage, and the live files that it holds.
+
+    Attributes:
+        key: Of the directory, without final slash.
+        files: Keys of its live files.
+    """
+
+    key: str
+    files: frozenset[str]
+
+
+def directories_of(
+    state: State, columns: Columns, partitions: frozenset[str] | None = None
+) -> dict[Spec, Directory]:
+    """Return the directory of each partition of the table.
+
+    Args:
+        state: Of the dataset.
+        columns: Of the table.
+        partitions: Paths of the only partitions to look at; None for all.
+
+    Raises:
+        InvalidInputError: A partition has several live batches, or several directories, or a
+            metastore cannot hold a value.
+    """
+    found: dict[Spec, list[str]] = {}
+    for directory, labels in state.directories().items():
+        if partitions is not None and partition_of(directory) not in partitions:
+            continue
+        spec = Spec.of(state.directory_values(directory), columns.keys)
+        found.setdefault(spec, []).extend(labels)
+    result, crowded = {}, []
+    for spec, labels in found.items():
+        keys = [state.key(label) for label in labels]
+        homes = {key.rpartition("/")[0] for key in keys}
+        if len(homes) > 1:
+            crowded.append(spec)
+            continue
+        result[spec] = Directory(homes.pop(), frozenset(keys))
+    if crowded:
+        named = ", ".join(str(spec) or "the whole dataset" for spec in crowded[:5])
+        raise InvalidInputError(
+            f"{len(crowded):,} partitions of {state.name!r} have several live batches: {named}. "
+            "A partition of a Hive table is one directory.",
+            hint="compact(gather=True) makes each of them one directory; or publish each batch as a "
+            "partition of its own: mode='batches'.",
+        )
+    return result
+
+
+def problems(
+    store: Store, state: State, directories: Iterable[Directory], *, at_once: bool = False
+) -> dict[str, str]:
+    """Say, by directory, why it may not be shown; empty if all may.
+
+    Args:
+        store: Where they are.
+        state: Of the dataset.
+        directories: To look at.
+        at_once: Whether to list the whole table with one LIST instead of each directory.
+
+    Cost:
+        One LIST a directory, several at a time; or one of the table, a page for each thousand
+        files.
+    """
+    wanted = {one.key: one for one in directories}
+    listed = _list_table(store, state, wanted) if at_once else _list_each(store, wanted)
+    found = {}
+    for key, directory in wanted.items():
+        missing = sorted(directory.files - listed[key])
+        others = sorted(listed[key] - directory.files)
+        if missing:
+            found[key] = f"{len(missing):,} live files are missing, such as {_name(missing[0])}"
+        elif others:
+            found[key] = f"{len(others):,} files are not live, such as {_name(others[0])}"
+    return found
+
+
+def _list_each(store: Store, keys: Iterable[str]) -> dict[str, frozenset[str]]:
+    def held(key: str) -> tuple[str, frozenset[str]]:
+        return key, frozenset(_shown(key, (info.key for info in store.list(f"{key}/"))))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return dict(pool.map(held, keys))
+
+
+def _list_table(store: Store, state: State, keys: Iterable[str]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {key: set() for key in keys}
+    for info in store.list(f"{state.name}/"):
+        home = info.key
+        while "/" in home:
+            home = home.rpartition("/")[0]
+            if home in found:
+                found[home].update(_shown(home, [info.key]))
+    return {key: frozenset(files) for key, files in found.items()}
+
+
+def _shown(directory: str, keys: Iterable[str]) -> Iterator[str]:
+    """Leave out what Spark and Hive hide."""
+    for key in keys:
+        levels = key[len(directory) + 1 :].split("/")
+        if not any(level.startswith(("_", ".")) for level in levels):
+            yield key
+
+
+def _name(key: str) -> str:
+    return repr(key.rpartition("/")[2])
+
+
+def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
+    """Check that Spark's own reader makes of files what Lakebed does.
+
+    Raises:
+        InvalidInputError: It would not; the message names the field.
+
+    Cost:
+        Nothing for files of the current schema; the history where there are older ones, and a
+        footer for each file of another tool.
+    """
+    lineage = state.lineage
+    numbers: dict[int | None, list[str]] = {}
+    for label in labels:
+        number = schema_number_of(label, newest=lineage.number)
+        numbers.setdefault(number, []).append(label)
+    if any(number is not None and number < lineage.number for number in numbers):
+        names = _names_by_schema(store, state)
+        for number in numbers:
+            if number is not None and number < lineage.number:
+                _check_older(state, number, names.get(number))
+    foreign = numbers.get(None, [])
+    if foreign:
+        stored = state.stored_schema
+        for key, footer in read_footers(store, map(state.key, foreign)).items():
+            reason = difference(footer, stored)
+            if reason:
+                raise InvalidInputError(
+                    f"Data file {key!r} would not read in Hive as in {state.name!r}: {reason}.",
+                    hint="Overwrite its partition with its own rows.",
+                )
+
+
+def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
+    found = {}
+    for entry in history.read(store, state.history):
+        if entry.descriptor is not None:
+            descriptor, lineage = descriptor_from(entry.descriptor, f"{state.name}/history")
+            found[lineage.number] = frozenset(descriptor.schema.names)
+    return found
+
+
+def _check_older(state: State, number: int, names: frozenset[str] | None) -> None:
+    older = OlderFiles.of(state, number)
+    reason = ""
+    for name, value in older.reading.constants.items():
+        if value is not None:
+            reason = f"field {name!r} reads as {value!r} in them"
+        elif names is None or name in names:
+            reason = f"they hold an earlier field of the name {name!r}"
+    for name, kind in older.reading.promoted.items():
+        wanted = state.descriptor.schema.get(name).type
+        if not _is_widened(kind, wanted):
+            reason = f"they hold field {name!r} as {kind} instead of {wanted}"
+    for name in older.reading.rebuilt:
+        reason = f"they hold field {name!r} in another form"
+    if reason:
+        raise InvalidInputError(
+            f"Files of schema {number} of {state.name!r} would not read in Hive as they do here: "
+            f"{reason}.",
+            hint="Overwrite their partitions with their own rows: new files are of the new schema.",
+        )
+
+
+def _is_widened(have: Type, wanted: Type) -> bool:
+    if isinstance(have, Decimal) and isinstance(wanted, Decimal):
+        return True
+    return (
+        isinstance(have, Primitive)
+        and isinstance(wanted, Primitive)
+        and (have.kind, wanted.kind) in _WIDENED
+    )
+
+
+def root_of(store: Store, root: str | None) -> str:
+    """Return the repository as the readers of the table spell it.
+
+    Raises:
+        InvalidInputError: The store has no name that others could use.
+    """
+    if root is not None:
+        return root.rstrip("/")
+    scheme, separator, rest = store.uri.partition("://")
+    if not store.is_shared or not separator:
+        raise InvalidInputError(
+            f"{store.uri} cannot be published: no other process sees it.",
+            hint="Publish from a directory or an object store.",
+        )
+    if scheme == "file":
+        path = store.local_path("x")
+        assert path is not None  # a store of files has paths
+        return f"file://{path.parent}"
+    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"

@@ -1,0 +1,534 @@
+"""Publish: keep a table of a metastore in step with the current version of a dataset.
+
+The table remembers which version it shows, so that a publication touches only the partitions that
+commits have touched since. That note is written last: after a crash anywhere, the next publication
+does again what may have been done. There is no other state, and nothing is locked. Who publishes
+looks at the head once more at the end, and goes on if it has moved; so of several publishers the
+last one leaves the table right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakebed.errors import AlreadyExistsError, InvalidInputError
+from lakebed.hive.directories import (
+    Directory,
+    check_readable,
+    directories_of,
+    problems,
+    root_of,
+)
+from lakebed.hive.metastore import FoundTable, Metastore, plain_location
+from lakebed.hive.session import session_of
+from lakebed.hive.table import (
+    MODES,
+    Columns,
+    Mode,
+    Spec,
+    TableName,
+    added_columns,
+    columns_of,
+    schema_differences,
+)
+from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.keys import decode_path, partition_of
+from lakebed.state import history
+from lakebed.state.state import State
+from lakebed.state.transaction import read_own_head
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_DATASET, _CREATED = "lakebed.dataset", "lakebed.created_at"
+_VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
+_MAX_ROUNDS = 10  # commits that may come while one is published
+_UNPARTITIONED = Spec("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a publication has done, or would do; or, of a check, in what the table is wrong.
+
+    Partitions are named as `SHOW PARTITIONS` does; the empty text is an unpartitioned table.
+
+    Attributes:
+        table: As `database.table`.
+        version: Of the dataset, which the table shows.
+        mode: `partitions` or `batches`.
+        is_applied: Whether it was done.
+        created: Whether the table was not there.
+        schema_changes: How the columns differed.
+        added: Partitions that were missing.
+        changed: Partitions that showed another directory.
+        dropped: Partitions that the dataset does not have.
+        unchanged: How many partitions needed nothing.
+        damaged: Of a check: what is wrong with directories, which no publication can mend.
+        calls: Statements and catalog calls that were sent to the metastore.
+        seconds: How long it took.
+
+    >>> done = Publication(table="lake.flights", version=3, mode="partitions", is_applied=True)
+    >>> done.is_in_step
+    True
+    """
+
+    table: str
+    version: int
+    mode: Mode
+    is_applied: bool
+    created: bool = False
+    schema_changes: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    unchanged: int = 0
+    damaged: tuple[str, ...] = ()
+    calls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether the table was right before, so that nothing was to do."""
+        return not (
+            self.created
+            or self.schema_changes
+            or self.added
+            or self.changed
+            or self.dropped
+            or self.damaged
+        )
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Table {self.table}",
+            {
+                "version": self.version,
+                "mode": self.mode,
+                "was in step": self.is_in_step,
+                "columns": shortened(self.schema_changes) or "right",
+                "added": shortened(self.added) or "none",
+                "changed": shortened(self.changed) or "none",
+                "dropped": shortened(self.dropped) or "none",
+                "unchanged": f"{self.unchanged:,}",
+                "damaged": shortened(self.damaged) or "none",
+                "calls": f"{self.calls:,}",
+                "seconds": f"{self.seconds:.2f}",
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOptions:
+    """How a dataset is published.
+
+    Attributes:
+        mode: `partitions`, where a partition of the table is one of the dataset, and moves to
+            another batch in one step; or `batches`, where each live batch of a partition is a
+            partition of the table, with a last column `batch_id`. None for that of the table, else
+            `partitions`.
+        root: The repository as the readers of the table spell it, such as `s3://bucket/lake`;
+            None for `file://…`, `s3a://…`, `gs://…` as the repository's own URL says.
+        check: Only compare all of the table, and all directories, with the dataset.
+        repair: Compare all of the table, and mend it.
+        dry_run: Only say what would be done.
+    """
+
+    mode: Mode | None = None
+    root: str | None = None
+    check: bool = False
+    repair: bool = False
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, *MODES):
+            raise InvalidInputError(
+                f"Unknown mode {self.mode!r}.", hint="Give 'partitions' or 'batches'."
+            )
+
+
+def publish(
+    store: Store,
+    dataset: str,
+    metastore: SparkSession | str | os.PathLike[str] | None,
+    table: str,
+    options: PublishOptions,
+) -> Publication:
+    """Bring a table into step with a dataset; see `Dataset.publish`."""
+    name = TableName.parse(table)
+    began = time.monotonic()
+    with_metastore = Metastore(session_of(metastore), name)
+    publisher = _Publisher(store, dataset, with_metastore, name, options)
+    with with_metastore.settings():
+        done = publisher.run()
+    done = replace(done, calls=with_metastore.calls, seconds=time.monotonic() - began)
+    _log.info(
+        "published dataset=%s table=%s version=%d added=%d changed=%d dropped=%d calls=%d applied=%s",
+        dataset,
+        name,
+        done.version,
+        len(done.added),
+        len(done.changed),
+        len(done.dropped),
+        done.calls,
+        done.is_applied,
+    )
+    return done
+
+
+def unpublish(
+    store: Store,
+    dataset: str,
+    metastore: SparkSession | str | os.PathLike[str] | None,
+    table: str,
+    *,
+    dry_run: bool = False,
+) -> bool:
+    """Drop the table of a dataset; see `Dataset.unpublish`."""
+    name = TableName.parse(table)
+    with_metastore = Metastore(session_of(metastore), name)
+    with with_metastore.settings():
+        found = with_metastore.find()
+        if found is None:
+            return False
+        _check_own(found, name, f"{store.uri}/{dataset}")
+        if not dry_run:
+            with_metastore.drop()
+    return True
+
+
+def _check_own(found: FoundTable, name: TableName, dataset: str) -> None:
+    owner = found.properties.get(_DATASET)
+    if owner is None:
+        raise AlreadyExistsError(
+            f"Table {str(name)!r} exists, and was not published by Lakebed.",
+            hint="Choose another name; the table was not touched.",
+        )
+    if owner != dataset:
+        raise AlreadyExistsError(
+            f"Table {str(name)!r} shows the dataset {owner}, not {dataset}.",
+            hint="Choose another name, or unpublish that one first.",
+        )
+    purges = found.properties.get("external.table.purge", "").lower() == "true"
+    if not found.is_external or purges:
+        raise InvalidInputError(
+            f"Table {str(name)!r} is no longer external, so that dropping a partition would "
+            "delete its files.",
+            hint="ALTER TABLE … SET TBLPROPERTIES ('EXTERNAL'='TRUE', "
+            "'external.table.purge'='false'), then publish again.",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What one look at head and table says is to be done."""
+
+    state: State
+    mode: Mode
+    columns: Columns
+    found: FoundTable | None
+    added: Mapping[Spec, Directory]
+    changed: Mapping[Spec, Directory]
+    dropped: tuple[Spec, ...]
+    unchanged: int
+    schema_changes: tuple[str, ...]
+    damaged: tuple[str, ...]
+
+
+class _Publisher:
+    """Brings one table into step."""
+
+    def __init__(
+        self,
+        store: Store,
+        dataset: str,
+        metastore: Metastore,
+        table: TableName,
+        options: PublishOptions,
+    ) -> None:
+        self._store = store
+        self._dataset = dataset
+        self._metastore = metastore
+        self._table = table
+        self._options = options
+        self._root = root_of(store, options.root)
+
+    def run(self) -> Publication:
+        options = self._options
+        total: Publication | None = None
+        for _ in range(_MAX_ROUNDS):
+            state = read_own_head(self._store, self._dataset).state
+            if total is not None and total.version == state.version:
+                break
+            now = self._look(state, is_full=(options.check or options.repair) and total is None)
+            is_applied = not (options.check or options.dry_run)
+            if is_applied:
+                self._apply(now)
+            done = self._report(now, is_applied=is_applied)
+            total = done if total is None else _sum(total, done)
+            if not is_applied:
+                break
+        assert total is not None  # there is at least one round
+        return total
+
+    def _look(self, state: State, *, is_full: bool) -> _Round:
+        """Compare the table with the dataset, as far as is needed."""
+        found = self._metastore.find()
+        if found is not None:
+            _check_own(found, self._table, f"{self._store.uri}/{self._dataset}")
+        mode = self._mode(found)
+        columns = columns_of(state, mode)
+        if found is None:
+            wanted = directories_of(state, columns)
+            return self._checked(state, mode, columns, None, wanted, {}, {})
+        changes = schema_differences(columns, found.columns)
+        if not columns.keys:
+            wanted = directories_of(state, columns)
+            have = {_UNPARTITIONED: found.location}
+            here = self._location(wanted[_UNPARTITIONED]) if wanted else self._empty_location()
+            moved = {} if have[_UNPARTITIONED] == here else have
+            return self._checked(state, mode, columns, found, wanted, have, moved, changes)
+        touched = None if is_full else self._touched(state, found)
+        wanted = directories_of(state, columns, touched)
+        if touched is None:
+            have = self._metastore.locations(found.columns.keys)
+            moved = {
+                spec: have[spec]
+                for spec, directory in wanted.items()
+                if spec in have and have[spec] != self._location(directory)
+            }
+            return self._checked(state, mode, columns, found, wanted, have, moved, changes)
+        return self._incremental(state, mode, columns, found, wanted, touched, changes)
+
+    def _incremental(
+        self,
+        state: State,
+        mode: Mode,
+        columns: Columns,
+        found: FoundTable,
+        wanted: Mapping[Spec, Directory],
+        touched: frozenset[str],
+        changes: tuple[str, ...],
+    ) -> _Round:
+        """Take the partitions that commits have touched for changed, and believe the others."""
+        if not touched and not changes:
+            return self._checked(state, mode, columns, found, {}, {}, {}, changes)
+        specs = self._specs_of(state, touched, columns, mode)
+        here = self._metastore.partitions()
+        have = {
+            spec: ""
+            for spec in here
+            if (spec.without_batch() if mode == "batches" else spec) in specs
+        }
+        # The directory of a batch never changes.
+        moved = {} if mode == "batches" else {spec: "" for spec in wanted if spec in have}
+        return self._checked(state, mode, columns, found, wanted, have, moved, changes)
+
+    def _specs_of(
+        self, state: State, paths: frozenset[str], columns: Columns, mode: Mode
+    ) -> set[Spec]:
+        keys = columns.keys[:-1] if mode == "batches" else columns.keys
+        found = set()
+        for path in paths:
+            values = decode_path(path, state.partition_level_types)
+            # What a metastore cannot hold is in none, and may since have been deleted.
+            with contextlib.suppress(InvalidInputError):
+                found.add(Spec.of(values, keys))
+        return found
+
+    def _checked(
+        self,
+        state: State,
+        mode: Mode,
+        columns: Columns,
+        found: FoundTable | None,
+        wanted: Mapping[Spec, Directory],
+        have: Mapping[Spec, str],
+        moved: Mapping[Spec, str],
+        schema_changes: tuple[str, ...] = (),
+    ) -> _Round:
+        """Prove the directories that will be shown, and return what is to be done."""
+        is_check = self._options.check
+        added = {spec: one for spec, one in wanted.items() if spec not in have}
+        changed = {spec: wanted[spec] for spec in moved if spec in wanted}
+        if not columns.keys and found is not None:
+            added = {}
+            dropped = tuple(moved) if not wanted else ()
+        else:
+            dropped = tuple(spec for spec in have if spec not in wanted)
+        new = [*added.values(), *changed.values()]
+        shown = list(wanted.values()) if is_check else new
+        wrong = problems(self._store, state, shown, at_once=is_check)
+        if wrong and not is_check:
+            named = "; ".join(f"{key}: {reason}" for key, reason in list(wrong.items())[:3])
+            raise InvalidInputError(
+                f"{len(wrong):,} directories of {state.name!r} do not hold exactly their live "
+                f"files, so that the table would show others: {named}.",
+                hint="compact(gather=True) gives such partitions directories of their own; where live "
+                "files are missing, roll back or rerun. Nothing was published.",
+            )
+        if not is_check:
+            check_readable(self._store, state, self._labels_to_check(state, found, new))
+        return _Round(
+            state=state,
+            mode=mode,
+            columns=columns,
+            found=found,
+            added=added,
+            changed=changed,
+            dropped=dropped,
+            unchanged=_count(state, mode) - len(added) - len(changed),
+            schema_changes=schema_changes,
+            damaged=tuple(f"{key}: {reason}" for key, reason in sorted(wrong.items())),
+        )
+
+    def _labels_to_check(
+        self, state: State, found: FoundTable | None, new: Sequence[Directory]
+    ) -> Sequence[str]:
+        """Return the files that will be read by columns that nobody has compared them with."""
+        if found is None or found.properties.get(_SCHEMA) != str(state.lineage.number):
+            return state.labels
+        keys = frozenset(key for one in new for key in one.files)
+        return [label for label in state.labels if state.key(label) in keys] if keys else ()
+
+    def _mode(self, found: FoundTable | None) -> Mode:
+        asked = self._options.mode
+        if found is None:
+            return asked or "partitions"
+        have = found.properties.get(_MODE)
+        known: Mode = "batches" if have == "batches" else "partitions"
+        if asked not in (None, known):
+            raise InvalidInputError(
+                f"Table {str(self._table)!r} is of mode {known!r}, not {asked!r}.",
+                hint="Unpublish it first, or publish under another name.",
+            )
+        return known
+
+    def _touched(self, state: State, found: FoundTable) -> frozenset[str] | None:
+        """Return the partitions that commits have touched since; None if that is not known."""
+        shown = found.properties.get(_VERSION, "")
+        if found.properties.get(_CREATED) != state.created_at or state.is_changed_by_others:
+            return None
+        if not shown.isascii() or not shown.isdecimal() or int(shown) > state.version:
+            return None
+        base = int(shown)
+        if base == state.version:
+            return frozenset()
+        entries = history.read(self._store, state.history, after=base)
+        entries = tuple(entry for entry in entries if entry.version <= state.version)
+        if [entry.version for entry in entries] != list(range(base + 1, state.version + 1)):
+            return None  # the history does not reach back so far
+        return frozenset(path for entry in entries for path in entry.partitions)
+
+    def _location(self, directory: Directory) -> str:
+        return plain_location(f"{self._root}/{directory.key}")
+
+    def _empty_location(self) -> str:
+        """Return a directory that holds nothing, apart from all data.
+
+        What a user's INSERT OVERWRITE or MSCK does to the table's own directory can do no harm
+        there.
+        """
+        return plain_location(f"{self._root}/{self._dataset}/hive/{self._table}")
+
+    def _apply(self, now: _Round) -> None:
+        store, metastore = self._store, self._metastore
+        state, keys = now.state, now.columns.keys
+        note = {
+            _DATASET: f"{store.uri}/{self._dataset}",
+            _CREATED: state.created_at,
+            _MODE: now.mode,
+        }
+        if now.found is None:
+            own = now.added.get(_UNPARTITIONED)
+            location = self._location(own) if own is not None else self._empty_location()
+            # Without a version: until all partitions are there, it shows none.
+            metastore.create(now.columns, location, note)
+        else:
+            self._set_columns(now, now.found)
+            if not keys and (now.changed or now.dropped):
+                own = now.changed.get(_UNPARTITIONED)
+                metastore.set_location(self._location(own) if own else self._empty_location())
+        if keys:
+            self._set_partitions(now)
+        shown = now.found.properties if now.found is not None else {}
+        note |= {_VERSION: str(state.version), _SCHEMA: str(state.lineage.number)}
+        if any(shown.get(name) != value for name, value in note.items()):
+            metastore.set_properties(note)
+
+    def _set_partitions(self, now: _Round) -> None:
+        metastore, keys = self._metastore, now.columns.keys
+        if now.changed:
+            metastore.point({spec: self._location(d) for spec, d in now.changed.items()}, keys)
+        if now.mode == "batches" and now.dropped:
+            # A batch that took the place of others: rather none for a moment than both.
+            metastore.remove(now.dropped, keys)
+        if now.added:
+            metastore.add({spec: self._location(d) for spec, d in now.added.items()}, keys)
+        if now.mode == "partitions" and now.dropped:
+            metastore.remove(now.dropped, keys)
+
+    def _set_columns(self, now: _Round, found: FoundTable) -> None:
+        if not now.schema_changes:
+            return
+        new = added_columns(now.columns, found.columns)
+        if new is not None:
+            self._metastore.add_columns(new)
+            return
+        same_keys = [one.identity for one in now.columns.keys] == [
+            one.identity for one in found.columns.keys
+        ]
+        if same_keys and self._metastore.set_columns(now.columns):
+            return
+        raise InvalidInputError(
+            f"The columns of table {str(self._table)!r} cannot be changed in place: "
+            f"{'; '.join(now.schema_changes)}.",
+            hint="Unpublish it and publish it again; readers miss it in between.",
+        )
+
+    def _report(self, now: _Round, *, is_applied: bool) -> Publication:
+        return Publication(
+            table=str(self._table),
+            version=now.state.version,
+            mode=now.mode,
+            is_applied=is_applied,
+            created=now.found is None,
+            schema_changes=now.schema_changes,
+            added=_paths(now.added),
+            changed=_paths(now.changed),
+            dropped=_paths(now.dropped),
+            unchanged=now.unchanged,
+            damaged=now.damaged,
+        )
+
+
+def _count(state: State, mode: Mode) -> int:
+    """Return how many partitions the table shall have."""
+    directories = state.directories()
+    if mode == "batches":
+        return len(directories)
+    return len({partition_of(directory) for directory in directories})
+
+
+def _paths(specs: Mapping[Spec, Directory] | tuple[Spec, ...]) -> tuple[str, ...]:
+    return tuple(sorted(str(spec) for spec in specs))
+
+
+def _sum(one: Publication, other: Publication) -> Publication:
+    """Return what two rounds of one publication did."""
+    return replace(
+        other,
+        created=one.created,
+        schema_changes=(*one.schema_changes, *other.schema_changes),
+        added=tuple(dict.fromkeys((*one.added, *other.added))),
+        changed=tuple(dict.fromkeys((*one.changed, *other.changed))),
+        dropped=tuple(dict.fromkeys((*one.dropped, *other.dropped))),
+    )

@@ -1,0 +1,326 @@
+"""What a dataset is as a table of a Hive metastore: names, columns, partitions as text. No I/O."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
+from lakebed.model.keys import BATCH_ID, NULL_VALUE
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    Type,
+)
+from lakebed.model.values import Scalar, format_value
+from lakebed.state.state import State
+
+Mode = Literal["partitions", "batches"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+# A partition's value is text in a metastore. These types read back from it as they were, whatever
+# the time zone of the session is.
+_PARTITION_KINDS = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT: "int",
+    Kind.LONG: "bigint",
+    Kind.STRING: "string",
+    Kind.DATE: "date",
+}
+_KINDS = {
+    **_PARTITION_KINDS,
+    Kind.UNSIGNED_LONG: "decimal(20,0)",  # as Spark reads Parquet's unsigned 64 bits
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.BYTES: "binary",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.TIMESTAMP_NTZ: "timestamp_ntz",
+}
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_TO_ESCAPE = re.compile(r"[^A-Za-z0-9_.\-\u0080-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table of a metastore.
+
+    Attributes:
+        database: Lower case, as metastores keep it.
+        table: Lower case.
+    """
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `database.table`; a bare name is a table of the database `default`.
+
+        Raises:
+            InvalidNameError: It is none.
+
+        >>> str(TableName.parse("lake.Flights")), str(TableName.parse("flights"))
+        ('lake.flights', 'default.flights')
+        """
+        parts = text.split(".")
+        if len(parts) > 2 or not all(_NAME.fullmatch(part) for part in parts):
+            raise InvalidNameError(
+                f"Illegal table name {text!r}.",
+                hint="Write database.table, each of letters, digits and '_'.",
+            )
+        database, table = parts if len(parts) == 2 else ("default", parts[0])
+        return cls(database.lower(), table.lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: As the dataset has it; a metastore does not tell cases apart.
+        type: As DDL.
+        doc: What it means.
+    """
+
+    name: str
+    type: str
+    doc: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What two columns are compared by."""
+        return self.name.lower(), self.type.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The columns of a table.
+
+    Attributes:
+        data: What files hold.
+        keys: Partition columns, in order.
+    """
+
+    data: tuple[Column, ...]
+    keys: tuple[Column, ...]
+
+
+def columns_of(state: State, mode: Mode) -> Columns:
+    """Return the columns under which a dataset is published.
+
+    Partition fields become partition columns, those of derived functions too.
+
+    Raises:
+        InvalidInputError: The dataset's files are not Parquet, or a partition field is of a type
+            that does not read back from text.
+        SchemaMismatchError: Two fields differ only in case.
+    """
+    name = state.name
+    if state.descriptor.format != "parquet":
+        raise InvalidInputError(
+            f"Dataset {name!r} is of format {state.descriptor.format!r}.",
+            hint="Datasets of Parquet can be published; readers of Hive tables lack the others.",
+        )
+    key_types = state.partition_types if mode == "batches" else state.partition_level_types
+    data = tuple(one for one in state.descriptor.schema if one.name not in key_types)
+    _check_cases((*(one.name for one in data), *key_types), f"dataset {name!r}")
+    return Columns(
+        data=tuple(_column(one) for one in data),
+        keys=tuple(Column(name=key, type=_key_type(key, kind)) for key, kind in key_types.items()),
+    )
+
+
+def _column(field: Field) -> Column:
+    _check_nested(field.type, field.name)
+    return Column(name=field.name, type=ddl_type(field.type), doc=field.doc)
+
+
+def _check_nested(kind: Type, place: str) -> None:
+    match kind:
+        case Struct(fields=fields):
+            _check_cases((one.name for one in fields), f"field {place!r}")
+            for one in fields:
+                _check_nested(one.type, f"{place}.{one.name}")
+        case ListOf(element=element):
+            _check_nested(element, place)
+        case MapOf(value=value):
+            _check_nested(value, place)
+
+
+def _check_cases(names: Iterable[str], place: str) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise SchemaMismatchError(
+                f"Fields {other!r} and {name!r} of {place} differ only in case, which a metastore "
+                "does not tell apart.",
+                hint="Give one of them another name.",
+            )
+
+
+def _key_type(name: str, kind: Type) -> str:
+    if isinstance(kind, Primitive) and kind.kind in _PARTITION_KINDS:
+        return _PARTITION_KINDS[kind.kind]
+    raise InvalidInputError(
+        f"Partition field {name!r} is of type {kind}, which does not read back from the text that "
+        "a metastore keeps.",
+        hint="Partition by date(…), hour(…), hash(…) or a range; by identity, fields of type "
+        f"{', '.join(_PARTITION_KINDS)} can be published.",
+    )
+
+
+def ddl_type(kind: Type) -> str:
+    """Return a type as Spark's DDL writes it.
+
+    >>> ddl_type(ListOf(Struct((Field(name="n", type=Primitive(Kind.LONG)),))))
+    'array<struct<`n`:bigint>>'
+    """
+    match kind:
+        case Primitive(kind=primitive):
+            return _KINDS[primitive]
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case ListOf(element=element):
+            return f"array<{ddl_type(element)}>"
+        case MapOf(value=value):
+            return f"map<string,{ddl_type(value)}>"
+        case Struct(fields=fields):
+            inner = ",".join(f"`{one.name}`:{ddl_type(one.type)}" for one in fields)
+            return f"struct<{inner}>"
+
+
+def schema_differences(wanted: Columns, found: Columns) -> tuple[str, ...]:
+    """Say how the columns of a table differ from those that it should have."""
+    told = []
+    have = {one.name.lower(): one for one in found.data}
+    for one in wanted.data:
+        other = have.pop(one.name.lower(), None)
+        if other is None:
+            told.append(f"column {one.name} {one.type} is missing")
+        elif plain_type(one.type) != plain_type(other.type):
+            told.append(f"column {one.name} is {other.type} instead of {one.type}")
+    told += [f"column {one.name} {one.type} is not of the dataset" for one in have.values()]
+    if [key.identity for key in wanted.keys] != [key.identity for key in found.keys]:
+        told.append(f"it is partitioned by {_listed(found.keys)} instead of {_listed(wanted.keys)}")
+    return tuple(told)
+
+
+def _listed(keys: Iterable[Column]) -> str:
+    return ", ".join(f"{key.name} {key.type}" for key in keys) or "nothing"
+
+
+def plain_type(text: str) -> str:
+    """Return a type of DDL without what makes no difference."""
+    return text.replace("`", "").replace(" ", "").lower()
+
+
+def added_columns(wanted: Columns, found: Columns) -> tuple[Column, ...] | None:
+    """Return the columns to add so that a table has those it should; None if that is not enough."""
+    have = {one.name.lower(): plain_type(one.type) for one in found.data}
+    new = tuple(one for one in wanted.data if one.name.lower() not in have)
+    kept = {
+        one.name.lower(): plain_type(one.type) for one in wanted.data if one.name.lower() in have
+    }
+    same_keys = [key.identity for key in wanted.keys] == [key.identity for key in found.keys]
+    return new if kept == have and same_keys else None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A partition of a table.
+
+    Attributes:
+        path: As `SHOW PARTITIONS` writes it, with names in lower case; empty if unpartitioned.
+    """
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+    @classmethod
+    def of(cls, values: Mapping[str, Scalar], keys: Iterable[Column]) -> Self:
+        """Return the partition of some values.
+
+        Raises:
+            InvalidInputError: A metastore cannot hold a value: the empty text, or what stands for
+                null.
+        """
+        return cls("/".join(f"{key.name.lower()}={_level(values[key.name], key)}" for key in keys))
+
+    @classmethod
+    def parse(cls, path: str) -> Self:
+        """Read what a metastore tells, whatever it has escaped."""
+        levels = [level.partition("=") for level in path.split("/") if level]
+        return cls(
+            "/".join(f"{name.lower()}={_escape(unescape(value))}" for name, _, value in levels)
+        )
+
+    def values(self) -> dict[str, str | None]:
+        """Return the text of each value by the lower-case name of its column; None for null."""
+        levels = [level.partition("=") for level in self.path.split("/") if level]
+        return {name: None if value == NULL_VALUE else unescape(value) for name, _, value in levels}
+
+    def without_batch(self) -> Spec:
+        """Return the partition that a batch is of."""
+        head, _, last = self.path.rpartition("/")
+        return Spec(head) if last.startswith(f"{BATCH_ID}=") else self
+
+    def sql(self, keys: Iterable[Column]) -> str:
+        """Return `PARTITION (…)` with typed literals."""
+        values = self.values()
+        terms = (f"`{key.name}`={_literal(values[key.name.lower()], key.type)}" for key in keys)
+        return f"PARTITION ({', '.join(terms)})"
+
+
+def _level(value: Scalar, key: Column) -> str:
+    if value is None:
+        return NULL_VALUE
+    text = str(value).lower() if isinstance(value, bool) else format_value(value)
+    if text in ("", NULL_VALUE):
+        raise InvalidInputError(
+            f"Partition field {key.name!r} holds {text!r}, which a metastore cannot tell from null.",
+            hint="Publish a dataset without this value, or partition by a function of the field.",
+        )
+    return _escape(text)
+
+
+def _escape(text: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def unescape(text: str) -> str:
+    """Undo Hive's escaping, which leaves letters outside ASCII as they are."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def _literal(text: str | None, kind: str) -> str:
+    if text is None:
+        return "null"
+    try:
+        if kind == "date":
+            return f"DATE'{dt.date.fromisoformat(text).isoformat()}'"
+        if kind in ("int", "bigint"):
+            return f"{int(text)}{'L' if kind == 'bigint' else ''}"
+    except ValueError:
+        return quoted(text)  # somebody else's partition
+    return text if kind == "boolean" and text in ("true", "false") else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of Spark's SQL, with its default settings."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
