@@ -10,15 +10,16 @@ PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
 VENV := .venv
 PLATEAU_VENV := .venv-plateau
 DATALAKE_VENV := .venv-datalake
+PEERS_VENV := .venv-peers
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env demo test test-long coverage interop check format bench bench-archive clean
+.PHONY: help setup interop-env demo test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale clean
 
 help:
-	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest"
+	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make interop    only the comparison with plateau and datalake"
@@ -27,6 +28,9 @@ help:
 	@echo "make format     put the code into shape"
 	@echo "make bench      Lakebed against Spark's own Parquet reader and writer; partitioned writes"
 	@echo "make bench-archive  100,000 archived files, and ingest against Spark alone"
+	@echo "make bench-publish  1,000 changed partitions, beside as many ALTER TABLE … SET LOCATION"
+	@echo "make bench-index  what inverted indices cost an append"
+	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
 
@@ -52,9 +56,16 @@ $(DATALAKE_VENV)/.installed: constraints-datalake.txt
 	$(DATALAKE_VENV)/bin/python -m pip install --quiet -r constraints-datalake.txt
 	@touch $@
 
+$(PEERS_VENV)/.installed: constraints-peers.txt
+	$(call make-venv,$(PEERS_VENV))
+	@echo "Installing deltalake and pyiceberg into $(PEERS_VENV) …"
+	$(PEERS_VENV)/bin/python -m pip install --quiet -r constraints-peers.txt
+	@touch $@
+
 demo: setup
 	$(BIN) examples/flights.py
 	$(BIN) examples/archive.py
+	$(BIN) examples/batches.py
 
 test: setup interop-env
 	$(PYTEST) -m 'not long' $(ARGS)
@@ -82,12 +93,22 @@ bench: setup
 	$(BIN) bench/movielens.py
 	$(BIN) bench/partitions.py
 	$(BIN) bench/run.py
+	$(BIN) bench/reading.py --rounds 3
+
+bench-publish: setup
+	$(BIN) bench/publish.py $(ARGS)
 
 bench-archive: setup
 	$(BIN) bench/archive.py $(ARGS)
 
+bench-index: setup
+	$(BIN) bench/indices.py $(ARGS)
+
+bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
+	$(BIN) bench/scale/run.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) build dist .coverage htmlcov .hypothesis
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -445,6 +445,7 @@ class Flight(NamedTuple):
     """A line of the CSV, as far as the demo asks for it."""
 
     month: int
+    day: int  # of New York, as the month is
     time_hour: str
     carrier: str
     flight: int
@@ -468,6 +469,7 @@ def read_truth(csv_file: Path) -> list[Flight]:
 def parse_flight(line: dict[str, str]) -> Flight:
     return Flight(
         month=int(line["month"]),
+        day=int(line["day"]),
         time_hour=line["time_hour"],
         carrier=line["carrier"],
         flight=int(line["flight"]),
