@@ -1,5 +1,8 @@
 """Random predicates, for the tests of every layer that reads one."""
 
+import datetime as dt
+import decimal
+import math
 from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
@@ -14,6 +17,27 @@ from lakebed.model.predicate import (
     Predicate,
     negate,
 )
+from lakebed.model.schema import Decimal, Kind, Primitive
+
+# A column of each type, and values of it that lie at its edges.
+TYPES = {str(kind).replace(" ", "_"): Primitive(kind) for kind in Kind} | {"decimal": Decimal(9, 2)}
+VALUES = {
+    "boolean": [True, False],
+    "int": [-(2**31), -1, 0, 5, 2**31 - 1],
+    "long": [-(2**63), -1, 0, 5, 2**63 - 1],
+    "unsigned_long": [0, 5, 2**63, 2**64 - 1],
+    "float": [-math.inf, -0.0, 0.0, 0.10000000149011612, 5.0, math.inf, math.nan],
+    "double": [-math.inf, -0.0, 0.0, 0.1, 5.0, math.inf, math.nan],
+    "string": ["", "a", "b", "é", "z\U0001f600", "z\uffff"],
+    "bytes": [b"", b"a", b"\xff", b"\xff\x00"],
+    "date": [dt.date.min, dt.date(1969, 12, 31), dt.date(2013, 1, 1), dt.date.max],
+    "timestamp": [
+        moment.replace(tzinfo=dt.UTC)
+        for moment in (dt.datetime.min, dt.datetime(2013, 1, 1), dt.datetime.max)
+    ],
+    "timestamp_ntz": [dt.datetime.min, dt.datetime(2013, 1, 1), dt.datetime.max],
+    "decimal": [decimal.Decimal(text) for text in ("-9999999.99", "0.00", "0.10", "9999999.99")],
+}
 
 
 def leaves_of(column: str, value: st.SearchStrategy) -> st.SearchStrategy[Predicate]:

@@ -456,7 +456,7 @@ def test_batches_are_a_stream(flights: Dataset) -> None:
     flights.append([row(1)])
     flights.append([row(2)])
 
-    assert [batch.num_rows for batch in flights.batches()] == [1, 1]
+    assert [batch.num_rows for batch in flights.record_batches()] == [1, 1]
 
 
 # Looking back

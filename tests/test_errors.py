@@ -40,6 +40,7 @@ TREE = {
             "InvalidNameError",
             "PredicateError",
             "ReadOnlyError",
+            "ChecksFailedError",
         },
     ),
     "ConflictError": (
@@ -56,6 +57,7 @@ def an_error(cls: type[LakebedError]) -> LakebedError:
     extra = {
         "CommitConflictError": {"expected": 3, "actual": 5, "partitions": ("p=a", "p=b")},
         "CommitUnknownError": {"commit_id": "c0ffee"},
+        "StaleRerunError": {"expected": 3, "actual": 5},
         "MissingDependencyError": {"extra": "s3"},
     }.get(cls.__name__, {})
     if issubclass(cls, errors.StorageError):

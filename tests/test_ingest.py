@@ -180,6 +180,27 @@ def test_a_day_is_replaced_again_after_its_data_files_were_written_anew(raw) -> 
     assert rows == {0: 2, 1: 20, 2: 8}
 
 
+def test_rows_that_are_carried_along_stay_those_of_the_run_that_read_them(raw) -> None:
+    for day in range(2):
+        raw.push(day, lines(day, range(4)))
+    raw.ingest.run()
+    raw.push(0, lines(0, range(10, 12)))
+    late = Ingest(
+        name="late",
+        into=raw.ingest.into,
+        source=raw.ingest.source,
+        format="json",
+        create=EVENTS,
+    )
+    assert late.run().carried_count > 0
+
+    raw.events.rerun([], "late")
+    assert raw.rows() == [(1, n) for n in range(4)]
+
+    raw.events.rerun([], "events")
+    assert raw.rows() == []
+
+
 def test_the_same_content_pushed_again_is_nothing_new(raw) -> None:
     raw.push(0, lines(0, range(4)))
     raw.ingest.run()
@@ -299,16 +320,52 @@ def test_what_was_read_is_known_over_many_commits(raw) -> None:
 def test_a_file_whose_rows_were_written_anew_by_something_else_is_not_replaced_blindly(raw) -> None:
     raw.push(0, lines(0, range(8)))
     raw.ingest.run()
-    raw.events.where("n = 0").delete()
+    raw.events.overwrite(raw.events.arrow())
     raw.push(0, lines(0, range(2)))
 
-    with pytest.raises(InvalidInputError, match="delete of version 2 has written it anew"):
+    with pytest.raises(InvalidInputError, match="overwrite of version 2 has written it anew"):
         raw.ingest.run()
 
     assert raw.events.version == 2
     raw.events.where("day = 0").delete()
     raw.ingest.run(replace_rewritten=True)
     assert raw.rows() == [(0, 0), (0, 1)]
+
+
+def test_a_file_of_which_some_rows_were_deleted_is_replaced_all_the_same(raw) -> None:
+    raw.push(0, lines(0, range(8)))
+    raw.push(1, lines(1, range(3)))
+    raw.ingest.run()
+    raw.events.where("n = 0").delete()
+    raw.push(0, lines(0, range(2)))
+
+    raw.ingest.run()
+
+    assert raw.rows() == [(0, 0), (0, 1), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("sort_by", [None, "n"])
+def test_a_file_whose_rows_were_compacted_or_promoted_is_replaced_all_the_same(
+    raw, sort_by: str | None
+) -> None:
+    for day in range(3):
+        raw.push(day, lines(day, range(8)))
+        raw.ingest.run()
+    raw.events.append([{"day": 9, "kind": "a", "n": 9}])
+    raw.events.compact(sort_by=sort_by)
+    raw.events.promote({"kind": "*"})
+    assert len(raw.events.history()) == 7
+    raw.push(1, lines(1, range(2)))
+
+    raw.ingest.run()
+
+    assert raw.rows() == [
+        *((0, n) for n in range(8)),
+        (1, 0),
+        (1, 1),
+        *((2, n) for n in range(8)),
+        (9, 9),
+    ]
 
 
 def test_a_file_whose_rows_were_deleted_as_a_whole_can_be_replaced(raw) -> None:

@@ -43,7 +43,7 @@ def test_each_rating_is_in_the_one_file_of_its_range_of_days(
     assert {start: one.row_count for start, one in found.items()} == dict(
         zip(starts.tolist(), expected.tolist(), strict=True)
     )
-    for batch in dataset.batches(["from_s", "rated_at"]):
+    for batch in dataset.record_batches(["from_s", "rated_at"]):
         offsets = batch.column("rated_at").to_numpy() - batch.column("from_s").to_numpy()
         assert offsets.min() >= 0
         assert offsets.max() < days * DAY_S

@@ -7,6 +7,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.state.cache import PROCESS_CACHE
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -60,11 +61,11 @@ def test_the_loser_of_two_overwrites_leaves_nothing(repository, dataset):
     assert len(stored - live) == 1  # the file of version 1
 
 
-def test_a_plan_takes_one_request(repository, dataset):
+def test_a_plan_by_partition_takes_one_request(repository, dataset):
     for number in range(20):
         dataset.append([{"k": "a", "n": number}])
     counting = CountingStore(repository.store)
-    view = lakebed.Repository(counting).open("letters").where("k = 'a' AND n > 3")
+    view = lakebed.Repository(counting).open("letters").where("k = 'a'")
     counting.reset()
 
     plan = view.plan()
@@ -72,6 +73,22 @@ def test_a_plan_takes_one_request(repository, dataset):
     assert len(plan) == 20
     assert plan.requests == counting.counts.get == 1
     assert counting.counts.list == counting.counts.head == counting.counts.put == 0
+
+
+def test_a_plan_by_statistics_reads_the_file_table_once(repository, dataset):
+    for number in range(20):
+        dataset.append([{"k": "a", "n": number}])
+    counting = CountingStore(repository.store)
+    view = lakebed.Repository(counting).open("letters").where("k = 'a' AND n > 3")
+    PROCESS_CACHE.clear()
+    counting.reset()
+
+    plan = view.plan()
+
+    assert len(plan) == 16
+    assert plan.requests == counting.counts.get == 1 + len(plan.state.files)
+    assert view.plan().requests <= 2  # the head again, and of the file table nothing
+    assert counting.counts.list == counting.counts.put == 0
 
 
 @pytest.mark.spark

@@ -2,14 +2,20 @@
 
 import logging
 
-from lakebed import by, errors
+from lakebed import by, checks, errors
 from lakebed.archive import Archive, ArchiveRecord, open_archive
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions
 from lakebed.arrow.reading.inference import infer_schema
+from lakebed.batches.diff import Diff
+from lakebed.batches.listing import Batch
+from lakebed.batches.staging import Staged
+from lakebed.checks import Audit
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
+from lakebed.lifecycle.check import CheckReport
+from lakebed.lifecycle.cleanup import CleanupReport
 from lakebed.loading import LoadOptions, LoadReport
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
@@ -25,6 +31,7 @@ from lakebed.pipeline import (
 )
 from lakebed.provider import MetadataProvider
 from lakebed.repository import Repository, open_repository, open_uri
+from lakebed.state.protections import Protection
 from lakebed.state.sources import SourceFile
 from lakebed.state.transaction import CommitOptions
 from lakebed.view import View
@@ -32,11 +39,16 @@ from lakebed.view import View
 __all__ = [
     "Archive",
     "ArchiveRecord",
+    "Audit",
+    "Batch",
+    "CheckReport",
+    "CleanupReport",
     "Commit",
     "CommitOptions",
     "CsvOptions",
     "Dataset",
     "DatasetDescriptor",
+    "Diff",
     "DimensionSchema",
     "FromArchive",
     "FromFiles",
@@ -49,12 +61,15 @@ __all__ = [
     "LoadReport",
     "MetadataProvider",
     "PartitionStrategy",
+    "Protection",
     "Repository",
     "Schema",
     "SourceFile",
+    "Staged",
     "View",
     "WriteOptions",
     "by",
+    "checks",
     "errors",
     "infer_schema",
     "open_archive",

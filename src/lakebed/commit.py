@@ -22,7 +22,7 @@ class Commit:
     Attributes:
         version: The version that it made.
         commit_id: Stable over retries.
-        operation: `create`, `append`, `load`, `ingest`, `overwrite`, `delete`, `update`, or `foreign` for changes of other tools.
+        operation: Such as `append` or `cleanup`, or `foreign` for changes of other tools; docs/format.md lists them.
         committed_at: When; aware, UTC.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.

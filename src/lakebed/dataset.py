@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import FileFormat
+from lakebed.batches.diff import Diff, difference
+from lakebed.batches.listing import Batch, committed_batches, staged_batches
+from lakebed.batches.rollback import Restoration, find_restoration, restore
+from lakebed.batches.staging import Staged
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError
+from lakebed.hive.publication import Publication, PublishOptions, publish, unpublish
+from lakebed.hive.table import Mode
+from lakebed.lifecycle import protection
+from lakebed.lifecycle.check import CheckReport, check
+from lakebed.lifecycle.cleanup import (
+    CLOCK_SKEW,
+    NO_PROGRESS,
+    CleanupReport,
+    Progress,
+    cleanup,
+    parse_age,
+)
+from lakebed.lifecycle.compaction import (
+    COMMIT_BYTES,
+    TARGET_BYTES,
+    CompactionOptions,
+    CompactionReport,
+    compact,
+)
+from lakebed.lifecycle.indexing import COMMIT_BYTES as INDEX_COMMIT_BYTES
+from lakebed.lifecycle.indexing import (
+    InvertedIndex,
+    build_index,
+    compact_indices,
+    describe_indices,
+    drop_index,
+)
+from lakebed.lifecycle.metadata import MergedList, compact_metadata
+from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
 from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.keys import BATCH_ID, partition_of, split_label
+from lakebed.model.keys import BATCH_ID, decode_path, partition_of, split_label
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
 from lakebed.source import Source
 from lakebed.state import file_table, history, schema_file, transaction
 from lakebed.state import sources as source_list
+from lakebed.state import staged as staged_list
 from lakebed.state.history import Entry
+from lakebed.state.protections import Protection
+from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import SourceFile
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.transaction import CommitOptions
 from lakebed.uri import VERSION
 from lakebed.view import View
+from lakebed.writer import keep_staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,17 +148,19 @@ class Dataset(View):
         version: int | None = None,
         time: dt.datetime | None = None,
         batch_id: int | None = None,
+        alone: bool = False,
     ) -> Dataset:
         """Return the dataset as it was, to be read only.
 
         Args:
             version: After the commit that made it.
             time: The last version that was committed by then; without zone it is UTC.
-            batch_id: After the commit of this batch.
+            batch_id: After the commit of this batch; of a staged one, as if it were committed now.
+            alone: Only what the batch itself brought, which a protection of it keeps.
 
         Raises:
-            VersionNotFoundError: There is no such version.
-            InvalidInputError: Not exactly one of the three is given.
+            VersionNotFoundError: There is no such version, or it was cleaned up.
+            InvalidInputError: Not exactly one of the three is given, or `alone` without a batch.
 
         Cost:
             The head and the history, of which there are few objects.
@@ -129,9 +170,30 @@ class Dataset(View):
             raise InvalidInputError(
                 f"at() with {sum(given)} of version, time and batch_id.", hint="Give one."
             )
+        if alone:
+            if batch_id is None:
+                raise InvalidInputError(
+                    "at() with alone, but without batch_id.", hint="A version is never alone."
+                )
+            return Dataset(self._source.at_batch_alone(batch_id))
         if version is None:
-            version = self._version_by(time, batch_id)
+            try:
+                version = self._version_by(time, batch_id)
+            except VersionNotFoundError:
+                waiting = None if batch_id is None else self._find_staged(batch_id)
+                if waiting is None:
+                    raise
+                return waiting.dataset
         return Dataset(self._source.at_version(version))
+
+    def _find_staged(self, batch_id: int) -> Staged[Dataset] | None:
+        if self._source.pinned is not None:
+            return None
+        try:
+            record = staged_list.read(self._source.store, self._source.load().state, batch_id)
+        except VersionNotFoundError:
+            return None
+        return Staged(self._source, record, Dataset)
 
     def _version_by(self, time: dt.datetime | None, batch_id: int | None) -> int:
         entries = self._entries()
@@ -207,12 +269,10 @@ class Dataset(View):
             by_path.setdefault(file.partition, []).append(file)
         found = []
         for path, files in sorted(by_path.items()):
-            directory = split_label(_label(files[0].key, state))[0]
-            values = state.directory_values(directory)
             found.append(
                 Partition(
                     path=path,
-                    values={n: v for n, v in values.items() if n in state.partition_level_types},
+                    values=decode_path(path, state.partition_level_types),
                     file_count=len(files),
                     row_count=_sum([file.row_count for file in files]),
                     size_bytes=_sum([file.size_bytes for file in files]),
@@ -249,6 +309,128 @@ class Dataset(View):
                 )
             )
         return tuple(found)
+
+    def batches(self) -> tuple[Batch, ...]:
+        """Return all batches: those that commits made visible, oldest first, then staged ones.
+
+        Cost:
+            The head, the history, the file table, a LIST of the manifests, and a GET for each
+            batch that is not committed.
+        """
+        store, state, entries = self._source.store, self._source.load().state, self._entries()
+        found = committed_batches(state, entries, file_table.read_counts(store, state.files))
+        if self._source.pinned is not None or not state.is_ours:
+            return found
+        return (*found, *staged_batches(staged_list.find_all(store, state, entries)))
+
+    def diff(
+        self, a: int | Commit | Batch | Dataset, b: int | Commit | Batch | Dataset | None = None
+    ) -> Diff:
+        """Compare two versions: what the commits between them added and removed.
+
+        Args:
+            a: A version or a batch id, which stands for the state after its commit; the value of
+                either; or this dataset as `at` gives it. A staged batch stands for the dataset
+                as its commit would make it.
+            b: The same; None for the current version.
+
+        Raises:
+            VersionNotFoundError: There is no such version or batch, or it was cleaned up.
+            InvalidInputError: It is of another dataset, or nothing of the kind.
+
+        Cost:
+            The head, the history and the file table. No data file; see `Diff.rows`.
+        """
+        states = [self._state_of(one) for one in (a, self if b is None else b)]
+        return difference(self._source.store, *states)
+
+    def _state_of(self, one: int | Commit | Batch | Dataset) -> State:
+        match one:
+            case Dataset():
+                self._check_own(one)
+                return one._source.load().state
+            case Commit():
+                return self._state_of(one.version)
+            case Batch():
+                return self.at(batch_id=one.batch_id)._source.load().state
+            case int() if not isinstance(one, bool):
+                # Batch ids are milliseconds since 1970: far beyond any number of commits.
+                is_version = one <= max(self.version, 10**9)
+                found = self.at(version=one) if is_version else self.at(batch_id=one)
+                return found._source.load().state
+        raise InvalidInputError(
+            f"{one!r} is no version.", hint="Give a version or a batch id, or the value of one."
+        )
+
+    def rollback(
+        self,
+        *,
+        version: int | None = None,
+        time: dt.datetime | None = None,
+        batch_id: int | None = None,
+        view: View | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit | None:
+        """Make an older state current again, as a new commit.
+
+        The files of that state come back and all others go; both stay readable by version. What
+        the dataset is stays as it is now: schema, partitions and properties.
+
+        Args:
+            version: To go back to.
+            time: The last version that was committed by then; without zone it is UTC.
+            batch_id: After the commit of this batch.
+            view: Only these partitions: of this dataset, aligned with partition boundaries.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit, or None if nothing would change: then there is no new version.
+
+        Raises:
+            VersionNotFoundError: There is no such version, or files of it are gone.
+            CommitConflictError: Another commit touched a partition that would change; nothing has
+                changed.
+            InvalidInputError: Not exactly one of the three is given, or the view is of another
+                dataset.
+            PredicateError: The view is not aligned with partition boundaries.
+
+        Cost:
+            The head, the history, the file table, a HEAD for each file that comes back, one PUT
+            and one conditional PUT. No data file is read or written.
+        """
+        found = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
+        entry = restore(self._source.store, found, commit_options)
+        return None if entry is None else Commit.of(entry, found.base)
+
+    def find_rollback(
+        self,
+        *,
+        version: int | None = None,
+        time: dt.datetime | None = None,
+        batch_id: int | None = None,
+        view: View | None = None,
+    ) -> Restoration:
+        """Return what a rollback would change; as `rollback`, but nothing is committed.
+
+        Raises:
+            VersionNotFoundError: As for `rollback`, but files are not looked at.
+            InvalidInputError: As for `rollback`.
+            PredicateError: As for `rollback`.
+        """
+        self._check_writable()
+        given = [one is not None for one in (version, time, batch_id)]
+        if sum(given) != 1:
+            raise InvalidInputError(
+                f"rollback() with {sum(given)} of version, time and batch_id.", hint="Give one."
+            )
+        if version is None:
+            version = self._version_by(time, batch_id)
+        scope = None
+        if view is not None:
+            self._check_own(view)
+            scope = View(self._source, view.constraint)._whole()
+        base = transaction.read_own_head(self._source.store, self.name).state
+        return find_restoration(self._source.store, base, version, scope)
 
     def sources(
         self, *, batch_id: int | None = None, file: str | None = None
@@ -408,6 +590,127 @@ class Dataset(View):
             return widest.overwrite(data, run=run, options=options, commit_options=commit_options)
         return self._write("overwrite", data, run, None, options, commit_options)
 
+    def rerun(
+        self,
+        data: object,
+        run: str,
+        *,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Replace what a run wrote before, wherever it wrote it, in one commit.
+
+        Rows of other runs stay, also those in the same partitions, and so do the files that were
+        replaced, readable by version. What an `append` or an `overwrite` of the run wrote counts,
+        and rows of it that a compaction or a delete has written anew since. The first rerun of a
+        run adds a batch.
+
+        Args:
+            data: As for `append`. Without rows, what the run wrote before is gone.
+            run: Its name: what is the same each time it is run again, such as the month that it
+                is about.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            StaleRerunError: A later rerun of the run was faster; nothing became visible.
+            CommitConflictError: The run has written meanwhile; nothing became visible.
+            InvalidInputError: The run has no name.
+            SchemaMismatchError: The data does not fit; nothing became visible.
+            PartitionSpecError: The source of a partition function is missing.
+            CommitUnknownError: The store stopped answering; see the error.
+
+        Cost:
+            As `append`, and what is known of runs, of which there are few objects.
+        """
+        scope = _scope_of_run(run)
+        return self._write("rerun", data, run, scope, options, commit_options)
+
+    def stage(
+        self,
+        data: object,
+        operation: Literal["append", "overwrite", "rerun"] = "append",
+        *,
+        run: str | None = None,
+        view: View | None = None,
+        lease: str | dt.timedelta = "7d",
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Staged[Dataset]:
+        """Write a batch that nobody sees before it is committed: by this process or another one.
+
+        Args:
+            data: As for `append`.
+            operation: What the commit shall be.
+            run: Name of the run, which a rerun needs.
+            view: For an append, in which all data must be; for an overwrite, what is replaced.
+            lease: How long the batch is kept from cleanup, such as `7d` or `12h`.
+            options: How data files are cut.
+            commit_options: How long the writing may last; see its `lease`.
+
+        Raises:
+            SchemaMismatchError: The data does not fit; nothing is staged.
+            PartitionSpecError: The source of a partition function is missing.
+            InvalidInputError: As for `append`, `overwrite` and `rerun`; or the operation is none
+                of these.
+            PredicateError: The view is not aligned with partition boundaries.
+
+        Cost:
+            Besides the data files: a read of the head and three small objects, and one Spark job
+            for a DataFrame.
+        """
+        kept_for = parse_age(lease)
+        if not kept_for:
+            raise InvalidInputError(f"lease is {lease!r}.", hint="Give more than no time.")
+        narrowed: View = self
+        if view is not None:
+            self._check_own(view)
+            narrowed = View(self._source, view.constraint)
+        scope: Scope | None
+        match operation:
+            case "append":
+                scope = Nothing()
+            case "overwrite":
+                scope = None if view is None else narrowed._whole()
+            case "rerun" if view is None:
+                scope = _scope_of_run(run)
+            case _:
+                raise InvalidInputError(
+                    f"A {operation} cannot be staged{' for a view' if view else ''}.",
+                    hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
+                )
+        prepared = narrowed._prepare(operation, data, run, scope, options, commit_options)
+        keep_staged(*prepared, kept_for)
+        batch_id, base = prepared[0].batch_id, prepared[0].base
+        record = staged_list.read(self._source.store, base, batch_id)
+        return Staged(self._source, record, Dataset)
+
+    def staged(self) -> tuple[Staged[Dataset], ...]:
+        """Return the batches that are staged and wait for their commit, oldest first.
+
+        Cost:
+            The head, the history, a LIST of the manifests, and a GET for each batch that is not
+            committed.
+        """
+        self._check_writable()
+        store, state = self._source.store, self._source.load().state
+        records = staged_list.find_all(store, state, self._entries())
+        return tuple(Staged(self._source, record, Dataset) for record in records)
+
+    def open_staged(self, batch_id: int) -> Staged[Dataset]:
+        """Return a staged batch, to look at it, commit or discard it.
+
+        Raises:
+            VersionNotFoundError: There is no such staged batch.
+
+        Cost:
+            A read of the head, and one GET.
+        """
+        self._check_writable()
+        state = self._source.load().state
+        record = staged_list.read(self._source.store, state, batch_id)
+        return Staged(self._source, record, Dataset)
+
     def delete(
         self,
         view: View | None = None,
@@ -441,6 +744,479 @@ class Dataset(View):
         doomed = View(self._source, view.constraint)
         return doomed.delete(run=run, options=options, commit_options=commit_options)
 
+    def protect(
+        self,
+        *,
+        version: int | None = None,
+        batch_id: int | None = None,
+        reason: str,
+        until: dt.datetime | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Keep a version, or the files of one batch, from being cleaned up.
+
+        What is protected can be read for ever: a version with `at(version=…)`, a batch with
+        `at(batch_id=…, alone=True)`. A second protection of the same takes the place of the
+        first.
+
+        Args:
+            version: All files that it holds.
+            batch_id: All files that its commit brought, and no others.
+            reason: Why; whoever cleans up sees it.
+            until: From then on the protection counts no more; without zone it is UTC.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            VersionNotFoundError: There is no such version or batch, or it was cleaned up.
+            InvalidInputError: Not exactly one of version and batch is given, the reason is
+                missing, or the time is over.
+            CommitConflictError: The race for the head was lost until the deadline.
+
+        Cost:
+            The head, the history, one PUT and one conditional PUT.
+        """
+        self._check_writable()
+        entry, base = protection.protect(
+            self._source.store,
+            self.name,
+            version=version,
+            batch_id=batch_id,
+            reason=reason,
+            until=until,
+            options=commit_options,
+        )
+        return Commit.of(entry, base)
+
+    def unprotect(
+        self,
+        *,
+        version: int | None = None,
+        batch_id: int | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit:
+        """Let a version or batch be cleaned up again, once its retention is over.
+
+        Args:
+            version: What was protected.
+            batch_id: What was protected.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            VersionNotFoundError: There is no such protection.
+            InvalidInputError: Not exactly one of version and batch is given.
+            CommitConflictError: The race for the head was lost until the deadline.
+
+        Cost:
+            The head, one PUT and one conditional PUT.
+        """
+        self._check_writable()
+        entry, base = protection.unprotect(
+            self._source.store,
+            self.name,
+            version=version,
+            batch_id=batch_id,
+            options=commit_options,
+        )
+        return Commit.of(entry, base)
+
+    def protections(self) -> tuple[Protection, ...]:
+        """Return what is protected from cleanup, oldest first; expired protections until then.
+
+        Cost:
+            The head.
+        """
+        return self._source.load().state.protections
+
+    def cleanup(
+        self,
+        older_than: str | dt.timedelta = "7d",
+        dry_run: bool = True,  # noqa: FBT001, FBT002 - as API.md writes it
+        *,
+        clock_skew: dt.timedelta = CLOCK_SKEW,
+        on_progress: Progress = NO_PROGRESS,
+        commit_options: CommitOptions | None = None,
+    ) -> CleanupReport:
+        """Delete files that are proven dead; by default only say which.
+
+        Dead are data files that a commit took out longer ago than `older_than`, unless a version
+        since then or a protection needs them; files of writers that died; segments that the head
+        does not name; unfinished writes. Everything else stays, with the reason in the report.
+        First a commit gives the versions up that lose files: they can then no longer be read,
+        restored or protected. A cleanup that was killed is finished by the next one.
+
+        Args:
+            older_than: For so long, files stay after the commit that took them out: as long as a
+                reader may take. Such as `7d`, `12h`, `2w`, or a timedelta.
+            dry_run: Only report.
+            clock_skew: How far the clocks of writers and of the storage may be apart; for so long
+                after its lease, a writer is not taken for dead.
+            on_progress: Is told how many objects are deleted, of how many.
+            commit_options: How long to fight for the head.
+
+        Raises:
+            InvalidInputError: `older_than` is no age.
+            ReadOnlyError: Another tool created the dataset.
+            CorruptMetadataError: The history cannot be read, so that nothing can be proven.
+            StorageError: Not everything could be deleted; run it again for the rest.
+
+        Cost:
+            One LIST for each 1,000 objects, the history, one GET for each batch that was not
+            committed; without `dry_run` also a commit, and one request for each 1,000 files.
+
+        Source:
+            docs/design/005-cleanup.md
+        """
+        self._check_writable()
+        return cleanup(
+            self._source.store,
+            self.name,
+            older_than=older_than,
+            is_dry_run=dry_run,
+            clock_skew=clock_skew,
+            on_progress=on_progress,
+            options=commit_options,
+        )
+
+    def check(
+        self,
+        repair: bool = False,  # noqa: FBT001, FBT002 - as API.md writes it
+        deep: bool = False,  # noqa: FBT001, FBT002
+        *,
+        on_progress: Progress = NO_PROGRESS,
+    ) -> CheckReport:
+        """Compare what the head says with what is on storage.
+
+        Every live data file must be there, with the size that it was written with; those of
+        older versions that can be read, too. All that is known of files must be readable and
+        fit them: facts, history, indices, the schema file of plateau. What is not needed is
+        noted, and no problem; `cleanup` says more of it.
+
+        Args:
+            repair: Make right what data files and head can tell, as commits: rebuild facts and
+                postings from data files, drop Kartothek index files that are not right, write
+                the schema file. Data is never deleted, and never made up.
+            deep: Also read every live data file, and compare it with its checksum.
+            on_progress: Is told how many data files are compared, of how many.
+
+        Raises:
+            DatasetNotFoundError: There is no such dataset.
+            ReadOnlyError: Another tool created the dataset.
+
+        Cost:
+            One LIST for each 1,000 objects, and one GET for each segment; with `deep`, all bytes.
+        """
+        self._check_writable()
+        return check(
+            self._source.store,
+            self.name,
+            is_repairing=repair,
+            is_deep=deep,
+            on_progress=on_progress,
+        )
+
+    def publish(
+        self,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        table: str,
+        mode: Mode | None = None,
+        root: str | None = None,
+        check: bool = False,
+        repair: bool = False,
+        dry_run: bool = False,
+    ) -> Publication:
+        """Bring a table of a Hive metastore into step with the current version.
+
+        The table is created if it is not there. Then partitions that commits have touched since
+        it was last published are added, pointed to their new batch or dropped; no file moves.
+        Each partition changes in one step, several of them do not: a reader may see one partition
+        of the new version beside one of the old. After a crash anywhere, publish again.
+
+        Only a directory that holds exactly the live files of a batch is shown. Where a partition
+        has several live batches, or a directory holds other files, nothing is published.
+
+        Args:
+            metastore: A Spark session; `thrift://host:port`; a directory for Spark's embedded
+                metastore; or None for the session that runs.
+            table: As `database.table`; the database is created if it is not there.
+            mode: `partitions`, the default: the table has the dataset's partitions, and each is
+                one live batch. `batches`: each live batch is a partition of its own, with a last
+                partition column `batch_id`; then a batch that takes the place of another does so
+                in two steps.
+            root: The repository as the readers of the table spell it, if not by its own URL.
+            check: Change nothing; compare the whole table, and all directories.
+            repair: Compare the whole table, and mend it.
+            dry_run: Change nothing; say what would be done.
+
+        Raises:
+            InvalidInputError: The dataset cannot be shown as it is; the message says which
+                partition, directory or field, and what to do. Nothing has changed.
+            AlreadyExistsError: The table was there, and is not this dataset's.
+            StorageError: The metastore failed; what was done until then stays.
+            MissingDependencyError: pyspark or Java is not installed.
+
+        Cost:
+            The head, the history since the last publication, one LIST a changed partition. Calls
+            of the metastore: about five, and one for each thousand partitions that are added,
+            changed or dropped; without a JVM in this process one for each that is changed. A check
+            or repair reads all partitions, and a check lists the whole dataset.
+
+        Source:
+            docs/design/006-hive.md
+        """
+        self._check_writable()
+        options = PublishOptions(mode=mode, root=root, check=check, repair=repair, dry_run=dry_run)
+        return publish(self._source.store, self.name, metastore, table, options)
+
+    def unpublish(
+        self,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        table: str,
+        dry_run: bool = False,
+    ) -> bool:
+        """Drop the table that `publish` made; the dataset and its files stay.
+
+        Args:
+            metastore: As for `publish`.
+            table: As `database.table`.
+            dry_run: Only say whether there is one to drop.
+
+        Returns:
+            False if there is no such table.
+
+        Raises:
+            AlreadyExistsError: It is not this dataset's; it was not touched.
+            InvalidInputError: It is no longer external, so that dropping it would delete files.
+            StorageError: The metastore failed.
+        """
+        self._check_writable()
+        return unpublish(self._source.store, self.name, metastore, table, dry_run=dry_run)
+
+    def compact(
+        self,
+        view: View | None = None,
+        target_bytes: int = TARGET_BYTES,
+        sort_by: str | Sequence[str] | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+        *,
+        gather: bool = False,
+        dry_run: bool = False,
+        commit_bytes: int = COMMIT_BYTES,
+        commit_options: CommitOptions | None = None,
+    ) -> CompactionReport:
+        """Make few files of a good size of the many small ones of a partition.
+
+        Rows stay in their partitions, and those of different runs in different files; older
+        versions stay as they are. Before a commit, the new files are read back and their rows
+        compared with the old ones. Appends go on meanwhile; where others take out a file that is
+        being compacted, its partition is looked at again, and skipped if they keep doing so.
+
+        Args:
+            view: Of this dataset: the partitions that may hold entities of it. None for all.
+            target_bytes: Size of the new files. Files of half of it and more stay as they are.
+            sort_by: Fields to sort the rows of the new files by, null last.
+            spark: A session whose tasks do the work; True for the one that there is, else a local
+                one. None for this process.
+            gather: Write all files of a partition anew that do not lie in one directory by
+                themselves, as `publish` needs it. That takes a LIST a partition.
+            dry_run: Only say what would be done.
+            commit_bytes: Old files of about so many bytes become one commit. What is committed
+                need not be done again after a crash.
+            commit_options: How long a commit fights for the head.
+
+        Raises:
+            InvalidInputError: A size is below 1, a field cannot be sorted by, or the view is of
+                another dataset.
+            SchemaMismatchError: A field to sort by is unknown.
+            CorruptMetadataError: A data file is damaged, or rows were not what they were when they
+                were read back; nothing became visible.
+            CommitConflictError: Others changed the partitions again and again.
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            The head, the file table, and what tells runs and raw files. The small files are read
+            and written once, and the new ones read once more. Memory: that of one writer, and of
+            a few batches for each of up to four threads; with `sort_by`, temporary files.
+        """
+        self._check_writable()
+        if view is not None:
+            self._check_own(view)
+        return compact(
+            self._source.store,
+            self.name,
+            TRUE if view is None else view.constraint,
+            CompactionOptions(
+                target_bytes=target_bytes,
+                sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by or ()),
+                commit_bytes=commit_bytes,
+                is_gathering=gather,
+                commit=commit_options or CommitOptions(),
+            ),
+            spark=_session(spark),
+            is_dry_run=dry_run,
+        )
+
+    def compact_metadata(
+        self, *, dry_run: bool = False, commit_options: CommitOptions | None = None
+    ) -> tuple[MergedList, ...]:
+        """Make one object each of the many small ones of the file table and of the history.
+
+        Commits do so too, each as far as its time allows. Indices become few objects. Facts and
+        postings of data files are left out that no version has which can be read.
+
+        Args:
+            dry_run: Only say what would be done.
+            commit_options: How long the commit fights for the head.
+
+        Returns:
+            What was merged; empty if there is nothing to do, and then there is no new version.
+
+        Raises:
+            ReadOnlyError: The dataset cannot be written.
+            CorruptMetadataError: A segment is damaged; nothing has changed.
+
+        Cost:
+            Both lists, read once and written once, and one commit. Memory: the larger of them.
+            For each index its segments, and one commit; memory: 256 MiB at most.
+        """
+        self._check_writable()
+        store = self._source.store
+        # The history last: it is of its own commit, and of that of the indices.
+        indices = compact_indices(store, self.name, options=commit_options, is_dry_run=dry_run)
+        lists = compact_metadata(store, self.name, commit_options, is_dry_run=dry_run)
+        return (*lists, *indices)
+
+    def indices(self) -> tuple[InvertedIndex, ...]:
+        """Return what inverted indices cover and cost, and whether they can help.
+
+        Cost:
+            The head; for each index one GET a segment, of its footer; the file table.
+        """
+        return describe_indices(self._source.store, self._source.load().state)
+
+    def build_index(
+        self,
+        column: str,
+        spark: SparkSession | Literal[True] | None = None,
+        *,
+        on_progress: Progress = NO_PROGRESS,
+        commit_bytes: int = INDEX_COMMIT_BYTES,
+        commit_options: CommitOptions | None = None,
+    ) -> InvertedIndex:
+        """Index a column: which data files hold a value is then known without opening them.
+
+        From now on, writers index what they write. Then files that are there are indexed, in
+        groups that are committed one by one; a build that was broken off goes on where it ended.
+        Readers and writers are not disturbed: files that are not indexed yet are read.
+
+        Args:
+            column: A field of the schema, of single values; no partition field.
+            spark: A session whose tasks do the work; True for the one that there is, else a local
+                one. None for this process.
+            on_progress: Is told how many data files are indexed, of how many.
+            commit_bytes: Data files of about so many bytes become one commit.
+            commit_options: How long a commit fights for the head.
+
+        Returns:
+            The index. Files of other tools it does not cover, nor those of a writer that began
+            before the build and ended after it: build it again for these.
+
+        Raises:
+            InvalidInputError: The column cannot have an index.
+            SchemaMismatchError: The column is unknown.
+            CorruptMetadataError: A data file is damaged; what is committed stays.
+            CommitConflictError: Others changed the descriptor again and again.
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            The column in every data file that is not indexed yet, a commit for each group of
+            them, and the index read and written once more.
+        """
+        self._check_writable()
+        return build_index(
+            self._source.store,
+            self.name,
+            column,
+            spark=_session(spark),
+            on_progress=on_progress,
+            commit_bytes=commit_bytes,
+            options=commit_options,
+        )
+
+    def drop_index(self, column: str, *, commit_options: CommitOptions | None = None) -> Commit:
+        """Let a column have no index any more; a cleanup takes its objects.
+
+        Raises:
+            InvalidInputError: The column has no index.
+            CommitConflictError: Somebody else changed the descriptor meanwhile.
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            The head, the history and one commit.
+        """
+        self._check_writable()
+        entry, base = drop_index(self._source.store, self.name, column, commit_options)
+        return Commit.of(entry, base)
+
+    def promote(
+        self,
+        allowed: Allowed,
+        spark: SparkSession | Literal[True] | None = None,
+        *,
+        dry_run: bool = False,
+        commit_options: CommitOptions | None = None,
+    ) -> PromotionReport:
+        """Let dimensions allow more values, and move what they allow out of `OTHER`.
+
+        The dimensions and the files change in one commit: a reader sees all of it or nothing. Only
+        files of `OTHER` that hold entities which move are written anew.
+
+        Args:
+            allowed: A dimension schema; or allowed values by field, as `by.dimension` takes
+                them, such as `{"carrier": ["UA", "B6"]}`. Other dimensions stay as they are.
+            spark: A session whose tasks do the work; True for the one that there is, else a local
+                one. None for this process.
+            dry_run: Only say what would move.
+            commit_options: How long the commit fights for the head.
+
+        Returns:
+            What moved; without a commit if the dimensions are what they were.
+
+        Raises:
+            PartitionSpecError: A dimension would lose values; nothing has changed.
+            InvalidInputError: There is no dimension of a field.
+            CorruptMetadataError: A data file is damaged, or rows were not what they were when they
+                were read back; nothing became visible.
+            CommitConflictError: Others kept writing to `OTHER`; nothing became visible.
+            MetadataProviderError: The dataset has changed, but the repository's own provider
+                failed.
+
+        Cost:
+            The head and the file table, and of files of `OTHER` that may hold such values, by file
+            facts and indices, the sources of the dimensions. Files that hold some are read and
+            written once, and the new ones read once more. Memory: that of one writer, and the
+            distinct values that move.
+        """
+        self._check_writable()
+        report = promote(
+            self._source.store,
+            self.name,
+            allowed,
+            spark=_session(spark),
+            is_dry_run=dry_run,
+            options=commit_options,
+        )
+        state = self._source.load().state  # what was seen before is of the old dimensions
+        if report.commit is not None and self._source.metadata is not None:
+            with telling(
+                self.name,
+                f"promoted in version {report.commit.version}",
+                "Update it with the same descriptor to tell the provider again.",
+            ):
+                self._source.metadata.save(self.name, state.descriptor)
+        return report
+
     def _check_own(self, view: View) -> None:
         if not isinstance(view, View) or not view.is_of(self):
             raise InvalidInputError(
@@ -449,10 +1225,20 @@ class Dataset(View):
             )
 
 
-def _label(key: str, state: State) -> str:
-    return key.removeprefix(f"{state.name}/{state.table}/").removesuffix(
-        state.descriptor.file_suffix
-    )
+def _scope_of_run(run: str | None) -> RunFiles:
+    if not isinstance(run, str) or not run:
+        raise InvalidInputError(
+            f"Rerun of the run {run!r}.", hint="Name it by a text, such as '2013-01'."
+        )
+    return RunFiles(run)
+
+
+def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
+    if spark is None:
+        return None
+    from lakebed.spark.session import get_session
+
+    return get_session(None if spark is True else spark)
 
 
 def _sum(numbers: list[int | None]) -> int | None:

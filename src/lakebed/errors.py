@@ -7,8 +7,9 @@
     │                                   RecordNotFoundError
     ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError, RecordExistsError
     ├ InvalidInputError(ValueError)     SchemaMismatchError, PartitionSpecError, InvalidNameError,
-    │                                   PredicateError, ReadOnlyError
-    ├ ConflictError                     CommitConflictError, CommitUnknownError, PreconditionFailedError
+    │                                   PredicateError, ReadOnlyError, ChecksFailedError
+    ├ ConflictError                     CommitConflictError (and of it StaleRerunError),
+    │                                   CommitUnknownError, PreconditionFailedError
     ├ StorageError                      AccessDeniedError, MetadataProviderError, ThrottledError
     ├ FormatError                       CorruptMetadataError, UnsupportedVersionError
     └ MissingDependencyError(ImportError)
@@ -28,6 +29,7 @@ class ErrorCode(StrEnum):
 
     ACCESS_DENIED = "access-denied"
     ALREADY_EXISTS = "already-exists"
+    CHECKS_FAILED = "checks-failed"
     COMMIT_CONFLICT = "commit-conflict"
     COMMIT_UNKNOWN = "commit-unknown"
     CONFLICT = "conflict"
@@ -50,6 +52,7 @@ class ErrorCode(StrEnum):
     RECORD_EXISTS = "record-exists"
     RECORD_NOT_FOUND = "record-not-found"
     SCHEMA_MISMATCH = "schema-mismatch"
+    STALE_RERUN = "stale-rerun"
     STORAGE = "storage"
     THROTTLED = "throttled"
     UNSUPPORTED_VERSION = "unsupported-version"
@@ -108,7 +111,7 @@ class DatasetNotFoundError(NotFoundError):
 
 
 class VersionNotFoundError(NotFoundError):
-    """The dataset has no such version, or its history no longer reaches back to it."""
+    """The dataset has no such version, or a cleanup has given it up."""
 
     code = ErrorCode.VERSION_NOT_FOUND
 
@@ -193,6 +196,20 @@ class ReadOnlyError(InvalidInputError):
     code = ErrorCode.READ_ONLY
 
 
+class ChecksFailedError(InvalidInputError):
+    """A staged batch does not pass its checks; it stays staged.
+
+    Attributes:
+        failed: The checks that failed, each with what it found.
+    """
+
+    code = ErrorCode.CHECKS_FAILED
+
+    def __init__(self, message: str, *, hint: str = "", failed: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.failed = failed
+
+
 class ConflictError(LakebedError):
     """Somebody else was faster; reading again and trying again may help."""
 
@@ -224,6 +241,19 @@ class CommitConflictError(ConflictError):
         self.expected = expected
         self.actual = actual
         self.partitions = partitions
+
+
+class StaleRerunError(CommitConflictError):
+    """A rerun began before the batch that it would replace. Nothing became visible.
+
+    Attributes:
+        batch_id: Of the newer batch of the same run.
+        commit_id: Of the commit that made it visible.
+    """
+
+    code = ErrorCode.STALE_RERUN
+    batch_id: int | None = None
+    commit_id: str = ""
 
 
 class CommitUnknownError(ConflictError):

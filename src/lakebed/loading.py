@@ -29,6 +29,7 @@ from lakebed.errors import (
     InvalidInputError,
     ObjectExistsError,
 )
+from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_path, partition_of, split_label
 from lakebed.model.names import check_dataset_name
@@ -161,7 +162,8 @@ def load(
     try:
         rejected = _set_aside(store, where, run, sifted, options)
     except BaseException:
-        started.abort([base.key(one) for one in sifted.facts.column("label").to_pylist()])
+        staged = [base.key(one) for one in sifted.facts.column("label").to_pylist()]
+        started.abort([*staged, *keys_of(postings_in(sifted.facts))])
         raise
     finally:
         delete_or_leave(store, sifted.reject_keys)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal
 
 from lakebed.dataset import Dataset
 from lakebed.errors import (
@@ -13,6 +13,7 @@ from lakebed.errors import (
     InvalidInputError,
     ObjectExistsError,
 )
+from lakebed.hive.adoption import commit_adoption, find_adoption
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.names import check_dataset_name
@@ -25,6 +26,9 @@ from lakebed.state.reader import list_names, read_head
 from lakebed.store import Store, open_store
 from lakebed.uri import parse_constraints, parse_uri
 from lakebed.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Repository:
@@ -119,6 +123,61 @@ class Repository:
             remedy = "Update it with the same descriptor to tell the provider again."
             with telling(name, "created", remedy):
                 self._told.save(name, descriptor)
+        return self.open(name)
+
+    def adopt(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | None = None,
+        *,
+        partition_by: Mapping[str, str] | Iterable[str] | str = (),
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        head_format: Literal["json", "msgpack.zstd"] = "json",
+    ) -> Dataset:
+        """Make a dataset of Parquet files that are there; none of them is moved or changed.
+
+        The files lie in `<repository>/<name>`, as those of a Hive table do:
+        `<name>/dt=2013-01-01/000000_0`. They become version 1. New batches go to
+        `<name>/data/…`, and what they replace stays until it is cleaned up, as ever. A directory
+        `batch_id=…` right above files names their batch; the others are of the batch of the
+        adoption. Whatever else lies there is not touched.
+
+        Args:
+            name: Of the directory, and from now on of the dataset.
+            source: A table of a metastore, as `database.table`, whose partitions must all lie
+                there; or that directory itself, or one in it; None for the directory.
+            partition_by: How a directory is partitioned: fields in order, each perhaps with its
+                type, such as `"dt date, carrier"`; they are strings otherwise. A table says it
+                itself.
+            metastore: Where the table is; as for `Dataset.publish`.
+            head_format: As for `create`.
+
+        Raises:
+            InvalidInputError: The files cannot be adopted in place; the message says why, and
+                nothing was written.
+            SchemaMismatchError: The files are not all of one schema, or not Parquet.
+            NotFoundError: There is no such table, or no file.
+            DatasetExistsError: The name is taken.
+            CommitUnknownError: The store stopped answering; adopt it again.
+
+        Cost:
+            A LIST of the directory, or one a partition; one HEAD and two GETs a file; then as
+            `create`, and one commit.
+
+        Source:
+            docs/design/006-hive.md
+        """
+        check_dataset_name(name)
+        found = self._find(name)
+        if found is not None and found.version:
+            raise DatasetExistsError(
+                f"Dataset {name!r} exists in {self.uri}.",
+                hint="Its files are its own; there is nothing to adopt.",
+            )
+        adoption = find_adoption(self._store, name, source, partition_by, metastore)
+        # An earlier adoption may have come as far as this.
+        created = self.create(name, adoption.descriptor, "open", head_format=head_format)
+        commit_adoption(self._store, created.name, adoption)
         return self.open(name)
 
     def _load_descriptor(self, name: str) -> DatasetDescriptor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lakebed.errors import VersionNotFoundError
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
+from lakebed.state.protections import check_readable, kept_states, protected_batches
 from lakebed.state.reader import read_head
 from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
@@ -61,7 +62,7 @@ class Source:
         """Return a source of one version.
 
         Raises:
-            VersionNotFoundError: There is no such version.
+            VersionNotFoundError: There is no such version, or it was cleaned up.
 
         Cost:
             The history: one GET a segment, of which there are few.
@@ -75,14 +76,47 @@ class Source:
             )
         if version == state.version and not state.is_changed_by_others:
             return Source(self.store, self.name, snapshot)
-        past = history.replay(history.read(self.store, state.history), version)
+        entries = history.read(self.store, state.history)
+        past = history.replay(entries, version)
+        check_readable(state, entries, version)
+        return self._past_source(snapshot, past, past.labels)
+
+    def at_batch_alone(self, batch_id: int) -> Source:
+        """Return a source of nothing but the files of one batch, as it was committed.
+
+        Raises:
+            VersionNotFoundError: There is no such batch, or a cleanup has given up its files.
+
+        Cost:
+            The history: one GET a segment, of which there are few.
+        """
+        snapshot = self.load()
+        state = snapshot.state
+        entries = history.read(self.store, state.history)
+        committed = [entry for entry in entries if entry.batch_id == batch_id]
+        if not committed:
+            raise VersionNotFoundError(
+                f"Dataset {self.name!r} has no batch {batch_id}.", hint="history() lists them."
+            )
+        (entry,) = committed
+        if batch_id not in protected_batches(state):
+            kept = frozenset(label for one in kept_states(entries, state) for label in one)
+            if not kept.issuperset(entry.added):
+                check_readable(state, entries, entry.version)
+        past = history.replay(entries, entry.version)
+        return self._past_source(snapshot, past, entry.added)
+
+    def _past_source(
+        self, snapshot: Snapshot, past: history.PastState, labels: tuple[str, ...]
+    ) -> Source:
+        state = snapshot.state
         descriptor, lineage = descriptor_from(past.descriptor, f"{self.name}/history")
         older = dataclasses.replace(
             state,
-            labels=past.labels,
+            labels=labels,
             descriptor=descriptor,
             lineage=lineage,
-            version=version,
+            version=past.entry.version,
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,
         )

@@ -52,11 +52,13 @@ from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.sql import parse_sql
 from lakebed.model.values import Scalar, check_value
+from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.source import Source
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.store.base import Store
 from lakebed.uri import VERSION, view_query
 from lakebed.writer import EntityWriter, commit_staged
 
@@ -185,11 +187,16 @@ class View:
             The plan, which says by `explain()` what was kept and dropped, and why.
 
         Cost:
-            A read of the head, and nothing else.
+            A read of the head; where more is asked than partitions tell, the file table and the
+            indices that can help, of which the process keeps what it has read.
         """
+        return self._plan(self._source.store)
+
+    def _plan(self, store: Store | None) -> ScanPlan:
+        """Plan by the head alone where there is no store."""
         snapshot = self._source.load()
         constraint = bind(self._constraint, snapshot.state.predicate_types)
-        return plan(snapshot.state, constraint, requests=snapshot.requests)
+        return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
 
     def spark(
         self,
@@ -203,14 +210,18 @@ class View:
         Args:
             spark: The session; else the active one, else one started in this process.
             columns: Fields or partition fields, `batch_id` among them; None for all fields.
-            way: `native` (Spark's own reader), `arrow` (through mapInArrow), or `auto`.
+            way: `native` (Spark's own reader), `arrow` (through mapInArrow), or `auto`. What Spark's
+                own reader is told of: `paths` of files, whole `directories`, or a list that was
+                `prepared`, which needs a session that is not of Spark Connect.
 
         Raises:
             MissingDependencyError: pyspark or Java is not installed.
             SchemaMismatchError: A column is unknown.
+            InvalidInputError: There is no such way, or it would give a wrong answer here.
+            CorruptMetadataError: A planned file is missing; else this shows when it is read.
 
         Cost:
-            A read of the head; no Spark job until the DataFrame is used.
+            What `plan` takes; no Spark job until the DataFrame is used.
         """
         # Spark is imported where it is asked for: `import lakebed` needs none.
         from lakebed.spark.read import read_frame
@@ -229,9 +240,9 @@ class View:
         Cost:
             A read of the head, then the row groups that can match. Memory: the whole result.
         """
-        return self.batches(columns).read_all()
+        return self.record_batches(columns).read_all()
 
-    def batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Return the view as a stream of record batches; as `arrow`, but of a few row groups."""
         return scan.scan(self._source.store, self.plan(), columns)
 
@@ -250,10 +261,13 @@ class View:
         """Count the entities.
 
         Cost:
-            A read of the head, and the footers of the planned files; the columns of the
-            filter where a file may hold others.
+            As `plan`; then the file table for files whose rows are all of the view, and of the
+            others the columns of the filter. So no data file is opened where whole files are
+            counted, but for those that the file table does not know.
         """
-        return scan.count(self._source.store, self.plan())
+        chosen = self.plan()
+        known, rest = take_known_rows(self._source.store, chosen)
+        return known + scan.count(self._source.store, rest)
 
     def reader(self, type: type | None = None) -> EntityReader:  # noqa: A002 - the word of API.md
         """Return an iterator over the entities, as dicts or as instances of a dataclass.
@@ -266,11 +280,11 @@ class View:
             SchemaMismatchError: It has a field that the dataset lacks.
         """
         if type is None:
-            return EntityReader(self.batches(), None)
+            return EntityReader(self.record_batches(), None)
         if not dataclasses.is_dataclass(type):
             raise InvalidInputError(f"{type!r} is no dataclass.", hint="Decorate it.")
         names = [field.name for field in dataclasses.fields(type) if field.init]
-        return EntityReader(self.batches(names), builder(type))
+        return EntityReader(self.record_batches(names), builder(type))
 
     def is_empty(self) -> bool:
         """Whether there is no entity in the view.
@@ -286,7 +300,7 @@ class View:
         for file in sorted(chosen.files, key=lambda one: one.is_filtered):
             alone = replace(chosen, files=(file,))
             if not file.is_filtered:
-                if scan.count(store, alone):
+                if scan.count(store, alone) if file.row_count is None else file.row_count:
                     return False
                 continue
             assert chosen.residual is not None  # some file is filtered
@@ -351,7 +365,7 @@ class View:
         Cost:
             A read of the head, and nothing else.
         """
-        chosen = self.plan()
+        chosen = self._plan(None)
         levels = chosen.state.partition_level_types
         found: dict[str, Mapping[str, Scalar]] = {}
         for file in chosen.files:
@@ -450,7 +464,7 @@ class View:
     def _must_be_empty(self, base: State) -> Scope:
         """Check that the view is empty and not ready, and return the scope that keeps it so."""
         constraint = bind(self._constraint, base.predicate_types)
-        is_empty = self._is_empty(plan(base, constraint, requests=0))
+        is_empty = self._is_empty(plan(base, constraint, requests=0, store=self._source.store))
         if not is_empty or self.is_ready():
             raise AlreadyExistsError(
                 f"{self!r} {'is ready' if is_empty else 'is not empty'}.",
@@ -487,6 +501,11 @@ class View:
         Cost:
             As `append`.
         """
+        scope = self._whole()
+        return self._write("overwrite", data, run, scope, options, commit_options)
+
+    def _whole(self) -> WholeView:
+        """Return the view as a scope: whole partitions."""
         self._check_writable()
         state = self._source.load().state
         exact = self._exact(state)
@@ -496,8 +515,7 @@ class View:
                 f"{self._source.name!r}.",
                 hint="Whole partitions are replaced: let its ends fall on partition boundaries.",
             )
-        scope = WholeView(exact, state.partition_level_types)
-        return self._write("overwrite", data, run, scope, options, commit_options)
+        return WholeView(exact, state.partition_level_types)
 
     def delete(
         self,
@@ -533,16 +551,19 @@ class View:
         transaction = self._begin("delete", run, commit_options)
         store, base = self._source.store, transaction.base
         try:
-            chosen = plan(base, bind(self._constraint, base.predicate_types), requests=0)
+            constraint = bind(self._constraint, base.predicate_types)
+            chosen = plan(base, constraint, requests=0, store=store)
             deleted = find_deleted(store, chosen)
             if not deleted:
                 transaction.abort([])
                 return None
-            facts = write_rest(store, chosen, deleted, _target(transaction, options))
+            rest = write_rest(store, chosen, deleted, _target(transaction, options))
         except BaseException:
             transaction.abort([])
             raise
-        return commit_staged(transaction, facts, TheseFiles.of(file.label for file in deleted))
+        scope = TheseFiles.of(file.label for file in deleted)
+        entry = transaction.commit(rest.facts, scope, rest.sources, carried=rest.carried)
+        return Commit.of(entry, base)
 
     def writer(
         self,
@@ -573,6 +594,18 @@ class View:
         options: WriteOptions | None,
         commit_options: CommitOptions | None,
     ) -> Commit:
+        return commit_staged(*self._prepare(operation, data, run, scope, options, commit_options))
+
+    def _prepare(
+        self,
+        operation: str,
+        data: object,
+        run: str | None,
+        scope: Scope | Callable[[State], Scope] | None,
+        options: WriteOptions | None,
+        commit_options: CommitOptions | None,
+    ) -> tuple[Transaction, pa.Table, Scope | None]:
+        """Write a batch, of which nobody knows yet."""
         transaction = self._begin(operation, run, commit_options)
         try:
             if callable(scope):
@@ -581,7 +614,7 @@ class View:
         except BaseException:
             transaction.abort([])
             raise
-        return commit_staged(transaction, facts, scope)
+        return transaction, facts, scope
 
     def _begin(
         self, operation: str, run: str | None, commit_options: CommitOptions | None

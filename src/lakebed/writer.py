@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -12,32 +13,52 @@ from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
+from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
 from lakebed.model.predicate import TRUE
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
-from lakebed.state.sources import Sources
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
 
 
-def commit_staged(
-    transaction: Transaction, facts: pa.Table, scope: Scope | None, sources: Sources | None = None
-) -> Commit:
+def commit_staged(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Commit:
     """Check what was staged against the scope, and commit it.
 
     Args:
         transaction: That the files were staged for.
         facts: Of the files.
         scope: What they replace; None for the partitions that they touch.
-        sources: Which raw files the rows are of, if that is to be known.
 
     Raises:
         InvalidInputError: They lie outside the scope, or there are none to say what it is; they
             have been deleted.
         LakebedError: See `Transaction.commit`.
     """
+    settled = _settle(transaction, facts, scope)
+    return Commit.of(transaction.commit(facts, settled), transaction.base)
+
+
+def keep_staged(
+    transaction: Transaction, facts: pa.Table, scope: Scope | None, lease: dt.timedelta
+) -> None:
+    """Check what was staged against the scope, and keep it for a later commit.
+
+    Args:
+        transaction: That the files were staged for.
+        facts: Of the files.
+        scope: As for `commit_staged`.
+        lease: How long it is kept.
+
+    Raises:
+        InvalidInputError: As for `commit_staged`.
+        LakebedError: See `Transaction.stage`.
+    """
+    transaction.stage(facts, _settle(transaction, facts, scope), lease)
+
+
+def _settle(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Scope:
     labels = facts.column("label").to_pylist()
     touched = {partition_of(split_label(label)[0]) for label in labels}
     base = transaction.base
@@ -57,9 +78,10 @@ def commit_staged(
                     hint="Filter the data, or widen the view.",
                 )
     except InvalidInputError:
-        transaction.abort([base.key(label) for label in labels])
+        staged = [base.key(label) for label in labels]
+        transaction.abort([*staged, *keys_of(postings_in(facts))])
         raise
-    return Commit.of(transaction.commit(facts, scope, sources), base)
+    return scope
 
 
 class EntityWriter:
@@ -97,6 +119,7 @@ class EntityWriter:
         self._waiting.add(entity)
         if len(self._waiting) >= ENTITIES_PER_BATCH or self._kernel.is_roll_due:
             with self._aborting():
+                self._transaction.keep_alive()
                 self._kernel.write(self._waiting.take())
 
     def close(self) -> None:

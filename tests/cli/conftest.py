@@ -115,6 +115,20 @@ def flights(lake: lakebed.Repository) -> lakebed.Dataset:
 
 
 @pytest.fixture
+def pings(lake: lakebed.Repository) -> lakebed.Dataset:
+    """A dataset of a dimension, with a value in OTHER that may be promoted."""
+    dataset = lake.create(
+        "pings",
+        lakebed.DatasetDescriptor(
+            schema=pa.schema([("channel", pa.string()), ("n", pa.int64())]),
+            partition_by=[by.dimension("channel", ["beta"])],
+        ),
+    )
+    dataset.append([{"channel": one, "n": n} for n, one in enumerate(["beta", "esr", "own"])])
+    return dataset
+
+
+@pytest.fixture
 def address(flights: lakebed.Dataset, tmp_path: Path) -> str:
     return str(tmp_path / "lake" / "flights")
 

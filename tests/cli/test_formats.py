@@ -4,9 +4,12 @@ import csv
 import datetime as dt
 import io
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakebed.cli import main
@@ -14,6 +17,10 @@ from lakebed.cli.output import OutputFormat, to_plain
 
 AVRO = json.dumps(
     {"type": "record", "name": "planes", "fields": [{"name": "seats", "type": "int"}]}
+)
+
+DIMENSIONS = json.dumps(
+    {"version": 1, "dimensions": [{"field_name": "channel", "allowed_values": ["beta", "esr"]}]}
 )
 
 # What follows the verb; {lake} is a repository with the dataset `flights`.
@@ -27,10 +34,29 @@ CALLS = {
     "show": "{lake}/flights",
     "history": "{lake}/flights",
     "schema": "show {lake}/flights",
+    "index": "show {lake}/flights",
     "query": "{lake}/flights",
     "explain": "{lake}/flights --where flight=7",
     "list": "{lake}",
     "drop": "{lake}/flights --yes",
+    "batches": "{lake}/flights",
+    "rerun": "{lake}/flights {rows} --run first",
+    "diff": "{lake}/flights 0 1",
+    "rollback": "{lake}/flights --version 0",
+    "stage": "{lake}/flights {rows}",
+    "staged": "{lake}/flights",
+    "commit": "{lake}/flights {staged} --not-null time_hour",
+    "discard": "{lake}/flights {staged} --yes",
+    "protect": "{lake}/flights --version 1 --reason audit",
+    "unprotect": "{lake}/flights --version 0",
+    "protections": "{lake}/flights",
+    "cleanup": "{lake}/flights",
+    "compact": "{lake}/flights",
+    "promote": "{lake}/pings {dimensions}",
+    "check": "{lake}/flights",
+    "publish": "{lake}/flights --table lake.{table}",
+    "unpublish": "{lake}/flights --table lake.{table}",
+    "adopt": "{lake}/plain",
     "archive": "init --storage {lake}/raw",
     "doctor": "{lake}",
 }
@@ -39,11 +65,27 @@ OTHER_SHAPES = {
     "schema infer": "{csv}",
     "schema show": "{lake}/flights --history",
     "schema update": "{lake}/flights --property owner=ops",
+    "index build": "{lake}/flights carrier",
+    "index drop": "{lake}/flights flight",
     "query --count": "{lake}/flights",
     "query --limit=0": "{lake}/flights",
     "delete --dry-run": "{lake}/flights --where flight=7",
     "delete --yes": "{lake}/flights --where flight=8",
     "drop --dry-run": "{lake}/flights",
+    "compact --dry-run": "{lake}/flights",
+    "compact --metadata": "{lake}/flights",
+    "compact --head=msgpack": "{lake}/flights",
+    "promote --dry-run": "{lake}/pings {dimensions}",
+    "rerun --empty": "{lake}/flights --run first",
+    "diff --rows": "{lake}/flights 0 --columns carrier,flight",
+    "rollback --dry-run": "{lake}/flights --version 0",
+    "rollback --version=1": "{lake}/flights",
+    "commit --dry-run": "{lake}/flights {staged} --check flight>0 --unique carrier",
+    "discard --dry-run": "{lake}/flights {staged}",
+    "cleanup --delete": "{lake}/flights --older-than 0s --yes --kept",
+    "publish --dry-run": "{lake}/flights --table lake.{table}",
+    "adopt --dry-run": "{lake}/plain",
+    "check --deep": "{lake}/flights --repair",
 }
 
 
@@ -76,6 +118,10 @@ CHECKS: dict[str, Callable[[str], None]] = {
 }
 
 
+def needs_spark(verb: str) -> bool:
+    return verb.split()[0] in ("import", "publish", "unpublish")
+
+
 def test_every_verb_and_every_format_is_checked() -> None:
     assert set(CALLS) == set(main.commands)
     assert set(CHECKS) == {str(one) for one in OutputFormat}
@@ -85,19 +131,33 @@ def test_every_verb_and_every_format_is_checked() -> None:
 @pytest.mark.parametrize(
     ("verb", "call"),
     [
-        pytest.param(verb, call, marks=[pytest.mark.spark] if verb == "import" else [])
+        pytest.param(verb, call, marks=[pytest.mark.spark] if needs_spark(verb) else [])
         for verb, call in {**CALLS, **OTHER_SHAPES}.items()
     ],
 )
 def test_result_is_valid(cli, address, write, request, verb: str, call: str, output: str) -> None:
-    if verb == "import":
+    if needs_spark(verb):
         request.getfixturevalue("spark")
+    if verb == "index drop":
+        cli("index", "build", address, "flight")
+    if verb in ("protections", "unprotect"):
+        cli("protect", address, "--version", 0, "--reason", "a test")
     places = {
         "lake": str(Path(address).parent),
         "schema": write("planes.avsc", AVRO),
         "rows": write("rows.jsonl", '{"time_hour": "2013-01-01T00:00:00", "carrier": "UA"}\n'),
         "csv": write("rows.csv", "a,b\n1,x\n"),
+        "table": uuid.uuid4().hex,
     }
+    plain = write("lake/plain/rows.parquet", "")
+    pq.write_table(pa.table({"n": [1]}), plain)
+    if "{staged}" in call:
+        rows = [{"time_hour": dt.datetime(2013, 1, 3, tzinfo=dt.UTC), "flight": 1}]
+        waiting = request.getfixturevalue("flights").stage(rows)
+        places["staged"] = str(waiting.batch_id)
+    if "{dimensions}" in call:
+        request.getfixturevalue("pings")
+        places["dimensions"] = write("dimensions.json", DIMENSIONS)
     arguments = [one.format(**places) for one in call.split()]
 
     result = cli(*verb.split(), *arguments, "--output", output)

@@ -181,6 +181,15 @@ class TestQuery:
         assert (told["file_count"], told["kept"], told["dropped_by_partition"]) == (2, 1, 1)
         assert "1 of 2 kept" in cli("explain", address, "--where", "dt < '2013-01-02'").stdout
 
+    def test_explain_accounts_for_every_file(self, cli, address) -> None:
+        told = cli.json("explain", address, "--where", "flight = 1000000")
+
+        by = ("partition", "schema", "statistics", "index")
+        assert told["kept"] + sum(told[f"dropped_by_{one}"] for one in by) == told["file_count"]
+        assert (told["dropped_by_statistics"], told["statistics_segments"]) == (2, 1)
+        assert (told["indices"], told["ignored"]) == ({}, [])
+        assert "2 by statistics" in cli("explain", address, "--where", "flight = 1000000").stdout
+
 
 class TestListAndDrop:
     def test_list_names_datasets_with_their_addresses(self, cli, address, tmp_path) -> None:

@@ -490,12 +490,12 @@ def test_b41_rows_of_another_dataset_are_taken_over_in_one_commit(lake: Reposito
     source.append([{"id": i} for i in range(10, 15)])
     unlike.append([{"id": "x"}])
 
-    commit = target.append(source.batches())
+    commit = target.append(source.record_batches())
 
     assert (commit.row_count, commit.version) == (5, 2)
     assert (ids(target), ids(source)) == (list(range(15)), list(range(10, 15)))
     with pytest.raises(SchemaMismatchError):
-        target.append(unlike.batches())
+        target.append(unlike.record_batches())
     assert (target.version, target.count()) == (2, 15)
 
 

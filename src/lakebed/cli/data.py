@@ -114,7 +114,7 @@ def append(
     """
     dataset = repository.open(name)
     with output.progress(f"Appending {inputs.label}"):
-        commit = dataset.append(_rows_of(inputs, dataset), run)
+        commit = dataset.append(rows_of(inputs, dataset), run)
     show_commit(output, commit)
 
 
@@ -154,11 +154,12 @@ def overwrite(
         show_commit(output, dataset.overwrite([], view, run=run))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.overwrite(_rows_of(inputs, dataset), view, run=run)
+        commit = dataset.overwrite(rows_of(inputs, dataset), view, run=run)
     show_commit(output, commit)
 
 
-def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
+def rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
+    """Read the rows of files, in the types of a dataset."""
     return read_rows(inputs.files, inputs.format, dataset.descriptor, inputs.csv)
 
 
@@ -219,7 +220,7 @@ def _names(dataset: Dataset, wanted: list[str] | None) -> list[str]:
 
 
 def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[dict[str, object]]:
-    with view.batches(wanted) as batches:
+    with view.record_batches(wanted) as batches:
         remaining = limit
         for batch in batches:
             part = batch if remaining is None else batch.slice(0, remaining)

@@ -95,6 +95,12 @@ def read_schema_file(path: Path) -> str | pa.Schema:
     help="Of the data files; each format has its own default.",
 )
 @click.option(
+    "--index",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column to find files by, which the data is not sorted by. Repeatable.",
+)
+@click.option(
     "--property",
     "properties",
     multiple=True,
@@ -125,6 +131,7 @@ def create(
     partition_by: str,
     file_format: str,
     compression: str | None,
+    index: tuple[str, ...],
     properties: Mapping[str, str],
     head_format: Literal["json", "msgpack.zstd"],
     if_exists: Literal["error", "open"],
@@ -135,6 +142,7 @@ def create(
         partition_by=read_strategy(partition_by),
         format=file_format,
         compression=compression,
+        index=index,
         properties=properties,
     )
     dataset = repository.create(name, descriptor, if_exists, head_format=head_format)

@@ -10,7 +10,21 @@ from typing import Any
 import click
 
 import lakebed
-from lakebed.cli import archive, data, datasets, delete, doctor, ingest, load, schema
+from lakebed.cli import (
+    archive,
+    batches,
+    compact,
+    data,
+    datasets,
+    delete,
+    doctor,
+    hive,
+    index,
+    ingest,
+    lifecycle,
+    load,
+    schema,
+)
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.output import show_error
 from lakebed.errors import ErrorCode, LakebedError
@@ -102,10 +116,16 @@ for _command in (
     datasets.show,
     datasets.history,
     schema.schema,
+    index.index,
     data.query,
     data.explain,
     datasets.list_,
     datasets.drop,
+    *batches.VERBS,
+    compact.compact,
+    compact.promote,
+    *lifecycle.VERBS,
+    *hive.VERBS,
     archive.archive,
     doctor.doctor,
 ):

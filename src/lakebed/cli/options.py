@@ -185,7 +185,7 @@ def takes_state(function: Verb) -> Verb:
     options = (
         click.option("--version", type=int, help="The state after the commit that made it."),
         click.option(
-            "--time", callback=_parse_time, help="The state at a time; without zone it is UTC."
+            "--time", callback=parse_time, help="The state at a time; without zone it is UTC."
         ),
         click.option("--batch-id", type=int, help="The state after the commit of a batch."),
     )
@@ -194,9 +194,10 @@ def takes_state(function: Verb) -> Verb:
     return takes_dataset(run)
 
 
-def _parse_time(
+def parse_time(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> dt.datetime | None:
+    """Read the value of an option that takes a time."""
     try:
         return None if value is None else dt.datetime.fromisoformat(value)
     except ValueError as exc:

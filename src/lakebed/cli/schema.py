@@ -116,6 +116,7 @@ def update(
             partition_by=old.partition_by,
             format=old.format,
             compression=old.compression,
+            index=old.index,
             properties={**old.properties, **properties},
         )
     )

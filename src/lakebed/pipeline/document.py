@@ -52,6 +52,7 @@ class _Create(_Table):
     dimensions: str | None = None
     format: str = "parquet"
     compression: str | None = None
+    index: str | list[str] = []
     properties: dict[str, str] = {}
 
 
@@ -184,6 +185,7 @@ def _descriptor(found: _Create, folder: Path) -> DatasetDescriptor:
         partition_by=PartitionStrategy(functions),
         format=found.format,
         compression=found.compression,
+        index=found.index,
         properties=found.properties,
     )
 

@@ -20,7 +20,6 @@ from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.writer import commit_staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,12 +162,13 @@ def execute(
         label: tuple((keys[location], count) for location, count in found)
         for label, found in sifted.runs.items()
     }
-    commit = commit_staged(
-        started,
+    entry = started.commit(
         concat_facts([removal.facts, sifted.facts]),
         TheseFiles.of(removal.labels) if removal.labels else Nothing(),
         Sources(files=read, runs={**removal.runs, **runs}),
+        carried=removal.carried,
     )
+    commit = Commit.of(entry, base)
     return Done(
         work=work,
         commit=commit,

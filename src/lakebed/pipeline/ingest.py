@@ -16,6 +16,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.loading import QUARANTINE_SUFFIX, LoadOptions, checked_run, find_quarantine
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evolution import has_partitions_of
 from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.values import Scalar
 from lakebed.pipeline.candidates import (
@@ -225,7 +226,7 @@ class Ingest:
             self._check_descriptor(self.create)
             return None
         descriptor = dataset.descriptor
-        if self.create is not None and self.create.partition_by != descriptor.partition_by:
+        if self.create is not None and not has_partitions_of(descriptor, self.create):
             raise InvalidInputError(
                 f"Dataset {name!r} exists with the partitions {descriptor.partition_by}, "
                 f"but {self.create.partition_by} are declared.",

@@ -68,7 +68,7 @@ def set_aside(
         started.abort([base.key(label) for label in staged])
         raise
     scope = TheseFiles.of(file.label for file in deleted)
-    commit_staged(started, concat_facts([facts, rest]), scope)
+    started.commit(concat_facts([facts, rest.facts]), scope, rest.sources, carried=rest.carried)
 
 
 def _set_aside_before(store: Store, state: State, run: str, locations: Collection[str]) -> set[str]:

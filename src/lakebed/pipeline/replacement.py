@@ -15,14 +15,16 @@ import pyarrow as pa
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.errors import InvalidInputError
+from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, plan
 from lakebed.state import history
+from lakebed.state.caps import concat_facts
 from lakebed.state.facts import facts_schema
 from lakebed.state.sources import Runs, SourceFile, Sources
 from lakebed.state.state import State
-from lakebed.store.base import Store
+from lakebed.store.base import Store, delete_or_leave
 
 OPERATION = "ingest"
 
@@ -35,12 +37,14 @@ class Removal:
         facts: Of the data files that were written anew.
         runs: Of which raw files their rows are.
         labels: Of the data files that are taken out.
+        carried: Which runs they are of.
         carried_count: Rows that were written anew.
     """
 
     facts: pa.Table
     runs: Mapping[str, Runs] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
+    carried: Mapping[str, str] = field(default_factory=dict)
     carried_count: int = 0
 
 
@@ -81,16 +85,17 @@ def take_out(
     live = frozenset(base.labels)
     dead = [label for label in concerned if label not in live]
     if dead and not tolerates_rewritten:
-        _check_not_rewritten(store, base, dead, concerned, replaced)
+        _check_not_rewritten(store, base, known, dead, concerned, replaced)
     labels = {label: runs for label, runs in concerned.items() if label in live}
     if not labels:
         return empty
-    return _write_rest(store, base, labels, keys, target)
+    return _write_rest(store, base, known, labels, keys, target)
 
 
 def _check_not_rewritten(
     store: Store,
     base: State,
+    known: Sources,
     dead: Iterable[str],
     concerned: Mapping[str, Runs],
     replaced: Sequence[SourceFile],
@@ -99,7 +104,7 @@ def _check_not_rewritten(
     doomed = frozenset(dead)
     locations = {file.key: file.location for file in replaced}
     for entry in history.read(store, base.history):
-        if entry.operation == OPERATION:
+        if entry.operation == OPERATION or any(label in known.runs for label in entry.added):
             continue  # it noted what it has written anew
         filled = {_partition(label) for label in entry.added}
         for label in entry.removed:
@@ -117,8 +122,46 @@ def _partition(label: str) -> str:
 
 
 def _write_rest(
-    store: Store, base: State, labels: Mapping[str, Runs], keys: set[str], target: BatchTarget
+    store: Store,
+    base: State,
+    known: Sources,
+    labels: Mapping[str, Runs],
+    keys: set[str],
+    target: BatchTarget,
 ) -> Removal:
+    """Write the rest, run by run: no file may hold rows of several."""
+    by_run: dict[str, set[str]] = {}
+    of_run = {file.key: file.run for file in known.files}
+    for runs in labels.values():
+        for key, _ in runs:
+            if key not in keys:
+                by_run.setdefault(of_run.get(key, ""), set()).add(key)
+    found = Removal(
+        facts=facts_schema(base.descriptor.stored_schema).empty_table(), labels=frozenset(labels)
+    )
+    try:
+        for run, kept in by_run.items():
+            part = _write_kept(store, base, labels, kept, target)
+            new = part.facts.column("label").to_pylist()
+            found = replace(
+                found,
+                facts=concat_facts([found.facts, part.facts]),
+                runs={**found.runs, **part.runs},
+                carried={**found.carried, **(dict.fromkeys(new, run) if run else {})},
+                carried_count=found.carried_count + part.carried_count,
+            )
+    except BaseException:
+        written = found.facts.column("label").to_pylist()
+        staged = [target.key(label) for label in written]
+        delete_or_leave(store, [*staged, *keys_of(postings_in(found.facts))])
+        raise
+    return found
+
+
+def _write_kept(
+    store: Store, base: State, labels: Mapping[str, Runs], kept: set[str], target: BatchTarget
+) -> Removal:
+    """Write the rows of some sources anew."""
     numbers: dict[str, int] = {}
     everything = plan(base, TRUE, requests=0)
     writer = KernelWriter(store, replace(target, is_traced=True))
@@ -126,12 +169,12 @@ def _write_rest(
     try:
         for file in everything.files:
             runs = labels.get(file.label)
-            if runs is None or all(key in keys for key, _ in runs):
+            if runs is None or all(key not in kept for key, _ in runs):
                 continue
             alone = replace(everything, files=(file,))
             with scan.scan(store, alone) as batches:
                 for key, rows in _by_source(batches, runs, file):
-                    if key not in keys:
+                    if key in kept:
                         number = numbers.setdefault(key, len(numbers))
                         writer.write_to(_partition(file.label), rows, number)
                         carried_count += rows.num_rows
@@ -146,7 +189,6 @@ def _write_rest(
             label: tuple((names[number], count) for number, count in found)
             for label, found in writer.runs.items()
         },
-        labels=frozenset(labels),
         carried_count=carried_count,
     )
 
