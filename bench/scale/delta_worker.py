@@ -61,7 +61,7 @@ def open_and_prune(location: str, count: int, storage: dict[str, str]) -> dict[s
         table = DeltaTable(location, storage_options=storage or None)
         day = layout.day_to_ask(count).isoformat()
         found = table.file_uris(file_pruning_predicate=[("day", "=", day)])
-    return {"seconds": watch.seconds, "files": len(found)}
+    return {"seconds": watch.seconds, "kept": len(found)}
 
 
 def lookup(location: str, count: int, number: int, storage: dict[str, str]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def lookup(location: str, count: int, number: int, storage: dict[str, str]) -> d
     with watch:
         table = DeltaTable(location, storage_options=storage or None)
         found = table.file_uris(file_pruning_predicate=f"id IN ({', '.join(map(str, ids))})")
-    return {"seconds": watch.seconds, "files": len(found)}
+    return {"seconds": watch.seconds, "kept": len(found)}
 
 
 def commit(location: str, count: int, number: int, storage: dict[str, str]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def open_and_prune(
         table = _open(location, catalog, storage)
         condition = EqualTo("day", layout.day_to_ask(count).isoformat())
         found = list(table.scan(row_filter=condition).plan_files())
-    return {"seconds": watch.seconds, "files": len(found)}
+    return {"seconds": watch.seconds, "kept": len(found)}
 
 
 def lookup(
@@ -97,7 +97,7 @@ def lookup(
     with watch:
         table = _open(location, catalog, storage)
         found = list(table.scan(row_filter=In("id", ids)).plan_files())
-    return {"seconds": watch.seconds, "files": len(found)}
+    return {"seconds": watch.seconds, "kept": len(found)}
 
 
 def commit(

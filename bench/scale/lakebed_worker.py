@@ -101,7 +101,7 @@ def open_and_prune(location: str, count: int, storage: dict[str, str]) -> dict[s
     watch = layout.Stopwatch()
     with watch:
         chosen = _open(location, storage).with_("day", layout.day_to_ask(count)).plan()
-    return {"seconds": watch.seconds, "files": len(chosen), "requests": chosen.requests}
+    return {"seconds": watch.seconds, "kept": len(chosen), "requests": chosen.requests}
 
 
 def lookup(location: str, count: int, number: int, storage: dict[str, str]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def lookup(location: str, count: int, number: int, storage: dict[str, str]) -> d
     ids = layout.ids_to_ask(count, number)
     with watch:
         chosen = _open(location, storage).where([[("id", "in", ids)]]).plan()
-    return {"seconds": watch.seconds, "files": len(chosen), "requests": chosen.requests}
+    return {"seconds": watch.seconds, "kept": len(chosen), "requests": chosen.requests}
 
 
 def commit(location: str, count: int, number: int, storage: dict[str, str]) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def write_files(location: str, *, rows: str, index: bool) -> dict[str, Any]:
     )
     dataset = repository.create(NAME, descriptor)
     dataset.append(table)
-    return {"files": len(dataset.files()), "bytes": sum(f.size_bytes for f in dataset.files())}
+    return {"kept": len(dataset.files()), "bytes": sum(f.size_bytes for f in dataset.files())}
 
 
 def read(location: str, ids: list[int]) -> dict[str, Any]:
@@ -162,19 +162,20 @@ def read(location: str, ids: list[int]) -> dict[str, Any]:
     return {"seconds": watch.seconds, "rows": sorted(rows.column("id").to_pylist())}
 
 
-def spark_read(locations: dict[str, str], ids: list[int], rounds: int) -> dict[str, Any]:
+def spark_read(location: str, plain: str, ids: list[int], rounds: int) -> dict[str, Any]:
     """Read the rows of one id at a time with Spark, from a dataset with and one without index."""
     from lakebed.spark.session import local_session
 
     spark = local_session()
+    locations = {"index": location, "scan": plain}
     seconds: dict[str, list[float]] = {name: [] for name in locations}
     rows: dict[str, list[list[int]]] = {name: [] for name in locations}
     for round_ in range(rounds + 1):
-        for name, location in locations.items():
+        for name, place in locations.items():
             one = ids[round_ % len(ids)]
             watch = layout.Stopwatch()
             with watch:
-                found = _open(location).where([[("id", "==", one)]]).spark(spark).collect()
+                found = _open(place).where([[("id", "==", one)]]).spark(spark).collect()
             if round_:
                 seconds[name].append(watch.seconds)
                 rows[name].append(sorted(row["id"] for row in found))

@@ -38,10 +38,8 @@ def ids_of(file: int, count: int) -> range:
 
 
 def ids_to_ask(count: int, number: int) -> list[int]:
-    """Return ids spread over the dataset, the same in every run."""
-    return [
-        (i * 7_919 + 13) * count // 1_000_003 * 7 % (count * ROWS_A_FILE) for i in range(number)
-    ]
+    """Return ids spread over the dataset, the same in every run, within the bounds of all files."""
+    return [count + (i * 104_729 + 12_345) % (count * (ROWS_A_FILE - 2)) for i in range(number)]
 
 
 def rows_of_new_file(count: int) -> dict[str, list[Any]]:

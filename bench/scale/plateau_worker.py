@@ -57,7 +57,7 @@ def open_and_prune(location: str, count: int) -> dict[str, Any]:
         store = get_store_from_url(f"hfs://{location}")
         found = DatasetMetadata.load_from_store(NAME, store).load_partition_indices()
         labels = found.query(day=layout.day_to_ask(count))
-    return {"seconds": watch.seconds, "files": len(labels)}
+    return {"seconds": watch.seconds, "kept": len(labels)}
 
 
 def lookup(location: str, count: int, number: int) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def lookup(location: str, count: int, number: int) -> dict[str, Any]:
         store = get_store_from_url(f"hfs://{location}")
         found = DatasetMetadata.load_from_store(NAME, store).load_index("id", store)
         labels = {label for one in ids for label in found.query(id=one)}
-    return {"seconds": watch.seconds, "files": len(labels)}
+    return {"seconds": watch.seconds, "kept": len(labels)}
 
 
 def commit(location: str, count: int, number: int) -> dict[str, Any]:

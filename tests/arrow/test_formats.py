@@ -257,7 +257,7 @@ def test_damaged_file_of_a_dataset_is_an_error_of_the_dataset() -> None:
         dataset.arrow()
     store.delete([file.key])
     with pytest.raises(CorruptMetadataError, match="missing"):
-        dataset.count()
+        dataset.arrow()
 
 
 def test_two_values_under_one_key_are_refused() -> None:

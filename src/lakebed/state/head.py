@@ -45,11 +45,7 @@ class Partitions(msgspec.Struct, frozen=True):
     head_format: HeadFormat
 
     def decode(self, kind: type[_T]) -> _T:
-        """Read it.
-
-        Raises:
-            msgspec.MsgspecError: It is of another form.
-        """
+        """Read it; msgspec raises its own errors where it is of another form."""
         return _decode(self.encoded, kind, self.head_format)
 
     def encode_as(self, head_format: HeadFormat) -> bytes:
