@@ -76,11 +76,41 @@ class Paths:
         """Return for each file the number of its value of a partition field, and the values."""
         if name not in self._levels:
             position = list(self._types).index(name)
-            every = pa.array(self._starts + position)
-            encoded = self._components.take(every).dictionary_encode()
+            components, lengths = self._runs
+            if components is None:
+                every = pa.array(self._starts + position)
+                encoded = self._components.take(every).dictionary_encode()
+                codes = encoded.indices.to_numpy()
+            else:
+                encoded = pa.array([one[position] for one in components]).dictionary_encode()
+                codes = np.repeat(encoded.indices.to_numpy(), lengths)
             values = [self._value(name, one) for one in encoded.dictionary.to_pylist()]
-            self._levels[name] = (encoded.indices.to_numpy(), values)
+            self._levels[name] = (codes, values)
         return self._levels[name]
+
+    @cached_property
+    def _runs(self) -> tuple[list[list[str]] | None, list[int]]:
+        """Return the levels of each run of labels of one directory, and how long the runs are.
+
+        Files of a batch are named directory by directory, so that there are few runs. Where the
+        directories change too often for that, there is None in the place of the levels.
+        """
+        labels, width = self._state.labels, len(self._types) + 1
+        begin, starts, components = "", list[int](), list[list[str]]()
+        limit = len(labels) // 4 + 1
+        for place, label in enumerate(labels):
+            if begin and label.startswith(begin):
+                continue
+            directory = split_label(label)[0]
+            begin = f"{directory}/"
+            components.append(directory.split("/"))
+            starts.append(place)
+            if len(components[-1]) != width - 1 or len(starts) > limit:
+                return None, []
+        # A label that goes on after its directory with another level would not be of the run.
+        if "".join(labels).count("/") != len(labels) * (width - 1):
+            return None, []
+        return components, np.diff([*starts, len(labels)]).tolist()
 
     @property
     def _starts(self) -> np.ndarray:

@@ -129,16 +129,18 @@ def _decode(partitions: Partitions, kind: type[_T], key: str) -> _T:
 def _are_sound(labels: Sequence[str]) -> bool:
     """Whether all are relative paths; two dots within a partition value are fine."""
     padded = f"/{'/'.join(labels)}/"
-    return not labels or not ("/../" in padded or "/./" in padded or "//" in padded)
+    if not labels or not ("/." in padded or "//" in padded):
+        return True
+    return not ("/../" in padded or "/./" in padded or "//" in padded)
 
 
 def _is_encoding(partitions: Partitions, labels: Sequence[str], naming: Naming) -> bool:
-    there, at = memoryview(partitions.encoded), 0
+    at = 0
     for piece in _pieces(labels, naming, partitions.head_format):
-        if there[at : at + len(piece)] != piece:
+        if not partitions.encoded.startswith(piece, at):
             return False
         at += len(piece)
-    return at == len(there)
+    return at == len(partitions.encoded)
 
 
 def _pieces(labels: Sequence[str], naming: Naming, head_format: HeadFormat) -> Iterator[bytes]:
