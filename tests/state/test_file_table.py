@@ -3,12 +3,14 @@
 import dataclasses
 import itertools
 import logging
+import uuid
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lakebed
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.state import file_table
@@ -197,3 +199,20 @@ def test_pruning_to_nothing_leaves_no_segment(store: CountingStore) -> None:
     PROCESS_CACHE.clear()
 
     assert file_table.prune(store, [put(store, facts(["a"]))], set()) == ()
+
+
+@pytest.mark.parametrize("folder", ["files", "history", "postings"])
+def test_a_lost_segment_stops_no_commit_that_would_merge_it(folder: str) -> None:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    descriptor = lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())]), index=["n"])
+    dataset = repository.create("numbers", descriptor)
+    dataset.append([{"n": 0}])
+    lost = next(repository.store.list(f"numbers/{folder}/")).key
+    repository.store.delete([lost])
+
+    for n in range(1, 12):
+        dataset.append([{"n": n}])
+
+    assert sorted(row["n"] for row in dataset.reader()) == list(range(12))
+    assert dataset.where("n = 0").count() == 1
+    assert lost in {finding.key for finding in dataset.check().problems}

@@ -7,15 +7,18 @@ So every entry is rewritten a logarithmic number of times, and the list stays sh
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from lakebed.errors import CorruptMetadataError
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import check_under
 from lakebed.store.base import Store, is_listed
+
+_log = logging.getLogger(__name__)
 
 _WEIGHT = re.compile(r"[0-9]{1,18}")
 FANOUT = 8  # segments of a level before they merge into one of the next
@@ -94,7 +97,7 @@ def compact(
     suffix: str,
     written: list[str],
 ) -> tuple[Segment, ...]:
-    """Merge the end of the list if a level is full.
+    """Merge the end of the list if a level is full, and all of it can be read.
 
     Args:
         store: Where the segments are.
@@ -114,7 +117,13 @@ def compact(
     if not count:
         return tuple(segments)
     kept, tail = segments[:-count], segments[-count:]
+    try:
+        data = merge([store.get(segment.key).data for segment in tail])
+    except (CorruptMetadataError, ObjectNotFoundError) as exc:
+        # Whoever needs what is lost says so; a commit does not, and goes on with a longer list.
+        _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
+        return tuple(segments)
     merged = Segment.new(folder, sum(segment.weight for segment in tail), suffix)
     written.append(merged.key)
-    store.put(merged.key, merge([store.get(segment.key).data for segment in tail]))
+    store.put(merged.key, data)
     return (*kept, merged)
