@@ -556,3 +556,47 @@ def test_insert_overwrite_destroys_only_the_batch_that_is_shown(spark, days, tab
     days.publish(spark, table=table)
     assert told(spark, table) == {"a": (3, 1), "b": (3, 1)}
     assert days.publish(spark, table=table, check=True).is_in_step
+
+
+def test_what_a_table_shows_stays_until_it_shows_something_else(spark, days, table):
+    # P9: cleanup spares what a partition of the metastore refers to, however long it is superseded.
+    fill(days, "2013-01-01", "2013-01-02")
+    days.publish(spark, table=table)
+    fill(days, "2013-01-01", batch=2)
+    fill(days, "2013-01-01", batch=3)
+
+    report = days.cleanup(older_than="0s", dry_run=False)
+
+    assert report.counts == {"superseded": 1}
+    assert report.kept_counts["published"] == 1
+    assert told(spark, table) == {"2013-01-01": (3, 1), "2013-01-02": (3, 1)}
+    assert days.check().is_ok
+
+    days.publish(spark, table=table)
+
+    assert days.cleanup(older_than="0s", dry_run=False).counts["superseded"] == 1
+    assert told(spark, table) == {"2013-01-01": (3, 3), "2013-01-02": (3, 1)}
+    days.unpublish(spark, table=table)
+    fill(days, "2013-01-01", batch=4)
+    assert days.cleanup(older_than="0s").counts["superseded"] == 1
+
+
+def test_while_a_table_moves_both_versions_stay(spark, days, table, monkeypatch):
+    fill(days, "2013-01-01", "2013-01-02")
+    days.publish(spark, table=table)
+    fill(days, "2013-01-01", batch=2)
+
+    def die(*_: object) -> None:
+        raise StorageError("The metastore is gone.", hint="Wait.")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Metastore, "point", die)
+        with pytest.raises(StorageError):
+            days.publish(spark, table=table)
+    fill(days, "2013-01-01", batch=3)
+
+    kept = days.cleanup(older_than="0s").kept_counts
+
+    assert kept["published"] == 2
+    days.publish(spark, table=table)
+    assert "published" not in days.cleanup(older_than="0s").kept_counts

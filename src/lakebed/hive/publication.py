@@ -39,7 +39,7 @@ from lakebed.hive.table import (
 )
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
-from lakebed.state import history
+from lakebed.state import history, published
 from lakebed.state.state import State
 from lakebed.state.transaction import read_own_head
 from lakebed.store.base import Store
@@ -202,6 +202,7 @@ def unpublish(
         _check_own(found, name, f"{store.uri}/{dataset}")
         if not dry_run:
             with_metastore.drop()
+            published.forget(store, dataset, str(name))
     return True
 
 
@@ -271,7 +272,7 @@ class _Publisher:
             now = self._look(state, is_full=(options.check or options.repair) and total is None)
             is_applied = not (options.check or options.dry_run)
             if is_applied:
-                self._apply(now)
+                self._apply_and_note(now)
             done = self._report(now, is_applied=is_applied)
             total = done if total is None else _sum(total, done)
             if not is_applied:
@@ -438,6 +439,16 @@ class _Publisher:
         there.
         """
         return plain_location(f"{self._root}/{self._dataset}/hive/{self._table}")
+
+    def _apply_and_note(self, now: _Round) -> None:
+        """Change the table, and let cleanups know what it shows: while it moves, both versions."""
+        store, table, version = self._store, str(self._table), now.state.version
+        before = published.find(store, self._dataset, table) if now.found is not None else ()
+        if before != (version,):
+            published.note(store, self._dataset, table, (*before, version))
+        self._apply(now)
+        if before not in ((), (version,)):
+            published.note(store, self._dataset, table, (version,))
 
     def _apply(self, now: _Round) -> None:
         store, metastore = self._store, self._metastore

@@ -484,7 +484,7 @@ class _Checker:
         """Tell of what no version needs; `cleanup` says more."""
         sight = look(self._store, self.state.name)
         rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=CLOCK_SKEW)
-        judge = Judge(sight.head.state, sight.entries, sight.records, rules)
+        judge = Judge(sight.head.state, sight.entries, sight.records, rules, sight.published)
         for file in judge.judge(sight.objects):
             if file.reason in (Reason.UNKNOWN, Reason.RESERVED, Reason.ABANDONED):
                 yield Finding(

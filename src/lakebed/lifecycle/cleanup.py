@@ -267,7 +267,7 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
     The horizon goes no further than needed: to the last version that took out a dead file.
     """
     state = sight.head.state
-    judge = Judge(state, sight.entries, sight.records, rules)
+    judge = Judge(state, sight.entries, sight.records, rules, sight.published)
     judge.judge(sight.objects)
     expired = judge.expired_batches
     oldest = max((state.oldest_batch, *(one + 1 for one in expired)))
@@ -281,7 +281,9 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
         ),
         protections=tuple(one for one in state.protections if not one.is_expired(rules.now)),
     )
-    judged = Judge(widest, sight.entries, sight.records, rules).judge(sight.objects)
+    judged = Judge(widest, sight.entries, sight.records, rules, sight.published).judge(
+        sight.objects
+    )
     superseded = [one.version or 0 for one in judged if one.reason is Reason.SUPERSEDED]
     return replace(widest, horizon=max((state.horizon, *superseded))), judged
 
@@ -297,7 +299,9 @@ def _give_up(
     for left in reversed(range(_ROUNDS)):
         planned, judged = _plan(sight, rules)
         state = sight.head.state
-        given_up = Judge(state, sight.entries, sight.records, rules).judge(sight.objects)
+        given_up = Judge(state, sight.entries, sight.records, rules, sight.published).judge(
+            sight.objects
+        )
         wanted = _keys_of_dead(judged)
         if wanted <= _keys_of_dead(given_up) and not _may_be_named(store, sight, judged):
             return state, given_up, None
@@ -321,7 +325,9 @@ def _give_up(
                 expected=state.version,
                 actual=head.state.version,
             )
-        after = Judge(head.state, entries, sight.records, rules).judge(sight.objects)
+        after = Judge(head.state, entries, sight.records, rules, sight.published).judge(
+            sight.objects
+        )
         # Nothing else than what was planned: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
@@ -363,7 +369,7 @@ def _change(state: State, planned: State) -> Change:
 def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:
     """Return the file table without the files that are given up, once these are most of it."""
     state = sight.head.state
-    kept = Judge(planned, sight.entries, sight.records, rules).kept_labels
+    kept = Judge(planned, sight.entries, sight.records, rules, sight.published).kept_labels
     total = sum(segment.weight for segment in state.files)
     if total <= 2 * len(kept):
         return None

@@ -23,9 +23,10 @@ from lakebed.model.keys import (
     is_own_name,
     split_label,
 )
-from lakebed.state import history, reservation
-from lakebed.state.history import Entry
+from lakebed.state import history, published, reservation
+from lakebed.state.history import Entry, replay
 from lakebed.state.protections import kept_states, protected_batches, protected_versions
+from lakebed.state.published import Shown
 from lakebed.state.reader import Head
 from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
@@ -54,6 +55,7 @@ class Reason(StrEnum):
     LIVE = "live"
     RETAINED = "retained"
     PROTECTED = "protected"
+    PUBLISHED = "published"
     RESERVED = "reserved"
     YOUNG = "too young"
     UNKNOWN = "unknown"
@@ -135,12 +137,14 @@ class Sight:
         head: As read after the listing.
         entries: The history of that head.
         records: Reservations of batches that are not committed; None where one cannot be read.
+        published: What tables of a metastore may show.
     """
 
     objects: tuple[ObjectInfo, ...]
     head: Head
     entries: tuple[Entry, ...]
     records: Mapping[int, BatchRecord | None]
+    published: tuple[Shown, ...] = ()
 
 
 def look(store: Store, dataset: str) -> Sight:
@@ -165,7 +169,13 @@ def look(store: Store, dataset: str) -> Sight:
             for batch_id, (exists, record) in zip(open_ids, found, strict=True)
             if exists
         }
-    return Sight(objects=objects, head=head, entries=entries, records=records)
+    return Sight(
+        objects=objects,
+        head=head,
+        entries=entries,
+        records=records,
+        published=published.read(store, dataset),
+    )
 
 
 def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
@@ -208,6 +218,7 @@ class Judge:
         entries: Sequence[Entry],
         records: Mapping[int, BatchRecord | None],
         rules: Rules,
+        shown: Sequence[Shown] = (),
     ) -> None:
         self._state = state
         self._entries = entries
@@ -218,6 +229,13 @@ class Judge:
         retained, *protected = kept_states(entries, state)
         self._retained = retained
         self._protected = frozenset(label for labels in protected for label in labels)
+        versions = {version for one in shown for version in one.versions}
+        self._shown = frozenset(
+            label
+            for version in versions
+            if version <= state.version
+            for label in replay(entries, version).labels
+        )
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -231,7 +249,13 @@ class Judge:
         # Files that were there before the dataset lie anywhere in its directory.
         self._adopted = {
             state.key(label): label
-            for label in (*self._ever, *self._live, *self._retained, *self._protected)
+            for label in (
+                *self._ever,
+                *self._live,
+                *self._retained,
+                *self._protected,
+                *self._shown,
+            )
             if is_adopted(label)
         }
         self._given_back: set[int] = set()
@@ -251,7 +275,7 @@ class Judge:
     def kept_labels(self) -> frozenset[str]:
         """Labels of the data files that must stay."""
         of_batches = (label for label in self._ever if batch_id_of(label) in self._batches)
-        return frozenset((*self._retained, *self._protected, *of_batches))
+        return frozenset((*self._retained, *self._protected, *self._shown, *of_batches))
 
     def judge(self, objects: Sequence[ObjectInfo]) -> list[StoredFile]:
         """Judge every object, in the order given."""
@@ -275,7 +299,7 @@ class Judge:
             return self._judge_reservation(info, rest)
         if folder == "staging":
             return self._judge_staged(info, rest.partition("/")[0])
-        if folder == "signals":
+        if folder in ("signals", published.FOLDER):
             return _found(info, Reason.LIVE)
         if folder == LOG_FOLDER and _SEGMENT.fullmatch(rest):
             age = max(KEEP_LOGS, self._rules.retention)
@@ -313,6 +337,8 @@ class Judge:
             return self._taken_out(info, label, Reason.PROTECTED)
         if label in self._retained:
             return self._taken_out(info, label, Reason.RETAINED)
+        if label in self._shown:
+            return self._taken_out(info, label, Reason.PUBLISHED)
         return self._taken_out(info, label, Reason.SUPERSEDED)
 
     def _has_levels(self, label: str) -> bool:
