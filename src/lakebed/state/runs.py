@@ -8,7 +8,8 @@ and not as much as there were files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 import zstandard
@@ -47,16 +48,31 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def files_of(self, run: str, labels: Sequence[str]) -> tuple[str, ...]:
         """Return those of the labels whose files hold rows of a run."""
-        own = {f"{BATCH_ID}={one}" for one, name in self.batches.items() if name == run}
+        own = {one for one, name in self.batches.items() if name == run}
         carried = self.carried
-        # Once for each live file of the dataset, of which there may be very many.
-        found = (label for label in labels if not own.isdisjoint(label.rsplit("/", 2)[-2:-1]))
-        mine = (label for label in found if label not in carried)
+        mine = (label for label in _of_batches(own, labels) if label not in carried)
         if run not in carried.values():
             return tuple(mine)
         kept = {label for label, name in carried.items() if name == run}
         kept.update(mine)
         return tuple(label for label in labels if label in kept)
+
+
+def _of_batches(batch_ids: Collection[int], labels: Sequence[str]) -> Iterator[str]:
+    """Yield the labels of files in directories of some batches, in their order.
+
+    Of a million live files a run has perhaps one: they are searched as one text.
+    """
+    if not batch_ids:
+        return
+    text = "\n".join(("", *labels, ""))
+    if text.count("\n") != len(labels) + 1:
+        yield from (label for label in labels if _batch_of(label) in batch_ids)
+        return
+    any_of_them = "|".join(map(str, batch_ids))
+    level = re.compile(rf"(?<=[/\n]){BATCH_ID}=(?:{any_of_them})/[^/\n]*$", re.MULTILINE)
+    for match in level.finditer(text):
+        yield text[text.rindex("\n", 0, match.start()) + 1 : match.end()]
 
 
 def _batch_of(label: str) -> int | None:
