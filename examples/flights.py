@@ -223,7 +223,7 @@ QUESTIONS = (
         rank_by="delay",
     ),
     Question(
-        text="Where did the plane N14228 go? (The data is not sorted by tailnum: all is read.)",
+        text="Where did the plane N14228 go? (Not sorted by tailnum, no index: nearly all is read.)",
         where="tailnum = 'N14228'",
         selects=lambda f: f.tailnum == "N14228",
         group_by="dest",
@@ -410,6 +410,7 @@ def show_storage(lake: Path) -> None:
         "data": "a directory a day and batch",
         "files": "rows, bytes, bounds and checksum of every data file",
         "history": "what each commit did",
+        "runs": "which run wrote which batch",
     }
     for folder in sorted(path for path in dataset.iterdir() if path.is_dir()):
         found = [path for path in folder.rglob("*") if path.is_file()]
