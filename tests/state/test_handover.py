@@ -465,7 +465,8 @@ def test_writers_and_readers_go_on_while_the_head_moves_to_and_fro(
         for target in itertools.cycle([MSGPACK, JSON]):
             hand_over(store, "d", target)
             moves += 1
-            if ended.wait(0.02):  # a head that moves all the time leaves no room for commits
+            # A head that moves all the time leaves no room for commits: so it moves less and less.
+            if ended.wait(0.02 * moves):
                 return moves
         return moves
 
