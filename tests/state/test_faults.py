@@ -31,7 +31,8 @@ DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("tag", pa.string())]), partition_by=[by.identity("p")]
 )
 HEAD = "d.by-dataset-metadata.json"
-QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+# Long enough for a second attempt on a busy machine.
+QUICK = lakebed.CommitOptions(deadline_s=0.2, first_wait_ms=1, longest_wait_ms=5)
 LOST = StorageError("The answer was lost.", retryable=True)
 MERGE_AT = 2
 FULL = StorageError("No room.")
