@@ -298,7 +298,7 @@ def test_damaged_file_stops_the_delete_and_nothing_is_left(dataset: Dataset, sto
 
 # A delete on a store that fails at any of its calls
 
-QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 LOST = StorageError("The answer was lost.", retryable=True)
 DENIED = AccessDeniedError("Access was denied.")
 

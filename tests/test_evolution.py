@@ -41,7 +41,7 @@ from lakebed.store import open_store, segments
 from lakebed.testing import DelegatingStore, FailingStore
 
 FORMAT_V1 = Path(__file__).parent / "data" / "format-v1"
-QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 _names = itertools.count()
 
 

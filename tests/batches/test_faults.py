@@ -16,7 +16,7 @@ from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore, FailingStore
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
-QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 LOST = StorageError("The answer was lost.", retryable=True)
 DENIED = AccessDeniedError("Access was denied.")
 OLD, NEW = [("a", 1), ("b", 1)], [("c", 2)]

@@ -239,7 +239,7 @@ def test_lost_answer_is_made_up_by_committing_again(dataset: Dataset, store: Sto
     lost = StorageError("The answer was lost.", retryable=True)
     failing = FailingStore(store, fail_on="replace", nth=2, landed=True, error=lost)
     again = Repository(failing).open("d").open_staged(staged.batch_id)
-    quick = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+    quick = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 
     try:
         again.commit(commit_options=quick)

@@ -73,7 +73,7 @@ def test_tests_elsewhere_are_there(number: int) -> None:
 
 
 UTC = dt.UTC
-QUICK = CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+QUICK = CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 SCHEMA = {
     "type": "record",
     "name": "event",

@@ -44,7 +44,7 @@ from lakebed.testing import DelegatingStore, FailingStore
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("text", pa.string())])
 DESCRIPTOR = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")])
 RUNS = (None, "daily", "monthly")
-QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 
 
 def row(n: int, p: str = "a") -> dict[str, Any]:

@@ -36,7 +36,7 @@ from lakebed.store.posix import PosixStore
 from lakebed.testing import DelegatingStore, FailingStore
 
 SCHEMA = pa.schema([("channel", pa.string()), ("n", pa.int64()), ("id", pa.int64())])
-QUICK = lakebed.CommitOptions(deadline_s=0.02, first_wait_ms=1, longest_wait_ms=5)
+QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 CHANNELS = ["beta", "esr", "nightly", "OTHER", "~OTHER", "", "a/b", None]
 
 
