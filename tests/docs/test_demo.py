@@ -64,3 +64,13 @@ def test_a_year_of_raw_files_is_archived_ingested_and_replaced_by_day(tmp_path: 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("OK: 333,010 rows of 366 raw files")
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_demo_of_batches_runs_through(tmp_path: Path) -> None:
+    done = _demo(tmp_path / "lake", tmp_path, DEMO.with_name("batches.py"))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("OK: 335,767 rows")
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
