@@ -7,7 +7,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, InvalidInputError
-from lakebed.state.cache import PROCESS_CACHE
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +159,29 @@ def _halting(operation: str) -> Any:
 
 for _operation in _OPERATIONS:
     setattr(HaltingStore, _operation, _halting(_operation))
+
+
+class Interfering(DelegatingStore):
+    """Lets somebody else do something before some call."""
+
+    def __init__(self, inner: Store, when: Callable[[str, str], bool], act: Callable[[], Any]):
+        super().__init__(inner)
+        self._when, self._act = when, act
+        self.acted = 0
+
+    def _look(self, operation: str, key: str) -> None:
+        if not self.acted and self._when(operation, key):
+            self.acted += 1
+            self._act()
+
+    def _create(self, key: str, data: memoryview) -> str:
+        self._look("create", key)
+        return super()._create(key, data)
+
+    def _put(self, key: str, data: memoryview) -> None:
+        self._look("put", key)
+        super()._put(key, data)
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        self._look("replace", key)
+        return super()._replace(key, data, if_match=if_match)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upkeep_lake import DyingStore, Killed, data_keys
+from upkeep_lake import DyingStore, Interfering, Killed, data_keys
 
 import lakebed
 from lakebed import by
@@ -341,41 +341,14 @@ def test_files_of_other_tools_are_compacted_too() -> None:
     assert len(dataset.files()) == 2
 
 
-class Interfering(DelegatingStore):
-    """Lets somebody else do something before some call."""
-
-    def __init__(self, inner: Store, when: Callable[[str, str], bool], act: Callable[[], Any]):
-        super().__init__(inner)
-        self._when, self._act = when, act
-        self.acted = 0
-
-    def _look(self, operation: str, key: str) -> None:
-        if not self.acted and self._when(operation, key):
-            self.acted += 1
-            self._act()
-
-    def _create(self, key: str, data: memoryview) -> str:
-        self._look("create", key)
-        return super()._create(key, data)
-
-    def _put(self, key: str, data: memoryview) -> None:
-        self._look("put", key)
-        super()._put(key, data)
-
-    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        self._look("replace", key)
-        return super()._replace(key, data, if_match=if_match)
-
-
 PHASES: dict[str, Callable[[str, str], bool]] = {
     "reserve": lambda operation, key: operation == "create" and "/batches/" in key,
     "stage": lambda operation, key: operation == "put" and "/data/" in key,
     "complete": lambda operation, key: operation == "replace" and "/batches/" in key,
     "facts": lambda operation, key: operation == "put" and "/files/" in key,
     "attempt": lambda operation, key: operation == "put" and "/history/" in key,
-    "swap": lambda operation, key: operation == "replace" and key.endswith(".json"),
+    "swap": lambda operation, key: operation == "replace" and "by-dataset-metadata" in key,
 }
-PHASES["swap"] = lambda operation, key: operation == "replace" and "by-dataset-metadata" in key
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upkeep_lake import DyingStore, Killed, data_keys
+from upkeep_lake import DyingStore, Interfering, Killed, data_keys
 
 import lakebed
 from lakebed import by
@@ -395,32 +395,6 @@ def test_update_still_refuses_it_and_says_promote() -> None:
         dataset.update(descriptor(("beta", "esr")))
 
     assert "promote" in (caught.value.hint or "")
-
-
-class Interfering(DelegatingStore):
-    """Lets somebody else do something before some call."""
-
-    def __init__(self, inner: Store, when: Callable[[str, str], bool], act: Callable[[], Any]):
-        super().__init__(inner)
-        self._when, self._act = when, act
-        self.acted = 0
-
-    def _look(self, operation: str, key: str) -> None:
-        if not self.acted and self._when(operation, key):
-            self.acted += 1
-            self._act()
-
-    def _create(self, key: str, data: memoryview) -> str:
-        self._look("create", key)
-        return super()._create(key, data)
-
-    def _put(self, key: str, data: memoryview) -> None:
-        self._look("put", key)
-        super()._put(key, data)
-
-    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        self._look("replace", key)
-        return super()._replace(key, data, if_match=if_match)
 
 
 PHASES: dict[str, Callable[[str, str], bool]] = {

@@ -15,8 +15,8 @@ from lakebed.dataset import Dataset
 from lakebed.errors import PredicateError
 from lakebed.plan.search import facts_take_less
 from lakebed.repository import Repository
-from lakebed.state.cache import PROCESS_CACHE
 from lakebed.store.base import Store, StoredObject
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.memory import MemoryStore
 from lakebed.store.segments import Segment
 from lakebed.testing import CountingStore

@@ -17,8 +17,8 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import Predicate, bind
 from lakebed.plan.plan import plan
-from lakebed.state.cache import PROCESS_CACHE
 from lakebed.store import open_store
+from lakebed.store.cache import PROCESS_CACHE
 
 _names = itertools.count()
 

@@ -14,7 +14,6 @@ import lakebed
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.state import file_table
-from lakebed.state.cache import PROCESS_CACHE
 from lakebed.state.facts import (
     MAX_BOUND_LENGTH,
     ColumnFacts,
@@ -25,6 +24,7 @@ from lakebed.state.facts import (
 )
 from lakebed.store import open_store
 from lakebed.store.base import Store
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 from lakebed.testing import CountingStore
 

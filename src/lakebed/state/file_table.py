@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.state.cache import cached_get, is_cached
 from lakebed.store.base import Store
+from lakebed.store.cache import cached_get, is_cached
 from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)

@@ -129,6 +129,7 @@ def _decode(partitions: Partitions, kind: type[_T], key: str) -> _T:
 def _are_sound(labels: Sequence[str]) -> bool:
     """Whether all are relative paths; two dots within a partition value are fine."""
     padded = f"/{'/'.join(labels)}/"
+    # Two searches are enough for labels without a dot at the begin of a component.
     if not labels or not ("/." in padded or "//" in padded):
         return True
     return not ("/../" in padded or "/./" in padded or "//" in padded)

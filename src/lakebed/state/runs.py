@@ -12,12 +12,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
-import zstandard
 
-from lakebed.errors import CorruptMetadataError
-from lakebed.model.keys import BATCH_ID
+from lakebed.model.keys import BATCH_ID, batch_id_of
 from lakebed.state import history
 from lakebed.state.history import Entry
+from lakebed.state.packed import pack, unpack
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
@@ -25,7 +24,7 @@ from lakebed.store.segments import Segment
 SUFFIX = ".json.zst"
 # What these write anew is of other runs, whatever the run is called that does it.
 REWRITING = frozenset({"compact", "delete", "promote"})
-_MAX_BYTES = 2**31  # of a segment, uncompressed: what is larger was not written here
+_LOSS = "Data files are not affected; only what is known of who wrote them is."
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,7 +42,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the run whose rows a data file holds; None if it has no name."""
         if label in self.carried:
             return self.carried[label]
-        batch_id = _batch_of(label)
+        batch_id = batch_id_of(label)
         return None if batch_id is None else self.batches.get(batch_id)
 
     def files_of(self, run: str, labels: Sequence[str]) -> tuple[str, ...]:
@@ -67,17 +66,12 @@ def _of_batches(batch_ids: Collection[int], labels: Sequence[str]) -> Iterator[s
         return
     text = "\n".join(("", *labels, ""))
     if text.count("\n") != len(labels) + 1:
-        yield from (label for label in labels if _batch_of(label) in batch_ids)
+        yield from (label for label in labels if batch_id_of(label) in batch_ids)
         return
     any_of_them = "|".join(map(str, batch_ids))
     level = re.compile(rf"(?<=[/\n]){BATCH_ID}=(?:{any_of_them})/[^/\n]*$", re.MULTILINE)
     for match in level.finditer(text):
         yield text[text.rindex("\n", 0, match.start()) + 1 : match.end()]
-
-
-def _batch_of(label: str) -> int | None:
-    name, _, value = "".join(label.rsplit("/", 2)[-2:-1]).partition("=")
-    return int(value) if name == BATCH_ID and value.isdecimal() else None
 
 
 def folder(dataset: str) -> str:
@@ -110,7 +104,7 @@ def runs_of(entries: Iterable[Entry]) -> dict[str, str]:
 
 def encode(runs: Runs) -> bytes:
     """Return the bytes of a segment."""
-    return zstandard.ZstdCompressor().compress(msgspec.json.encode(runs))
+    return pack(runs)
 
 
 def decode(data: bytes, key: str) -> Runs:
@@ -119,20 +113,7 @@ def decode(data: bytes, key: str) -> Runs:
     Raises:
         CorruptMetadataError: It is truncated or of a wrong form.
     """
-    try:
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
-        return msgspec.json.decode(text, type=Runs)
-    except (
-        zstandard.ZstdError,
-        msgspec.MsgspecError,
-        MemoryError,
-        UnicodeDecodeError,
-        RecursionError,
-    ) as exc:
-        raise CorruptMetadataError(
-            f"Runs {key!r} cannot be read: {exc}.",
-            hint="Data files are not affected; only what is known of who wrote them is.",
-        ) from exc
+    return unpack(data, Runs, f"Runs {key!r}", _LOSS)
 
 
 def merge(parts: Sequence[bytes]) -> bytes:

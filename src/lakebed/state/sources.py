@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
-import zstandard
 
-from lakebed.errors import CorruptMetadataError
+from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
 SUFFIX = ".json.zst"
-_MAX_BYTES = 2**31  # of a segment, uncompressed: what is larger was not written here
+_LOSS = "Data files are not affected; only what is known of where rows came from is."
 
 _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
@@ -99,7 +98,7 @@ def new_segment(dataset: str, sources: Sources) -> Segment:
 
 def encode(sources: Sources) -> bytes:
     """Return the bytes of a segment."""
-    return zstandard.ZstdCompressor().compress(msgspec.json.encode(sources))
+    return pack(sources)
 
 
 def decode(data: bytes, key: str) -> Sources:
@@ -108,20 +107,7 @@ def decode(data: bytes, key: str) -> Sources:
     Raises:
         CorruptMetadataError: It is truncated or of a wrong form.
     """
-    try:
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
-        return msgspec.json.decode(text, type=Sources)
-    except (
-        zstandard.ZstdError,
-        msgspec.MsgspecError,
-        MemoryError,
-        UnicodeDecodeError,
-        RecursionError,
-    ) as exc:
-        raise CorruptMetadataError(
-            f"Sources {key!r} cannot be read: {exc}.",
-            hint="Data files are not affected; only what is known of where rows came from is.",
-        ) from exc
+    return unpack(data, Sources, f"Sources {key!r}", _LOSS)
 
 
 def merge(parts: Sequence[bytes]) -> bytes:
