@@ -15,6 +15,7 @@ from lakebed.lifecycle.indexing import verify_segments
 from lakebed.repository import Repository
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore
 
@@ -201,7 +202,7 @@ def test_a_damaged_segment_is_named_and_a_build_covers_its_files_again(
     flights.build_index("plane")
     (segment,) = state_of(repository).postings["plane"]
     repository.store.put(segment.key, b"damaged")
-    lakebed.state.cache.PROCESS_CACHE.clear()
+    PROCESS_CACHE.clear()
 
     assert list(verify_segments(repository.store, state_of(repository))) == [segment.key]
     assert list(flights.indices()[0].lost) == [segment.key]
