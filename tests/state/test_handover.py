@@ -17,6 +17,7 @@ import zstandard
 import lakebed
 from lakebed import by
 from lakebed.errors import (
+    CommitConflictError,
     CorruptMetadataError,
     DatasetNotFoundError,
     InvalidInputError,
@@ -350,6 +351,28 @@ def test_a_lost_answer_leaves_a_hand_over_that_can_be_repeated(
             hand_over(store, "d", new)
 
         lake.assert_settled(new)
+
+
+@both_ways
+def test_a_put_to_a_head_that_has_moved_since_is_known_to_be_lost(
+    old: HeadFormat, new: HeadFormat
+) -> None:
+    lake = Lake(old)
+
+    def move_before_put(_: int, after: bool, operation: str, key: str) -> None:
+        if (after, operation, key) == (False, "replace", old.key("d")):
+            hand_over(lake.store, "d", new)
+            lake.append("other")
+            raise StorageError("The put got lost.", retryable=True)
+
+    dataset = lakebed.Repository(SteppedStore(lake.store, move_before_put)).open("d")
+
+    with pytest.raises(CommitConflictError, match="both touch p=a"):
+        dataset.overwrite([{"p": "a", "tag": "mine"}])
+
+    lake.assert_settled(new)
+    held = {info.key for info in lake.store.list("d/data/") if info.key.endswith(".parquet")}
+    assert held == {file.key for file in lakebed.Repository(lake.store).open("d").files()}
 
 
 def spoil_labels(lake: Lake, head_format: HeadFormat, write_as: HeadFormat, label: str) -> None:

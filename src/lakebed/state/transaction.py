@@ -463,8 +463,9 @@ class _Attempts:
 
     def _settle(self, head: Head) -> None:
         """Note what the absence of our commit proves of the attempts before."""
-        if self._pending.get(head.key, head.etag) != head.etag:
-            del self._pending[head.key]  # its condition can never hold again
+        now = {one.key: one.etag for one in (head, head.stale) if one is not None}
+        # A condition that does not hold can never hold again; a head that has moved is gone.
+        self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
         self._delete_unused_segments()
 
     def _entries_since_base(self, state: State) -> tuple[Entry, ...]:
