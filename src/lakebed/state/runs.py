@@ -8,8 +8,7 @@ and not as much as there were files.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -47,31 +46,18 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def files_of(self, run: str, labels: Sequence[str]) -> tuple[str, ...]:
         """Return those of the labels whose files hold rows of a run."""
-        own = {one for one, name in self.batches.items() if name == run}
+        own = {f"{BATCH_ID}={one}" for one, name in self.batches.items() if name == run}
         carried = self.carried
-        mine = (label for label in _of_batches(own, labels) if label not in carried)
+        found = [
+            label
+            for label in labels
+            if label.rpartition("/")[0].rpartition("/")[2] in own and label not in carried
+        ]
         if run not in carried.values():
-            return tuple(mine)
+            return tuple(found)
         kept = {label for label, name in carried.items() if name == run}
-        kept.update(mine)
+        kept.update(found)
         return tuple(label for label in labels if label in kept)
-
-
-def _of_batches(batch_ids: Collection[int], labels: Sequence[str]) -> Iterator[str]:
-    """Yield the labels of files in directories of some batches, in their order.
-
-    Of a million live files a run has perhaps one: they are searched as one text.
-    """
-    if not batch_ids:
-        return
-    text = "\n".join(("", *labels, ""))
-    if text.count("\n") != len(labels) + 1:
-        yield from (label for label in labels if batch_id_of(label) in batch_ids)
-        return
-    any_of_them = "|".join(map(str, batch_ids))
-    level = re.compile(rf"(?<=[/\n]){BATCH_ID}=(?:{any_of_them})/[^/\n]*$", re.MULTILINE)
-    for match in level.finditer(text):
-        yield text[text.rindex("\n", 0, match.start()) + 1 : match.end()]
 
 
 def folder(dataset: str) -> str:
