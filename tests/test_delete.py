@@ -1,6 +1,5 @@
 """Deleting the entities of a view."""
 
-import collections
 import datetime as dt
 import os
 import uuid
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import predicates
+from writing_calls import writing_calls
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, by
@@ -303,26 +303,6 @@ LOST = StorageError("The answer was lost.", retryable=True)
 DENIED = AccessDeniedError("Access was denied.")
 
 
-class _Recording(DelegatingStore):
-    """Notes the writing calls."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.calls = collections.Counter[str]()
-
-    def _create(self, key: str, data: memoryview) -> str:
-        self.calls["create"] += 1
-        return super()._create(key, data)
-
-    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        self.calls["replace"] += 1
-        return super()._replace(key, data, if_match=if_match)
-
-    def _put(self, key: str, data: memoryview) -> None:
-        self.calls["put"] += 1
-        super()._put(key, data)
-
-
 def lake() -> tuple[Store, Dataset]:
     store = MemoryStore(uuid.uuid4().hex)
     dataset = make(store, by.identity("p"))
@@ -332,9 +312,7 @@ def lake() -> tuple[Store, Dataset]:
 
 def calls_of_a_delete() -> list[tuple[str, int]]:
     store, _ = lake()
-    recording = _Recording(store)
-    Repository(recording).open("d").where("n = 1").delete()
-    return [(name, nth + 1) for name, count in recording.calls.items() for nth in range(count)]
+    return writing_calls(store, lambda lake: lake.open("d").where("n = 1").delete())
 
 
 @pytest.mark.parametrize(("name", "nth"), calls_of_a_delete())

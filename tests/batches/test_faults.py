@@ -1,19 +1,19 @@
 """Reruns, rollbacks and staged batches on a store that fails at any of its writing calls."""
 
-import collections
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from writing_calls import writing_calls
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, by
 from lakebed.errors import AccessDeniedError, LakebedError, StorageError
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
-from lakebed.testing import DelegatingStore, FailingStore
+from lakebed.testing import FailingStore
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
@@ -52,31 +52,9 @@ ACTS: dict[str, Callable[[Dataset], object]] = {
 }
 
 
-class _Recording(DelegatingStore):
-    """Notes the writing calls."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.calls = collections.Counter[str]()
-
-    def _create(self, key: str, data: memoryview) -> str:
-        self.calls["create"] += 1
-        return super()._create(key, data)
-
-    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        self.calls["replace"] += 1
-        return super()._replace(key, data, if_match=if_match)
-
-    def _put(self, key: str, data: memoryview) -> None:
-        self.calls["put"] += 1
-        super()._put(key, data)
-
-
 def calls_of(act: Callable[[Dataset], object]) -> list[tuple[str, int]]:
     store, _ = lake()
-    recording = _Recording(store)
-    act(Repository(recording).open("d"))
-    return [(name, nth + 1) for name, count in recording.calls.items() for nth in range(count)]
+    return writing_calls(store, lambda repository: act(repository.open("d")))
 
 
 def run_failing(

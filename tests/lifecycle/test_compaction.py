@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from upkeep_lake import DyingStore, Interfering, Killed, data_keys
+from writing_calls import writing_calls
 
 import lakebed
 from lakebed import by
@@ -509,31 +510,8 @@ def test_file_that_was_replaced_by_a_shorter_one_is_noticed() -> None:
     assert dataset.version == 6
 
 
-class Recording(DelegatingStore):
-    """Counts the writing calls."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.calls = collections.Counter[str]()
-
-    def _create(self, key: str, data: memoryview) -> str:
-        self.calls["create"] += 1
-        return super()._create(key, data)
-
-    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        self.calls["replace"] += 1
-        return super()._replace(key, data, if_match=if_match)
-
-    def _put(self, key: str, data: memoryview) -> None:
-        self.calls["put"] += 1
-        super()._put(key, data)
-
-
 def calls_of_a_compaction() -> list[tuple[str, int]]:
-    dataset = scattered(3)
-    recording = Recording(dataset._source.store)
-    lakebed.Repository(recording).open("d").compact()
-    return [(name, nth + 1) for name, count in recording.calls.items() for nth in range(count)]
+    return writing_calls(scattered(3)._source.store, lambda lake: lake.open("d").compact())
 
 
 @pytest.mark.parametrize(("name", "nth"), calls_of_a_compaction())

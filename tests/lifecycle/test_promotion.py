@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from upkeep_lake import DyingStore, Interfering, Killed, data_keys
+from writing_calls import writing_calls
 
 import lakebed
 from lakebed import by
@@ -33,7 +34,7 @@ from lakebed.state import runs
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore
-from lakebed.testing import DelegatingStore, FailingStore
+from lakebed.testing import FailingStore
 
 SCHEMA = pa.schema([("channel", pa.string()), ("n", pa.int64()), ("id", pa.int64())])
 QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
@@ -591,28 +592,10 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
     assert set(outcomes) == {0, 3}
 
 
-def writing_calls() -> list[tuple[str, int]]:
-    seen: list[str] = []
-
-    class Recording(DelegatingStore):
-        def _create(self, key: str, data: memoryview) -> str:
-            seen.append("create")
-            return super()._create(key, data)
-
-        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-            seen.append("replace")
-            return super()._replace(key, data, if_match=if_match)
-
-        def _put(self, key: str, data: memoryview) -> None:
-            seen.append("put")
-            super()._put(key, data)
-
-    lakebed.Repository(Recording(three()._source.store)).open("d").promote(ESR)
-    counts = collections.Counter(seen)
-    return [(name, nth + 1) for name, count in counts.items() for nth in range(count)]
-
-
-@pytest.mark.parametrize(("name", "nth"), writing_calls())
+@pytest.mark.parametrize(
+    ("name", "nth"),
+    writing_calls(three()._source.store, lambda lake: lake.open("d").promote(ESR)),
+)
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     name: Any, nth: int, landed: bool

@@ -33,6 +33,7 @@ from lakebed.index.order import is_first
 from lakebed.index.postings import folder
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
+from lakebed.store.seekable import SeekableReader
 from lakebed.store.segments import Segment
 
 GROUP_ROWS = 10_000
@@ -377,36 +378,20 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
         raise _damaged(key, exc) from exc
 
 
-class _Pieces(io.RawIOBase):
+class _Pieces(SeekableReader):
     """An object of which some pieces are here, for a reader that asks for no others."""
 
     def __init__(self, pieces: Sequence[tuple[int, memoryview]], size_bytes: int) -> None:
-        super().__init__()
+        super().__init__(size_bytes)
         self._pieces = pieces
-        self._size_bytes = size_bytes
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
-        self._position = origin[whence] + offset
-        return self._position
 
     def read(self, size: int = -1, /) -> bytes:
-        place = bisect_right(self._pieces, self._position, key=lambda one: one[0]) - 1
+        place = bisect_right(self._pieces, self.position, key=lambda one: one[0]) - 1
         if place < 0:
             return b""
         start, data = self._pieces[place]
-        found = bytes(data[self._position - start :][: size if size >= 0 else None])
-        self._position += len(found)
+        found = bytes(data[self.position - start :][: size if size >= 0 else None])
+        self.position += len(found)
         return found
 
 

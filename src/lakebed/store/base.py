@@ -7,7 +7,6 @@ so that keys and arguments are checked in one place and every back end refuses i
 
 from __future__ import annotations
 
-import io
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     ReadOnlyError,
 )
+from lakebed.store.seekable import SeekableReader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -548,35 +548,19 @@ class _Pieces(Iterator[memoryview]):
             raise
 
 
-class _RangeReader(io.RawIOBase):
+class _RangeReader(SeekableReader):
     """A seekable file over `Store.get_range`; each read is one request for exactly its bytes."""
 
     def __init__(self, store: Store, key: str, size_bytes: int) -> None:
-        super().__init__()
+        super().__init__(size_bytes)
         self._store = store
         self._key = key
-        self._size_bytes = size_bytes
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
-        self._position = max(0, origin[whence] + offset)
-        return self._position
 
     def read(self, size: int = -1, /) -> bytes:
-        left = max(0, self._size_bytes - self._position)
+        left = max(0, self.size_bytes - self.position)
         wanted = left if size < 0 else min(size, left)
-        data = self._store.get_range(self._key, self._position, wanted) if wanted else b""
-        self._position += len(data)
+        data = self._store.get_range(self._key, self.position, wanted) if wanted else b""
+        self.position += len(data)
         return data
 
     def readinto(self, buffer: Buffer, /) -> int:

@@ -1,0 +1,32 @@
+"""Reading at any position, over something that is not a file."""
+
+from __future__ import annotations
+
+import io
+
+
+class SeekableReader(io.RawIOBase):
+    """A place to read from, in bytes from the begin; what is there, `read` of others says."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__()
+        self.size_bytes = size_bytes
+        self.position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self.position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to a position and return it; one before the begin is the begin."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size_bytes}
+        self.position = max(0, origin[whence] + offset)
+        return self.position
