@@ -204,6 +204,12 @@ def test_partition_field_that_readers_would_hide_is_refused(name: str) -> None:
 def test_nearest_name_is_a_question_or_nothing() -> None:
     assert nearest("carier", ["carrier", "origin"]) == "Did you mean 'carrier'?"
     assert nearest("zzz", ["carrier", "origin"]) == ""
+    assert nearest("", ["carrier"]) == ""
+
+
+def test_nearest_name_is_the_only_one_that_begins_so() -> None:
+    assert nearest("hist", ["list", "history"]) == "Did you mean 'history'?"
+    assert nearest("un", ["unprotect", "unpublish", "run"]) == "Did you mean 'run'?"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ class VerbGroup(click.Group):
         """Find the verb, or say which one may have been meant."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             hint = nearest(args[0], self.commands) or f"See `{ctx.command_path} --help` for all."
-            ctx.fail(f"There is no verb {args[0]!r}. {hint}")
+            ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's form

@@ -69,5 +69,7 @@ def check_partition_name(name: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, as a sentence; empty if none is near."""
-    matches = difflib.get_close_matches(str(name), list(known), n=1)
+    names, begin = list(known), str(name)
+    longer = [one for one in names if begin and one.startswith(begin)]
+    matches = difflib.get_close_matches(begin, names, n=1) if len(longer) != 1 else longer
     return f"Did you mean {matches[0]!r}?" if matches else ""
