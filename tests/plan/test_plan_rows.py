@@ -188,6 +188,7 @@ def test_rows_of_a_plan_are_those_of_a_full_scan(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)  # eight minutes on two cores that have nothing else to do
 @settings(max_examples=2_500)
 @given(*CASES)
 def test_rows_of_many_plans_are_those_of_a_full_scan(
