@@ -208,7 +208,7 @@ def test_lists_of_segments_stay_short_and_entries_are_seldom_rewritten(
     held: list[int] = []
     rewritten = 0
 
-    with mock.patch.object(segments, "FANOUT", fanout):
+    with mock.patch.multiple(segments, FANOUT=fanout, SMALL=fanout):
         for weight in weights:
             held.append(weight)
             listed = [Segment(str(number), one) for number, one in enumerate(held)]
@@ -223,3 +223,23 @@ def test_lists_of_segments_stay_short_and_entries_are_seldom_rewritten(
     assert sum(held) == sum(weights)
     assert len(held) <= fanout * (levels + 1)
     assert rewritten <= total * 2 * (levels + 1)
+
+
+@pytest.mark.parametrize("base", [0, 1_000_000])
+def test_many_small_commits_write_a_large_list_seldom(base: int) -> None:
+    held = [Segment("base", base)] if base else []
+    commits, rewritten, rewritten_base = 5_000, 0, 0
+
+    for number in range(commits):
+        held.append(Segment(str(number), 1))
+        count = segments.count_to_merge(held)
+        if count:
+            tail = held[-count:]
+            held[-count:] = [Segment(f"merged {number}", sum(one.weight for one in tail))]
+            rewritten += held[-1].weight
+            rewritten_base += held[-1].weight >= base > 0
+
+    assert rewritten_base == 0
+    # The lowest level is written again at each merge; half of it a time is a few for each commit.
+    assert rewritten / commits < segments.SMALL / segments.FANOUT
+    assert len(held) <= 3 * segments.FANOUT

@@ -2,11 +2,12 @@
 
 The file table and the history are such lists. A commit writes one small segment and names it in
 the head; when a level of the list is full, the commit merges it into one segment of the next.
-So every entry is rewritten a logarithmic number of times, and the list stays short.
+So beyond the lowest level every entry is rewritten a logarithmic number of times, and the list stays short.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import uuid
@@ -22,6 +23,9 @@ _log = logging.getLogger(__name__)
 
 _WEIGHT = re.compile(r"[0-9]{1,18}")
 FANOUT = 8  # segments of a level before they merge into one of the next
+# A segment of fewer entries than this counts as the lowest level, whatever it has been merged of:
+# to write so few again costs less than the requests that more levels would cost each reader.
+SMALL = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,9 @@ class Segment:
 
 
 def level_of(weight: int) -> int:
-    """Return the level of a segment: how often its weight can be divided by the fan-out."""
+    """Return the level of a segment: 0 if it is small, else one more for each factor `FANOUT`."""
     level = 0
-    while weight >= FANOUT:
+    while weight >= SMALL:
         weight //= FANOUT
         level += 1
     return level
@@ -71,22 +75,16 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
     """Return how many segments at the end of the list should become one; 0 for none.
 
     A merge takes everything at the end that is not above the full level, so that levels fall
-    towards the end, but for what a large commit added last.
+    towards the end, but for what a large commit added last. Full is a level that has `FANOUT`
+    segments of its own: if those below counted, the heaviest would be written again for each few
+    of the lightest.
     """
-    for level in sorted({level_of(segment.weight) for segment in segments}):
-        length = _length_of_tail(segments, level)
-        if length >= FANOUT:
-            return length
+    levels = [level_of(segment.weight) for segment in segments]
+    for level in sorted(set(levels)):
+        tail = list(itertools.takewhile(lambda one: one <= level, reversed(levels)))
+        if tail.count(level) >= FANOUT:
+            return len(tail)
     return 0
-
-
-def _length_of_tail(segments: Sequence[Segment], level: int) -> int:
-    length = 0
-    for segment in reversed(segments):
-        if level_of(segment.weight) > level:
-            break
-        length += 1
-    return length
 
 
 def compact(
