@@ -85,8 +85,14 @@ def test_batch_ids_of_directories_are_kept(lake, home):
     found = flights.arrow(columns=["dt", "batch_id"]).to_pylist()
 
     ids = {one["dt"]: one["batch_id"] for one in found}
+    adopted = flights.history()[-1].batch_id
     assert ids[dt.date(2013, 1, 3)] == 1449784608
-    assert ids[dt.date(2013, 1, 1)] == flights.history()[-1].batch_id
+    assert ids[dt.date(2013, 1, 1)] == adopted
+    # What can be read and protected is the adoption.
+    assert [one.batch_id for one in flights.batches()] == [adopted]
+    assert flights.at(batch_id=adopted).count() == flights.count()
+    with pytest.raises(NotFoundError):
+        flights.at(batch_id=1449784608)
 
 
 def test_plans_go_by_the_footers(lake, home):

@@ -1,8 +1,10 @@
 """Publishing to the catalog of a session, in both ways that there are to it."""
 
 import datetime as dt
+import json
 import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from lakebed import by
 from lakebed.errors import AlreadyExistsError, InvalidInputError, ReadOnlyError, StorageError
 from lakebed.hive.jvm import JvmCatalog
 from lakebed.hive.metastore import Metastore
+from lakebed.state import published
 
 pytestmark = pytest.mark.spark
 
@@ -307,6 +310,19 @@ def test_unpublish_keeps_every_file(spark, days, table):
     assert days.check().findings == ()
 
 
+def test_unpublish_forgets_a_table_that_was_dropped_by_other_means(spark, days, table):
+    fill(days, "a")
+    days.publish(spark, table=table)
+    fill(days, "a", batch=2)
+    spark.sql(f"DROP TABLE {table}")
+
+    assert not days.unpublish(spark, table=table, dry_run=True)
+    assert days.cleanup(older_than="0s").kept_counts["published"] == 1
+    assert not days.unpublish(spark, table=table)
+
+    assert days.cleanup(older_than="0s").counts == {"superseded": 1}
+
+
 def test_drift_is_found_and_mended(spark, way, days, table):
     fill(days, "a", "b", "c")
     days.publish(spark, table=table)
@@ -416,6 +432,119 @@ def test_commits_that_come_meanwhile_are_published_too(spark, days, table, monke
 
     assert (done.version, done.added) == (3, ("dt=a", "dt=b", "dt=c"))
     assert told(spark, table) == {"a": (3, 1), "b": (3, 2), "c": (3, 2)}
+
+
+def before_pointing(monkeypatch, then) -> None:
+    """Let something happen once, when a publication is about to move partitions."""
+    point = Metastore.point
+    waiting = [then]
+
+    def run(self, locations, keys):
+        if waiting:
+            waiting.pop()()
+        point(self, locations, keys)
+
+    monkeypatch.setattr(Metastore, "point", run)
+
+
+def noted(dataset) -> dict:
+    """Return what is noted of the one table."""
+    root = Path(dataset.uri.removeprefix("file://"))
+    (note,) = (root / "published").iterdir()
+    return json.loads(note.read_bytes())
+
+
+def test_publisher_that_is_overtaken_leaves_the_table_right(spark, way, days, table, monkeypatch):
+    fill(days, "a", "b")
+    days.publish(spark, table=table)
+    fill(days, "a", "new", batch=2)
+
+    def overtake() -> None:
+        fill(days, "a", "new", batch=3)
+        assert days.publish(spark, table=table).version == 3
+        assert told(spark, table) == {"a": (3, 3), "b": (3, 1), "new": (3, 3)}
+        # The slow one is about to show its batches.
+        assert noted(days)["versions"] == [2, 3]
+
+    before_pointing(monkeypatch, overtake)
+    slow = days.publish(spark, table=table)
+
+    assert slow.version == 3
+    assert told(spark, table) == {"a": (3, 3), "b": (3, 1), "new": (3, 3)}
+    assert noted(days) == {"table": table, "versions": [3]}
+    assert days.publish(spark, table=table, check=True).is_in_step
+
+
+def test_publisher_that_dies_when_it_is_overtaken_is_made_good(spark, days, table, monkeypatch):
+    fill(days, "a", "b")
+    days.publish(spark, table=table)
+    fill(days, "a", "b", batch=2)
+
+    def overtake() -> None:
+        fill(days, "a", "b", batch=3)
+        days.publish(spark, table=table)
+
+    note = Metastore.set_properties
+
+    def die(self, properties) -> None:
+        if properties["lakebed.version"] == "2":
+            raise Killed
+        note(self, properties)
+
+    with monkeypatch.context() as dying:
+        before_pointing(dying, overtake)
+        dying.setattr(Metastore, "set_properties", die)
+        with pytest.raises(Killed):
+            days.publish(spark, table=table)
+    assert told(spark, table) == dict.fromkeys("ab", (3, 2))
+    assert days.cleanup(older_than="0s").kept_counts["published"] == 2
+    days.cleanup(older_than="0s", dry_run=False)
+    assert told(spark, table) == dict.fromkeys("ab", (3, 2))
+
+    again = days.publish(spark, table=table)
+
+    assert again.changed == ("dt=a", "dt=b")
+    assert told(spark, table) == dict.fromkeys("ab", (3, 3))
+
+
+def test_several_publishers_at_once_all_end_well(spark, way, lake, days, table):
+    def race() -> None:
+        """Publish three times at once, each with a dataset of its own."""
+        with ThreadPoolExecutor(3) as pool:
+            publications = [
+                pool.submit(lake.open("days").publish, spark, table=table) for _ in range(3)
+            ]
+        assert {one.result().version for one in publications} == {days.version}
+        assert noted(days) == {"table": table, "versions": [days.version]}
+        assert lake.open("days").publish(spark, table=table, check=True).is_in_step
+
+    old, new = [f"old{n}" for n in range(4)], [f"new{n}" for n in range(4)]
+    fill(days, *old)
+    race()
+    fill(days, *new)
+    race()
+    fill(days, *old, batch=2)
+    days.delete(days.where("batch = 1"))
+    race()
+
+    assert told(spark, table) == dict.fromkeys(old, (3, 2))
+
+
+def test_publisher_that_takes_longer_than_its_lease_changes_nothing_more(
+    spark, days, table, monkeypatch
+):
+    fill(days, "a", "b")
+    days.publish(spark, table=table)
+    fill(days, "a", batch=2)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(published, "LEASE", published.LEASE_MARGIN)
+        with pytest.raises(StorageError, match="not brought into step in time"):
+            days.publish(spark, table=table)
+
+    assert told(spark, table) == dict.fromkeys("ab", (3, 1))
+    assert noted(days) == {"table": table, "versions": [1, 2]}
+    assert days.publish(spark, table=table).changed == ("dt=a",)
 
 
 def test_metastore_that_fails_is_a_storage_error(spark, days, table, monkeypatch):

@@ -6,6 +6,7 @@ catalog moves all locations in one call and tells all of them in one: see `lakeb
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,14 +46,12 @@ class FoundTable:
         location: Of the table, which for an unpartitioned one is where its data is.
         properties: The user's and ours.
         is_external: Whether dropping it, or a partition, leaves the files alone.
-        provider: The format.
     """
 
     columns: Columns
     location: str
     properties: Mapping[str, str]
     is_external: bool
-    provider: str
 
 
 class Metastore:
@@ -60,6 +59,7 @@ class Metastore:
 
     Attributes:
         calls: How many statements and catalog calls were made.
+        deadline: From then on no call is made, so that one that is late does no harm.
     """
 
     def __init__(self, spark: SparkSession, table: TableName) -> None:
@@ -68,6 +68,7 @@ class Metastore:
         self._name = f"`{table.database}`.`{table.table}`"
         self._jvm = JvmCatalog.find(spark, table)
         self.calls = 0
+        self.deadline: dt.datetime | None = None
 
     @contextmanager
     def settings(self) -> Iterator[None]:
@@ -79,11 +80,18 @@ class Metastore:
         """Make one call; every one goes through here.
 
         Raises:
-            StorageError: The metastore refused it, or did not answer.
+            StorageError: The metastore refused it, or did not answer; or it is too late for it.
         """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        if self.deadline is not None and dt.datetime.now(dt.UTC) >= self.deadline:
+            raise StorageError(
+                f"Table {str(self._table)!r} was not brought into step in time, until "
+                f"{self.deadline.isoformat(timespec='seconds')}.",
+                hint="What was done until then stays; publish again to go on.",
+                retryable=True,
+            )
         self.calls += 1
         _log.debug("metastore call table=%s what=%s", self._table, what[:200])
         try:
@@ -139,7 +147,6 @@ class Metastore:
             location=plain_location(facts["Location"]),
             properties={row[0]: row[1] for row in rows},
             is_external=facts.get("Type") == "EXTERNAL",
-            provider=facts.get("Provider", ""),
         )
 
     def create(self, columns: Columns, location: str, properties: Mapping[str, str]) -> None:

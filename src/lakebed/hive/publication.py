@@ -1,10 +1,10 @@
 """Publish: keep a table of a metastore in step with the current version of a dataset.
 
 The table remembers which version it shows, so that a publication touches only the partitions that
-commits have touched since. That note is written last: after a crash anywhere, the next publication
-does again what may have been done. There is no other state, and nothing is locked. Who publishes
-looks at the head once more at the end, and goes on if it has moved; so of several publishers the
-last one leaves the table right.
+commits have touched since. It is believed only if the note on storage, where publishers say what
+they are about to show, tells of nobody else: after a crash, and beside other publishers, the whole
+table is compared. Nothing is locked. Who publishes looks at the head once more at the end, and goes
+on if it has moved; so of several publishers the last one leaves the table right.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakebed.errors import AlreadyExistsError, InvalidInputError
+from lakebed.errors import AlreadyExistsError, InvalidInputError, LakebedError, StorageError
 from lakebed.hive.directories import (
     Directory,
     check_readable,
@@ -51,7 +52,8 @@ _log = logging.getLogger(__name__)
 
 _DATASET, _CREATED = "lakebed.dataset", "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
-_MAX_ROUNDS = 10  # commits that may come while one is published
+_MAX_ROUNDS = 10  # commits that may come while one is published, and lost races
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  # after a lost race
 _UNPARTITIONED = Spec("")
 
 
@@ -198,6 +200,8 @@ def unpublish(
     with with_metastore.settings():
         found = with_metastore.find()
         if found is None:
+            if not dry_run:
+                published.forget(store, dataset, str(name))
             return False
         _check_own(found, name, f"{store.uri}/{dataset}")
         if not dry_run:
@@ -261,24 +265,45 @@ class _Publisher:
         self._table = table
         self._options = options
         self._root = root_of(store, options.root)
+        self._note = published.Note(store, dataset, str(table))
 
     def run(self) -> Publication:
         options = self._options
+        is_applied = not (options.check or options.dry_run)
         total: Publication | None = None
-        for _ in range(_MAX_ROUNDS):
+        is_open = True
+        for number in range(1, _MAX_ROUNDS + 1):
             state = read_own_head(self._store, self._dataset).state
-            if total is not None and total.version == state.version:
+            if not is_open and total is not None and total.version == state.version:
                 break
-            now = self._look(state, is_full=(options.check or options.repair) and total is None)
-            is_applied = not (options.check or options.dry_run)
-            if is_applied:
-                self._apply_and_note(now)
-            done = self._report(now, is_applied=is_applied)
-            total = done if total is None else _sum(total, done)
-            if not is_applied:
-                break
-        assert total is not None  # there is at least one round
+            try:
+                self._note.read()  # before the table, so that it tells what others do to that
+                now = self._look(state, is_full=(options.check or options.repair) and is_open)
+                done = self._report(now, is_applied=is_applied)
+                total = done if total is None else _sum(total, done)
+                is_open = is_applied and self._apply_and_note(now)
+            except StorageError as exc:
+                if number == _MAX_ROUNDS or not self._note.is_disturbed():
+                    raise
+                self._wait(number, exc)
+                is_open = True
+            else:
+                if not is_applied:
+                    break
+        assert total is not None  # the last round has raised, or looked
         return total
+
+    def _wait(self, number: int, lost: StorageError) -> None:
+        """Let another publisher, which was faster at something, go on."""
+        wait_s = random.uniform(0, min(_FIRST_WAIT_S * 2**number, _LONGEST_WAIT_S))
+        _log.warning(
+            "publication looks again table=%s round=%d wait_ms=%.0f lost=%s",
+            self._table,
+            number,
+            wait_s * 1000,
+            lost.message,
+        )
+        time.sleep(wait_s)
 
     def _look(self, state: State, *, is_full: bool) -> _Round:
         """Compare the table with the dataset, as far as is needed."""
@@ -421,6 +446,8 @@ class _Publisher:
         if not shown.isascii() or not shown.isdecimal() or int(shown) > state.version:
             return None
         base = int(shown)
+        if not self._note.shows_only(base):
+            return None  # others are at work, or one has failed: some partitions show another one
         if base == state.version:
             return frozenset()
         entries = history.read(self._store, state.history, after=base)
@@ -440,29 +467,60 @@ class _Publisher:
         """
         return plain_location(f"{self._root}/{self._dataset}/hive/{self._table}")
 
-    def _apply_and_note(self, now: _Round) -> None:
-        """Change the table, and let cleanups know what it shows: while it moves, both versions."""
-        store, table, version = self._store, str(self._table), now.state.version
-        before = published.find(store, self._dataset, table) if now.found is not None else ()
-        if before != (version,):
-            published.note(store, self._dataset, table, (*before, version))
-        self._apply(now)
-        if before not in ((), (version,)):
-            published.note(store, self._dataset, table, (version,))
+    def _apply_and_note(self, now: _Round) -> bool:
+        """Change the table, and let cleanups and other publishers know what it may show.
+
+        Returns:
+            Whether to look again: others may have changed it too.
+        """
+        note, metastore = self._note, self._metastore
+        if not self._is_to_change(now) and note.shows_only(now.state.version):
+            return False
+        if not note.begin(now.state.version):
+            raise StorageError(
+                f"Others publish table {str(self._table)!r} at the same time.",
+                hint="Publish again.",
+                retryable=True,
+            )
+        metastore.deadline = note.deadline
+        try:
+            self._apply(now)
+        except Exception:
+            # What dies otherwise says nothing: its calls may still be under way.
+            with contextlib.suppress(LakebedError):
+                note.give_up()
+            raise
+        finally:
+            metastore.deadline = None
+        return note.finish()
+
+    def _is_to_change(self, now: _Round) -> bool:
+        differences = (now.added, now.changed, now.dropped, now.schema_changes)
+        return now.found is None or any(differences) or self._is_to_note(now)
+
+    def _is_to_note(self, now: _Round) -> bool:
+        shown = now.found.properties if now.found is not None else {}
+        return any(shown.get(name) != value for name, value in self._properties(now).items())
+
+    def _properties(self, now: _Round) -> dict[str, str]:
+        """Return what the table says of itself when it shows the version."""
+        return {
+            _DATASET: f"{self._store.uri}/{self._dataset}",
+            _CREATED: now.state.created_at,
+            _MODE: now.mode,
+            _VERSION: str(now.state.version),
+            _SCHEMA: str(now.state.lineage.number),
+        }
 
     def _apply(self, now: _Round) -> None:
-        store, metastore = self._store, self._metastore
-        state, keys = now.state, now.columns.keys
-        note = {
-            _DATASET: f"{store.uri}/{self._dataset}",
-            _CREATED: state.created_at,
-            _MODE: now.mode,
-        }
+        metastore, keys = self._metastore, now.columns.keys
+        properties = self._properties(now)
         if now.found is None:
             own = now.added.get(_UNPARTITIONED)
             location = self._location(own) if own is not None else self._empty_location()
             # Without a version: until all partitions are there, it shows none.
-            metastore.create(now.columns, location, note)
+            first = {one: properties[one] for one in (_DATASET, _CREATED, _MODE)}
+            metastore.create(now.columns, location, first)
         else:
             self._set_columns(now, now.found)
             if not keys and (now.changed or now.dropped):
@@ -470,10 +528,8 @@ class _Publisher:
                 metastore.set_location(self._location(own) if own else self._empty_location())
         if keys:
             self._set_partitions(now)
-        shown = now.found.properties if now.found is not None else {}
-        note |= {_VERSION: str(state.version), _SCHEMA: str(state.lineage.number)}
-        if any(shown.get(name) != value for name, value in note.items()):
-            metastore.set_properties(note)
+        if self._is_to_note(now):
+            metastore.set_properties(properties)
 
     def _set_partitions(self, now: _Round) -> None:
         metastore, keys = self._metastore, now.columns.keys

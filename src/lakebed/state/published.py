@@ -1,64 +1,207 @@
-"""Which versions tables of a Hive metastore show: their files stay, whatever else is cleaned up.
+"""What tables of a Hive metastore show: those files stay, whatever else is cleaned up.
 
-A metastore cannot be asked by who cleans up, perhaps on another machine. So a publication notes,
-in one small object for each table, which version the table shows, and while it moves both.
+A metastore cannot be asked by who cleans up, perhaps on another machine. So publications note, in
+one small object for each table, which versions it may show. A publisher says there what it is
+about to show before it changes the table, and takes that back when it has ended. So the note
+covers what the table shows at any moment, and each publisher learns whether it was alone with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime as dt
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.errors import (
+    CorruptMetadataError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+)
 from lakebed.store.base import Store
 
 FOLDER = "published"
+LEASE = dt.timedelta(hours=6)  # then a publisher that has not ended is taken for dead
+LEASE_MARGIN = dt.timedelta(minutes=15)  # clocks that differ, and the last call of a publisher
 _SUFFIX = ".json"
 
+_Version = Annotated[int, msgspec.Meta(ge=0)]
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+
+class Publisher(msgspec.Struct, frozen=True, kw_only=True):
+    """One that changes a table, or died while it did.
+
+    Attributes:
+        version: Of the dataset, which it brings the table to.
+        until: From then on it changes nothing.
+    """
+
+    version: _Version
+    until: Annotated[dt.datetime, msgspec.Meta(tz=True)]
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a table may show.
 
     Attributes:
         table: As `database.table`.
-        versions: Of the dataset; two while the table moves from one to the other.
+        versions: Of the dataset; several while the table moves, or after it failed to.
+        publishers: Those at work, each by an id of its own.
     """
 
     table: str
-    versions: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+    versions: tuple[_Version, ...]
+    publishers: dict[str, Publisher] = msgspec.field(default_factory=dict)
 
 
-def note(store: Store, dataset: str, table: str, versions: Iterable[int]) -> None:
-    """Note what a table may show from now on.
+class Note:
+    """The note of one table, as one publisher sees and changes it.
 
-    Cost:
-        One PUT.
+    It says `read`, looks at the table, says `begin`, changes the table, and says `finish` or
+    `give_up`. Between these calls nothing is locked: they tell what others did.
     """
-    shown = Shown(table=table, versions=tuple(sorted(set(versions))))
-    store.put(_key(dataset, table), msgspec.json.encode(shown))
+
+    def __init__(self, store: Store, dataset: str, table: str) -> None:
+        self._store = store
+        self._key = _key(dataset, table)
+        self._table = table
+        self._own = uuid.uuid4().hex
+        self._version = 0
+        self._until: dt.datetime | None = None
+        self._versions: tuple[int, ...] = ()
+        self._others: Mapping[str, Publisher] = {}
+        self._etag: str | None = None
+        self._is_changed = False
+
+    def read(self) -> None:
+        """Read it anew; what `begin` and `is_disturbed` tell is about the time since.
+
+        Raises:
+            CorruptMetadataError: What was noted cannot be read.
+
+        Cost:
+            One GET.
+        """
+        found, self._etag = self._get()
+        now = dt.datetime.now(dt.UTC)
+        self._versions = found.versions
+        self._others = {
+            one: publisher
+            for one, publisher in found.publishers.items()
+            if one != self._own and publisher.until > now
+        }
+        self._is_changed = False
+
+    def shows_only(self, version: int) -> bool:
+        """Return whether the table showed a version and nothing else when the note was read."""
+        return self._versions == (version,)
+
+    def begin(self, version: int) -> bool:
+        """Note what the table may show from now on, besides what it did.
+
+        Returns:
+            False, and nothing is noted, if another publisher has begun or ended since `read`.
+
+        Cost:
+            One PUT.
+        """
+        own = Publisher(version=version, until=dt.datetime.now(dt.UTC) + LEASE)
+        self._version, self._until = version, own.until
+        wanted = self._shown((*self._versions, version), {**self._others, self._own: own})
+        if self._put(wanted):
+            return True
+        found, etag = self._get()
+        if found == wanted:
+            self._etag = etag  # it is ours, from a put whose answer was lost
+            return True
+        self._is_changed = True
+        return False
+
+    def finish(self) -> bool:
+        """Note that the table was brought to the version.
+
+        Returns:
+            Whether it is on nobody else to look at the table again, though somebody may have
+            changed it meanwhile.
+
+        Cost:
+            One PUT; some more if others publish too.
+        """
+        # Who else has changed the table since it was looked at is in the note, if that is as it was.
+        versions = (self._version, *(one.version for one in self._others.values()))
+        if self._put(self._shown(versions, self._others)):
+            return False
+        return not self._end()
+
+    def give_up(self) -> None:
+        """Note that the table may show something of the version, and that no more comes of it.
+
+        Cost:
+            One GET and one PUT; some more if others publish too.
+        """
+        self._end()
+
+    @property
+    def deadline(self) -> dt.datetime | None:
+        """From then on a publisher that has begun may change nothing more."""
+        return None if self._until is None else self._until - LEASE_MARGIN
+
+    def is_disturbed(self) -> bool:
+        """Return whether others publish, or have since `read`.
+
+        Cost:
+            Nothing, or one GET.
+        """
+        if not self._others and not self._is_changed:
+            _, etag = self._get()
+            self._is_changed = etag != self._etag
+        return bool(self._others) or self._is_changed
+
+    def _end(self) -> bool:
+        """Take the publisher out, leave all versions in, and return whether others are at work."""
+        while True:
+            found, etag = self._get()
+            self._is_changed = self._is_changed or etag != self._etag
+            self._etag = etag
+            others = {one: it for one, it in found.publishers.items() if one != self._own}
+            wanted = self._shown((*found.versions, self._version), others)
+            if wanted == found or self._put(wanted):
+                now = dt.datetime.now(dt.UTC)
+                return any(publisher.until > now for publisher in others.values())
+
+    def _shown(self, versions: Iterable[int], publishers: Mapping[str, Publisher]) -> Shown:
+        return Shown(
+            table=self._table,
+            versions=tuple(sorted(set(versions))),
+            publishers=dict(publishers),
+        )
+
+    def _get(self) -> tuple[Shown, str | None]:
+        try:
+            found = self._store.get(self._key)
+        except ObjectNotFoundError:
+            return self._shown((), {}), None
+        return _decode(found.data, self._key), found.etag
+
+    def _put(self, shown: Shown) -> bool:
+        """Write it if nobody has since it was read."""
+        data = msgspec.json.encode(shown)
+        try:
+            if self._etag is None:
+                self._etag = self._store.create(self._key, data)
+            else:
+                self._etag = self._store.replace(self._key, data, if_match=self._etag)
+        except (ObjectExistsError, PreconditionFailedError):
+            return False
+        return True
 
 
 def forget(store: Store, dataset: str, table: str) -> None:
     """Forget a table that is gone."""
     store.delete([_key(dataset, table)])
-
-
-def find(store: Store, dataset: str, table: str) -> tuple[int, ...]:
-    """Return what a table may show; nothing if that is not known.
-
-    Raises:
-        CorruptMetadataError: What was noted cannot be read.
-
-    Cost:
-        One GET.
-    """
-    key = _key(dataset, table)
-    try:
-        return _decode(store.get(key).data, key).versions
-    except ObjectNotFoundError:
-        return ()
 
 
 def read(store: Store, dataset: str) -> tuple[Shown, ...]:
@@ -70,8 +213,25 @@ def read(store: Store, dataset: str) -> tuple[Shown, ...]:
     Cost:
         One LIST, and one GET a table.
     """
+    found = tuple(one for _, one in read_each(store, dataset))
+    for one in found:
+        if isinstance(one, CorruptMetadataError):
+            raise one
+    return tuple(one for one in found if isinstance(one, Shown))
+
+
+def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | CorruptMetadataError]]:
+    """Yield each note with its key, or why it cannot be read."""
     keys = [info.key for info in store.list(f"{dataset}/{FOLDER}/")]
-    return tuple(_decode(store.get(key).data, key) for key in keys if key.endswith(_SUFFIX))
+    for key in keys:
+        if not key.endswith(_SUFFIX):
+            continue
+        try:
+            yield key, _decode(store.get(key).data, key)
+        except ObjectNotFoundError:
+            continue  # its table was dropped meanwhile
+        except CorruptMetadataError as exc:
+            yield key, exc
 
 
 def _key(dataset: str, table: str) -> str:
@@ -84,5 +244,5 @@ def _decode(data: bytes, key: str) -> Shown:
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise CorruptMetadataError(
             f"{key!r} does not say what a table of the metastore shows: {exc}.",
-            hint="Publish the table again, or delete the object if there is no such table.",
+            hint="Delete the object, and publish the table again if there is one.",
         ) from exc

@@ -1,0 +1,176 @@
+"""What publishers tell each other, and cleanups, of what a table shows."""
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator
+from itertools import zip_longest
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.errors import CorruptMetadataError, PreconditionFailedError
+from lakebed.state import published
+from lakebed.state.published import Note, Publisher, Shown
+from lakebed.store.memory import MemoryStore
+
+KEY = "flights/published/lake.flights.json"
+PARTITIONS = range(3)
+
+
+def note_of(store: MemoryStore) -> Note:
+    return Note(store, "flights", "lake.flights")
+
+
+def noted(store: MemoryStore) -> Shown:
+    (shown,) = published.read(store, "flights")
+    return shown
+
+
+class Lake:
+    """A dataset whose commits touch some partitions, and a table that publishers change."""
+
+    def __init__(self) -> None:
+        self.touched = [frozenset(PARTITIONS)]
+        self.table = dict.fromkeys(PARTITIONS, 0)
+        self.store = MemoryStore(uuid.uuid4().hex)
+        first = note_of(self.store)
+        first.read()
+        first.begin(0)
+        first.finish()
+        self.told = 0  # the version that the table itself names
+
+    @property
+    def head(self) -> int:
+        return len(self.touched) - 1
+
+    def location(self, partition: int, version: int) -> int:
+        return max(n for n in range(version + 1) if partition in self.touched[n])
+
+    def publisher(self) -> Iterator[None]:
+        """Publish as `lakebed.hive.publication` does, and let others go on between any two steps."""
+        note, version, is_open = note_of(self.store), None, True
+        while is_open or version != self.head:
+            version = self.head
+            yield
+            note.read()
+            yield
+            base = self.told if note.shows_only(self.told) and self.told <= version else None
+            since = [] if base is None else self.touched[base + 1 : version + 1]
+            wrong = [
+                partition
+                for partition in PARTITIONS
+                if (
+                    self.table[partition] != self.location(partition, version)
+                    if base is None
+                    else any(partition in touched for touched in since)
+                )
+            ]
+            yield
+            if not note.begin(version):
+                is_open = True
+                continue
+            for partition in wrong:
+                yield
+                self.table[partition] = self.location(partition, version)
+            yield
+            self.told = version
+            yield
+            is_open = note.finish()
+
+    def check(self) -> None:
+        shown = noted(self.store)
+        for partition, location in self.table.items():
+            assert location in {self.location(partition, one) for one in shown.versions}
+        if not shown.publishers and shown.versions == (self.told,):
+            assert self.table == {one: self.location(one, self.told) for one in PARTITIONS}
+
+
+commits = st.frozensets(st.sampled_from(PARTITIONS), min_size=1)
+steps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=60)
+
+
+@given(
+    steps=steps,
+    coming=st.lists(commits, max_size=4),
+    deaths=st.frozensets(st.integers(0, 59), max_size=3),
+)
+def test_note_covers_what_a_table_shows_and_the_last_publisher_leaves_it_right(
+    steps, coming, deaths
+):
+    lake = Lake()
+    waiting = list(coming)
+    at_work = {one: lake.publisher() for one in range(3)}
+    has_died = False
+    for number, (actor, count) in enumerate(steps):
+        if actor == 3:
+            lake.touched += [waiting.pop()] if waiting else []
+            continue
+        if number in deaths:
+            has_died = has_died or actor in at_work
+            at_work.pop(actor, None)
+            continue
+        for _ in range(count if actor in at_work else 0):
+            next(at_work[actor], None)
+            lake.check()
+    lake.touched += waiting
+    for _ in zip_longest(lake.publisher(), *at_work.values()):
+        lake.check()
+
+    assert lake.table == {one: lake.location(one, lake.head) for one in PARTITIONS}
+    if not has_died:
+        assert noted(lake.store) == Shown(table="lake.flights", versions=(lake.head,))
+
+
+def test_dead_publisher_is_waited_for_no_longer_than_its_lease():
+    store = MemoryStore(uuid.uuid4().hex)
+    dead, later = note_of(store), note_of(store)
+    dead.read()
+    assert dead.begin(1)
+    later.read()
+    assert later.begin(2)
+    assert later.finish() is False
+    later.read()
+    assert (noted(store).versions, later.shows_only(2)) == ((1, 2), False)
+
+    name, publisher = noted(store).publishers.popitem()
+    over = Publisher(version=publisher.version, until=dt.datetime.now(dt.UTC))
+    past = Shown(table="lake.flights", versions=(1, 2), publishers={name: over})
+    store.put(KEY, msgspec.json.encode(past))
+    later.read()
+    assert not later.shows_only(2)
+    assert not later.is_disturbed()
+    assert later.begin(2)
+    later.finish()
+
+    assert noted(store) == Shown(table="lake.flights", versions=(2,))
+
+
+def test_publisher_that_lost_the_answer_to_its_note_is_alone_with_it():
+    class Deaf(MemoryStore):
+        """Writes, and then says that somebody else has."""
+
+        def _replace(self, key, data, *, if_match):
+            super()._replace(key, data, if_match=if_match)
+            raise PreconditionFailedError("The object changed.", hint="Read it again.")
+
+    store = Deaf(uuid.uuid4().hex)
+    first, second = note_of(store), note_of(store)
+    first.read()
+    first.begin(1)
+    second.read()
+
+    assert second.begin(2)
+    first.finish()
+    second.finish()
+
+    assert noted(store).publishers == {}
+
+
+def test_note_that_cannot_be_read_is_named():
+    store = MemoryStore(uuid.uuid4().hex)
+    store.put(KEY, b'{"table": "lake.flights", "versions": [-1]}')
+
+    with pytest.raises(CorruptMetadataError, match=r"lake\.flights\.json' does not say"):
+        note_of(store).read()
