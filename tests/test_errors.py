@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import json
 import pickle
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 import lakebed
 from lakebed import errors
-from lakebed.errors import ErrorCode, LakebedError
+from lakebed.errors import ErrorCode, LakebedError, from_document, to_document
 
 CLASSES = [
     one
@@ -105,6 +106,36 @@ def test_an_error_arrives_whole_from_another_process(
     assert vars(arrived) == vars(error)
     assert str(arrived) == str(error) == "It happened. Do this."
     assert (arrived.code, arrived.exit_code) == (cls.code, cls.exit_code)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_arrives_whole_as_json(cls: type[LakebedError]) -> None:
+    error = an_error(cls)
+    error.add_note("Seen by a task.")
+
+    arrived = from_document(json.loads(json.dumps(to_document(error))))
+    arrived.add_note("Seen by the driver.")
+
+    assert type(arrived) is cls
+    notes = {"__notes__": ["Seen by a task.", "Seen by the driver."]}
+    assert vars(arrived) == {**vars(error), **notes}
+    assert str(arrived) == str(error)
+
+
+def test_an_error_of_somebody_elses_class_arrives_as_the_nearest_of_the_tree() -> None:
+    class TapeError(errors.ThrottledError):
+        """Of a store that we do not know."""
+
+    arrived = from_document(to_document(TapeError("It is full.", retryable=True)))
+
+    assert type(arrived) is errors.ThrottledError
+    assert arrived.retryable
+
+
+@pytest.mark.parametrize("name", ["ErrorCode", "Any", "_rebuild", "int", ""])
+def test_a_document_names_errors_of_the_tree_alone(name: str) -> None:
+    with pytest.raises(TypeError, match=repr(name)):
+        from_document({"class": name, "attributes": {"message": "It happened."}})
 
 
 def test_attributes_of_a_conflict_arrive() -> None:

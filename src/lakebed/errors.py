@@ -20,6 +20,7 @@ correct the input, try again, look after the storage, look after the data, insta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
@@ -90,11 +91,42 @@ class LakebedError(Exception):
         return (_rebuild, (type(self), self.__dict__))
 
 
-def _rebuild(cls: type[LakebedError], attributes: dict[str, Any]) -> LakebedError:
+def _rebuild(cls: type[LakebedError], attributes: Mapping[str, Any]) -> LakebedError:
     error = cls.__new__(cls)
     Exception.__init__(error, attributes["message"])
     error.__dict__.update(attributes)
     return error
+
+
+def to_document(error: LakebedError) -> dict[str, Any]:
+    """Return an error as a document that JSON can hold, for where no pickle may travel.
+
+    >>> error = CommitUnknownError("No answer.", commit_id="c0ffee")
+    >>> arrived = from_document(to_document(error))
+    >>> type(arrived).__name__, arrived.commit_id
+    ('CommitUnknownError', 'c0ffee')
+    """
+    # Of a class from elsewhere, the nearest of the tree.
+    classes = (cls.__name__ for cls in type(error).__mro__ if cls.__module__ == __name__)
+    return {"class": next(classes), "attributes": dict(vars(error))}
+
+
+def from_document(document: Mapping[str, Any]) -> LakebedError:
+    """Return the error that `to_document` was given: of its class, with all its attributes."""
+    attributes = {
+        # Our attributes are frozen; notes are Python's own, which adds to them.
+        name: tuple(value) if isinstance(value, list) and name != "__notes__" else value
+        for name, value in document["attributes"].items()
+    }
+    return _rebuild(_class_of(document["class"]), attributes)
+
+
+def _class_of(name: str) -> type[LakebedError]:
+    found = globals().get(name)
+    if not (isinstance(found, type) and issubclass(found, LakebedError)):
+        msg = f"{name!r} is no error of Lakebed"
+        raise TypeError(msg)
+    return found
 
 
 class NotFoundError(LakebedError, LookupError):

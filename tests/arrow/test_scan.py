@@ -193,6 +193,17 @@ def test_without_columns_rows_have_the_fields_of_the_schema_in_its_order() -> No
     assert dataset.arrow().column_names == ["k", "n", "x"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"), [([], "names no column"), (["n", "k", "n"], "names 'n' 2 times")]
+)
+def test_columns_are_some_and_each_is_named_once(columns: list[str], message: str) -> None:
+    dataset = create(partition_by="n")
+    dataset.append([{"k": "a", "n": 1, "x": 1.5}])
+
+    with pytest.raises(SchemaMismatchError, match=f"argument columns {message}"):
+        dataset.arrow(columns=columns)
+
+
 def test_empty_view_has_its_columns() -> None:
     dataset = create(partition_by="n")
 

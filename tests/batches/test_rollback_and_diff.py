@@ -333,11 +333,16 @@ def test_spark_finds_the_same_rows(dataset: Dataset, spark: Any) -> None:
 
 @pytest.mark.spark
 def test_maps_are_no_keys_of_spark(store: Store, spark: Any) -> None:
-    schema = pa.schema([("m", pa.map_(pa.string(), pa.int64())), ("n", pa.int64())])
+    of_map = pa.map_(pa.string(), pa.int64())
+    held = {"s": pa.struct([("in", pa.list_(of_map))]), "l": pa.list_(of_map)}
+    schema = pa.schema([("m", of_map), *held.items(), ("n", pa.int64())])
     dataset = Repository(store).create("m", DatasetDescriptor(schema=schema))
-    dataset.append([{"m": {"a": 1}, "n": 1}])
+    dataset.append([{"m": {"a": 1}, "s": {"in": [{"a": 1}]}, "l": [], "n": 1}])
 
-    with pytest.raises(InvalidInputError, match="map 'm'"):
+    with pytest.raises(InvalidInputError, match="'m', which is a map"):
         dataset.diff(0, 1).spark(spark)
+    for name in held:
+        with pytest.raises(InvalidInputError, match=f"'{name}', which holds a map"):
+            dataset.diff(0, 1).spark(spark, ["n", name])
     assert dataset.diff(0, 1).spark(spark, ["n"]).count() == 1
     assert dataset.diff(0, 1).rows().num_rows == 1

@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 
 import lakebed
 from lakebed import by
-from lakebed.errors import CorruptMetadataError, InvalidInputError
+from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.spark.through_arrow import reading_task
 from lakebed.state import file_table
 from lakebed.state.reader import read_head
@@ -345,3 +345,109 @@ def test_each_task_of_many_scattered_files_reads_a_few(
 def test_an_unknown_way_is_refused(spark: Any, dataset: lakebed.Dataset) -> None:
     with pytest.raises(InvalidInputError, match="'jdbc'"):
         dataset.spark(spark, way="jdbc")
+
+
+def record(*names: str) -> pa.DataType:
+    return pa.struct([(name, pa.int64()) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("fields", "row", "strategy", "columns", "alike"),
+    [
+        (
+            {"ts": pa.timestamp("us", tz="UTC"), "date": pa.date32()},
+            {"ts": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "date": dt.date(1999, 9, 9)},
+            "date(ts) as Date",
+            ["date", "Date"],
+            "'date' and 'Date'",
+        ),
+        ({"a": pa.int64(), "A": pa.int64()}, {"a": 1, "A": 2}, [], ["A"], "'a' and 'A'"),
+        (
+            {"n": pa.int64(), "r": pa.list_(pa.struct([("s", record("b", "B"))]))},
+            {"n": 1, "r": [{"s": {"b": 1, "B": 2}}]},
+            [],
+            None,
+            "'b' and 'B'",
+        ),
+        ({"Batch_ID": pa.int64()}, {"Batch_ID": 5}, [], None, "'Batch_ID' and 'batch_id'"),
+    ],
+)
+def test_columns_that_differ_in_case_keep_their_values(
+    spark: Any,
+    tmp_path: Path,
+    fields: dict[str, pa.DataType],
+    row: dict[str, Any],
+    strategy: Any,
+    columns: list[str] | None,
+    alike: str,
+) -> None:
+    schema = pa.schema(list(fields.items()))
+    descriptor = lakebed.DatasetDescriptor(schema=schema, partition_by=strategy)
+    dataset = lakebed.open_repository(tmp_path / "lake").create("odd", descriptor)
+    dataset.append([row])
+
+    for way in ("auto", "arrow"):
+        found = dataset.spark(spark, columns, way=way)
+        assert spark_rows(found) == comparable(dataset.arrow(columns)), way
+    for way in ("native", *NATIVE):
+        with pytest.raises(InvalidInputError, match=alike):
+            dataset.spark(spark, columns, way=way)
+
+
+def test_names_that_are_alike_on_different_levels_are_no_obstacle(
+    spark: Any, tmp_path: Path
+) -> None:
+    schema = pa.schema([("a", record("A", "b")), ("B", record("A", "c"))])
+    descriptor = lakebed.DatasetDescriptor(schema=schema)
+    dataset = lakebed.open_repository(tmp_path / "lake").create("even", descriptor)
+    dataset.append([{"a": {"A": 1, "b": 2}, "B": {"A": 3, "c": 4}}])
+
+    assert spark_rows(dataset.spark(spark, way="native")) == comparable(dataset.arrow())
+
+
+OLD = {"day": dt.date(1200, 1, 1), "at": dt.datetime(1200, 1, 1, 12, tzinfo=dt.UTC)}
+OLD_SCHEMA = pa.schema([("day", pa.date32()), ("at", pa.timestamp("us", tz="UTC"))])
+
+
+@pytest.mark.parametrize("way", [*NATIVE, "arrow"])
+def test_old_dates_are_read_as_they_were_written_whatever_calendar_the_session_has(
+    spark: Any, tmp_path: Path, way: Any
+) -> None:
+    descriptor = lakebed.DatasetDescriptor(schema=OLD_SCHEMA)
+    dataset = lakebed.open_repository(tmp_path / "lake").create("old", descriptor)
+    dataset.append([OLD])
+    view = dataset.where("day = '1200-01-01' AND at <= '1200-01-01T12:00:00Z'")
+
+    with setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"):
+        found = view.spark(spark, way=way).selectExpr("CAST(day AS string)", "CAST(at AS string)")
+
+        assert [tuple(row) for row in found.collect()] == [("1200-01-01", "1200-01-01 12:00:00")]
+
+
+def test_old_dates_are_written_as_they_are_whatever_calendar_the_session_has(
+    spark: Any, tmp_path: Path
+) -> None:
+    frame = spark.sql("SELECT DATE'1200-01-01' AS day, TIMESTAMP'1200-01-01 12:00:00' AS at")
+    descriptor = lakebed.DatasetDescriptor(schema=OLD_SCHEMA)
+    dataset = lakebed.open_repository(tmp_path / "lake").create("old", descriptor)
+
+    with setting(spark, "spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY"):
+        dataset.append(frame)
+
+    assert dataset.arrow().to_pylist() == [OLD]
+    assert dataset.where("day = '1200-01-01'").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"), [([], "names no column"), (["id", "id"], "names 'id' 2 times")]
+)
+def test_spark_refuses_the_columns_that_the_local_reader_refuses(
+    spark: Any, dataset: lakebed.Dataset, columns: list[str], message: str
+) -> None:
+    errors = []
+    for read in (dataset.arrow, lambda columns: dataset.spark(spark, columns)):
+        with pytest.raises(SchemaMismatchError, match=f"argument columns {message}") as caught:
+            read(columns)
+        errors.append(str(caught.value))
+
+    assert errors[0] == errors[1]

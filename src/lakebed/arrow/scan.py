@@ -22,6 +22,7 @@ from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
     ObjectNotFoundError,
+    SchemaMismatchError,
     StorageError,
 )
 from lakebed.model.arrow_types import type_to_arrow
@@ -40,17 +41,35 @@ def output_schema(state: State, columns: Sequence[str] | None) -> pa.Schema:
 
     Args:
         state: The version to read.
-        columns: Fields or partition fields, `batch_id` among them; None for all fields.
+        columns: Fields or partition fields, `batch_id` among them, at least one and each once;
+            None for all fields.
 
     Raises:
-        SchemaMismatchError: A column is unknown.
+        SchemaMismatchError: A column is unknown, one is named twice, or there is none.
     """
     types = state.column_types
-    names = state.descriptor.schema.names if columns is None else columns
+    names = state.descriptor.schema.names if columns is None else tuple(columns)
+    if columns is not None:
+        _check_columns(names)
     for name in names:
         if name not in types:
             state.descriptor.schema.get(name)  # raises, and names the nearest
     return pa.schema([pa.field(name, type_to_arrow(types[name])) for name in names])
+
+
+def _check_columns(names: tuple[str, ...]) -> None:
+    """Refuse what one reader can give and another cannot."""
+    if not names:
+        raise SchemaMismatchError(
+            "The argument columns names no column.",
+            hint="Name at least one, or leave it out for all fields; count() counts rows.",
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaMismatchError(
+                f"The argument columns names {name!r} {names.count(name)} times.",
+                hint="Name each column once.",
+            )
 
 
 def scan(
@@ -71,7 +90,7 @@ def scan(
         read it to its end.
 
     Raises:
-        SchemaMismatchError: A column is unknown.
+        SchemaMismatchError: As of `output_schema`.
         CorruptMetadataError: A planned file is missing or damaged; while reading.
 
     Cost:

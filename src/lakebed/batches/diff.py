@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.errors import InvalidInputError
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of, split_label
-from lakebed.model.schema import MapOf
+from lakebed.model.schema import ListOf, MapOf, Struct, Type
 from lakebed.source import Snapshot, Source
 from lakebed.state import file_table
 from lakebed.state.state import State
@@ -108,7 +108,7 @@ class Diff:
                 are compared by these alone.
 
         Raises:
-            SchemaMismatchError: A column is unknown.
+            SchemaMismatchError: A column is unknown or named twice, or there is none.
             InvalidInputError: A column is called `operation`.
             CorruptMetadataError: A data file is missing or damaged.
 
@@ -133,7 +133,7 @@ class Diff:
         """Return the same as `rows`, as a Spark DataFrame.
 
         Raises:
-            SchemaMismatchError: A column is unknown.
+            SchemaMismatchError: A column is unknown or named twice, or there is none.
             InvalidInputError: A column is called `operation`, or is or holds a map, which Spark
                 does not compare.
             MissingDependencyError: pyspark or Java is not installed.
@@ -144,11 +144,13 @@ class Diff:
         schema = self._added._source.seen().descriptor.schema
         names = list(schema.names) if columns is None else list(columns)
         _check_names(names)
-        maps = [one.name for one in schema if one.name in names and isinstance(one.type, MapOf)]
-        if maps:
-            raise InvalidInputError(
-                f"Spark cannot compare the map {maps[0]!r}.", hint="Leave it out of columns=."
-            )
+        for one in schema:
+            if one.name in names and _holds_map(one.type):
+                word = "is" if isinstance(one.type, MapOf) else "holds"
+                raise InvalidInputError(
+                    f"Spark cannot compare column {one.name!r}, which {word} a map.",
+                    hint="Leave it out of columns=.",
+                )
         from lakebed.spark.difference import marked_difference
 
         added = self._added.spark(spark, columns)
@@ -179,6 +181,12 @@ def _total(numbers: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(numbers) else None
 
 
+def _holds_map(kind: Type) -> bool:
+    if isinstance(kind, Struct):
+        return any(_holds_map(field.type) for field in kind.fields)
+    return isinstance(kind, MapOf) or (isinstance(kind, ListOf) and _holds_map(kind.element))
+
+
 def _check_names(names: Sequence[str]) -> None:
     if OPERATION in names:
         raise InvalidInputError(
@@ -200,10 +208,8 @@ def _numbered(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:
     """Return a number for each value, the same for equal values."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        column = pc.add(column, pa.scalar(0, kind))  # makes one zero of the two
-    if pa.types.is_nested(kind):
+    column = with_one_zero_and_nan(column)
+    if pa.types.is_nested(column.type):
         # Arrow does not compare nested values; these texts are equal where the values are.
         column = pa.chunked_array([[repr(value) for value in column.to_pylist()]], pa.string())
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")

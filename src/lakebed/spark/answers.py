@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 
-from lakebed import errors
-from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.errors import LakebedError, from_document, to_document
 
 
 def table_to_bytes(table: pa.Table) -> bytes:
@@ -27,12 +25,9 @@ def table_from_bytes(data: bytes | pa.Buffer) -> pa.Table:
 
 def write_error(exc: LakebedError) -> str:
     """Return an error as text."""
-    return json.dumps({"class": type(exc).__name__, "message": exc.message, "hint": exc.hint})
+    return json.dumps(to_document(exc), default=str)
 
 
 def read_error(text: str) -> LakebedError:
     """Read what `write_error` gave."""
-    document: dict[str, Any] = json.loads(text)
-    found = getattr(errors, document["class"], InvalidInputError)
-    error: LakebedError = found(document["message"], hint=document["hint"])
-    return error
+    return from_document(json.loads(text))

@@ -35,8 +35,13 @@ _FEW_FILES = 200
 # So many files a directory on average: then two listings of it are surely less work than a list.
 _FILES_A_DIRECTORY = 16
 
-# A file that is missing or damaged is an error, whatever the session says: rows are never lost.
-_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# Whatever the session says: a file that is missing or damaged is an error, and dates and times are
+# those of one calendar, the Gregorian, as Arrow reads them.
+_STRICT = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
 # What a file sink of Spark's own streams leaves beside its files, and every read of them obeys.
 _SINK_LOG, _SINK_LOG_VERSION = "_spark_metadata", "v1"
 _BLOCK_BYTES = 2**27  # only a hint on locality, which a directory of this machine does not have

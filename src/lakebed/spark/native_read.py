@@ -10,7 +10,7 @@ from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
 from lakebed.model.predicate import roots_of
-from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Type
+from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.plan.plan import ScanPlan
 from lakebed.spark.column import literal, to_spark_column
 from lakebed.spark.file_lists import FileList, NativeWay
@@ -39,6 +39,9 @@ def find_obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
+    alike = _find_alike(plan.state.column_types)
+    if alike:
+        return f"Spark takes the columns {' and '.join(map(repr, alike))} for one"
     partition_types = plan.state.partition_types
     for name in needed_columns(plan, names):
         if name not in partition_types:
@@ -52,6 +55,27 @@ def find_obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
             if value == "":
                 return f"partition field {name!r} holds the empty text"
     return ""
+
+
+def _find_alike(types: Mapping[str, Type]) -> tuple[str, str] | None:
+    """Return two names on one level that Spark does not tell apart; it does not look at case."""
+    known: dict[str, str] = {}
+    for name in types:
+        folded = name.casefold()
+        if folded in known:
+            return known[folded], name
+        known[folded] = name
+    inner = (_find_alike(fields) for kind in types.values() for fields in _inner(kind))
+    return next((found for found in inner if found), None)
+
+
+def _inner(kind: Type) -> list[dict[str, Type]]:
+    """Return the fields of each record that lies in a type, but not in another record."""
+    if isinstance(kind, Struct):
+        return [{field.name: field.type for field in kind.fields}]
+    if isinstance(kind, ListOf):
+        return _inner(kind.element)
+    return _inner(kind.value) if isinstance(kind, MapOf) else []
 
 
 def needed_columns(plan: ScanPlan, names: Sequence[str]) -> tuple[str, ...]:

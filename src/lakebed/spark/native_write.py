@@ -33,6 +33,8 @@ _SETTINGS = {
     # INT96, the default, has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
+    # The other calendar of Spark is known to Spark alone.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 _OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

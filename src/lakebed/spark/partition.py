@@ -31,7 +31,7 @@ from lakebed.model.partition import (
 )
 from lakebed.model.partition.function import kind_of
 from lakebed.model.schema import Field, Kind, Schema, Type, dotted_types, path_of
-from lakebed.model.values import TIMES, Scalar
+from lakebed.model.values import FLOATS, TIMES, Scalar
 from lakebed.spark.answers import read_error, write_error
 from lakebed.spark.dimension import dimension_column
 from lakebed.spark.types import struct_type
@@ -52,7 +52,8 @@ def partition_column(
     """Return what `PartitionFunction.array` gives of a frame's column, row by row.
 
     A value without a partition, such as one above the last bound of a range, fails the Spark job
-    that computes the column; inside `refusals_as_errors`, as the error that the other faces raise.
+    that computes the column. Run that job inside `refusals_as_errors`, and it fails with the error
+    that the other faces raise.
 
     Args:
         function: Of a strategy that fits the schema.
@@ -82,7 +83,9 @@ def partition_column(
     if isinstance(function, Dimension):
         return dimension_column(function, column, kind)
     if isinstance(function, Identity):
-        return column
+        if kind_of(kind) not in FLOATS:
+            return column
+        return F.when(column == 0, F.lit(0.0).cast(_spark_type(kind))).otherwise(column)
     found = _native(function, column, kind)
     if found is None:
         found = _through_python(function, column, kind, result)
@@ -92,6 +95,9 @@ def partition_column(
 @contextlib.contextmanager
 def refusals_as_errors() -> Iterator[None]:
     """Raise the refusal of a value inside a Spark job as the error of ours that it is.
+
+    For whoever computes columns of `partition_column`, which Lakebed's own writer does not: its
+    tasks answer with their errors.
 
     Raises:
         PartitionSpecError: A partition function has no partition for a value.

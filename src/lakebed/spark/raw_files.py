@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.arrow.reading.files import Line, StoredFile, lines_of, reading
+from lakebed.errors import FormatError
 from lakebed.model.grouping import balanced_groups
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def lines_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFrame:
     """Return the lines of files: id, url, line_number, line and problem.
 
     What is no UTF-8 becomes U+FFFD. Of a damaged file come the lines before the damage, and last
-    one with what is left and the problem, which is null elsewhere.
+    one with what is left and the problem, which is null elsewhere; of one that has not the hash
+    that it shall have, only a line with the problem.
 
     Cost:
         Nothing until it is used; then the files, each read by one task.
@@ -62,6 +64,8 @@ def lines_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFrame:
 
 def contents_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFrame:
     """Return the contents of files as they lie there: id, url and content.
+
+    One that has not the hash that it shall have fails the job.
 
     Cost:
         Nothing until it is used; then the files. A task holds one file in memory.
@@ -88,7 +92,10 @@ def _frame(spark: SparkSession, files: Sequence[Identified], read: Read, schema:
 
 def _line_batches(file_id: str, file: StoredFile) -> Iterator[pa.RecordBatch]:
     with reading(file.location):
-        lines = lines_of(file.looked_at())
+        try:
+            lines = lines_of(file.looked_at())
+        except FormatError as exc:
+            lines = iter([Line(1, b"", exc.message)])
         while found := list(islice(lines, _LINES_PER_BATCH)):
             yield _line_batch(file_id, file.location, found)
 
@@ -106,7 +113,7 @@ def _line_batch(file_id: str, url: str, lines: Sequence[Line]) -> pa.RecordBatch
 
 
 def _content_batches(file_id: str, file: StoredFile) -> Iterator[pa.RecordBatch]:
-    with reading(file.location), file.open_raw() as raw:
+    with reading(file.location), file.looked_at().open_raw() as raw:
         content = raw.read()
     yield pa.record_batch(
         {

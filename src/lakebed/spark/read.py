@@ -55,7 +55,7 @@ def read_frame(
         way: How to read.
 
     Raises:
-        SchemaMismatchError: A column is unknown.
+        SchemaMismatchError: A column is unknown or named twice, or there is none.
         InvalidInputError: There is no such way, or it would give a wrong answer here.
         CorruptMetadataError: A planned file is missing; noticed here only by `prepared`.
 

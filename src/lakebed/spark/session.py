@@ -7,8 +7,10 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,20 +138,81 @@ def _local_settings(given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+@dataclass(slots=True)
+class _Changed:
+    """A setting that somebody has changed for a while.
+
+    Attributes:
+        value: What it is now.
+        before: What the caller had set; None if nothing.
+        users: How many need it as it is now.
+    """
+
+    value: str
+    before: str | None
+    users: int = 0
+
+
+_changed: dict[tuple[str, str], _Changed] = {}  # by session and name
+_given_back = threading.Condition()
+
+
 @contextmanager
 def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the caller's session, and put them back."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
+    """Change settings of the caller's session, and put them back.
+
+    Threads may share a session: those that want the same value of a setting have it together, and
+    the last of them puts back what was there before the first. Those that want another value wait
+    until then. What is nested in a thread must not want another value than what is around it.
+    """
+    session = _session_id(spark)
+    with ExitStack() as stack:
+        with _given_back:
+            # All at once: whoever waits holds nothing that others may wait for.
+            _given_back.wait_for(lambda: _may_set(session, settings))
+            for name, value in settings.items():
+                _change(spark, (session, name), value)
+                stack.callback(_give_back, spark, (session, name))
         yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+
+
+def caller_setting(spark: SparkSession, name: str) -> str | None:
+    """Return what the caller has set, whatever `settings_for` has made of it for a while."""
+    with _given_back:
+        changed = _changed.get((_session_id(spark), name))
+        return spark.conf.get(name, None) if changed is None else changed.before
+
+
+def _session_id(spark: SparkSession) -> str:
+    """Return what tells sessions apart: several Python objects may stand for one."""
+    return spark._jsparkSession.sessionUUID() if is_classic(spark) else spark.session_id  # type: ignore[attr-defined,no-any-return]  # of Connect
+
+
+def _may_set(session: str, settings: Mapping[str, str]) -> bool:
+    changed = ((_changed.get((session, name)), value) for name, value in settings.items())
+    return all(one is None or one.value == value for one, value in changed)
+
+
+def _change(spark: SparkSession, key: tuple[str, str], value: str) -> None:
+    if key not in _changed:
+        before = spark.conf.get(key[1], None)
+        spark.conf.set(key[1], value)
+        _changed[key] = _Changed(value, before)
+    _changed[key].users += 1
+
+
+def _give_back(spark: SparkSession, key: tuple[str, str]) -> None:
+    with _given_back:
+        changed = _changed[key]
+        changed.users -= 1
+        if changed.users:
+            return
+        del _changed[key]
+        _given_back.notify_all()
+        if changed.before is None:
+            spark.conf.unset(key[1])
+        else:
+            spark.conf.set(key[1], changed.before)
 
 
 def listing_by_driver() -> dict[str, str]:

@@ -26,7 +26,10 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ANSWER = "facts binary, error string"
 PLACED = f"place int, rows binary, {ANSWER}"
+_ANSWER_SCHEMA = pa.schema([("facts", pa.binary()), ("error", pa.string())])
 
+# Of a message between the JVM and a task.
+ROWS_A_MESSAGE = 2_000
 # A task that writes into up to so many partitions may write for itself.
 FEW_PARTITIONS = 32
 # Rows in order of time stay in few partitions for so long; scattered ones do not.
@@ -35,7 +38,10 @@ _BYTES_TO_DECIDE = 32 * 2**20
 
 _PLACES = 256  # the most tasks that scattered rows are gathered by
 _BYTES_TO_SORT = 32 * 2**20  # of rows that a task holds before it gives them on
-_BYTES_A_STREAM = 256 * 2**10  # at most: a message to the gathering tasks holds many
+# At most, unless a row is larger: a message to the gathering tasks holds `ROWS_A_MESSAGE` streams,
+# and Spark does not measure it.
+_BYTES_A_STREAM = 16 * 2**10
+_BYTES_TO_WRITE = 2**20  # of streams that the kernel is given at once, for it works by batches
 
 
 def writing_task(store: Store, target: BatchTarget) -> Task:
@@ -66,7 +72,7 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
             if not gives_on:
                 yield _placed(_answer(write_batches(store, target, rows)))
                 return
-            for chunk in _chunks(rows):
+            for chunk in _chunks(rows, _BYTES_TO_SORT):
                 yield from places.streams(chunk)
         except InvalidInputError as exc:
             yield _placed(_refusal(exc))
@@ -80,10 +86,15 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         answers: list[pa.RecordBatch] = []
         given = _without_answers(batches, answers)
-        rows = (
+        streams = (
             batch
             for stream in itertools.chain.from_iterable(given)
             for batch in table_from_bytes(stream.as_buffer()).to_batches()
+        )
+        rows = (
+            batch
+            for chunk in _chunks(streams, _BYTES_TO_WRITE)
+            for batch in pa.Table.from_batches(chunk).combine_chunks().to_batches()
         )
         try:
             yield _answer(write_batches(store, target, rows))
@@ -101,7 +112,9 @@ def _without_answers(
 ) -> Iterator[pa.Array]:
     """Yield streams of rows, and put what is already an answer aside."""
     for batch in batches:
-        answers.append(batch.filter(batch.column("place").is_null()).select(["facts", "error"]))
+        found = batch.filter(batch.column("place").is_null()).select(_ANSWER_SCHEMA.names)
+        # The session may have asked for large texts and bytes.
+        answers.append(found.cast(_ANSWER_SCHEMA))
         yield batch.column("rows").drop_null()
 
 
@@ -136,7 +149,9 @@ class _Places:
         columns = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
         found, starts = np.unique(places[order], return_index=True)
-        length = max(1, int(_BYTES_A_STREAM * rows.num_rows / max(rows.nbytes, 1)))
+        # A stream tells its schema anew, which of hundreds of columns is longer than few rows.
+        size_bytes = max(_BYTES_A_STREAM, 4 * len(table_to_bytes(rows.slice(0, 0))))
+        length = max(1, int(size_bytes * rows.num_rows / max(rows.nbytes, 1)))
         for place, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
             pieces = [
                 table_to_bytes(rows.slice(at, min(length, end - at)))
@@ -159,14 +174,17 @@ class _Places:
         return np.broadcast_to(self._by_number[numbers], batch.num_rows)
 
 
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+def _chunks(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+    """Bring batches together, until they have a size."""
     chunk: list[pa.RecordBatch] = []
+    left = size_bytes
     for batch in batches:
         if batch.num_rows:
             chunk.append(batch)
-        if sum(one.nbytes for one in chunk) >= _BYTES_TO_SORT:
+            left -= batch.nbytes
+        if left <= 0:
             yield chunk
-            chunk = []
+            chunk, left = [], size_bytes
     if chunk:
         yield chunk
 

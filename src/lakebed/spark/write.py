@@ -15,11 +15,12 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.answers import read_error, table_from_bytes
 from lakebed.spark.caps import with_admitted
 from lakebed.spark.native_write import can_write_natively, write_natively
-from lakebed.spark.session import settings_for
+from lakebed.spark.session import caller_setting, settings_for
 from lakebed.spark.tasks import (
     ANSWER,
     FEW_PARTITIONS,
     PLACED,
+    ROWS_A_MESSAGE,
     gathering_task,
     placing_task,
     writing_task,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _ROWS_A_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNMEASURED = str(2**31 - 1)  # the one value of it with which Spark does not measure
+_MEASURED = str(2**26)  # Spark's own default
 
 
 def is_spark_frame(data: object) -> bool:
@@ -103,10 +105,9 @@ def _message_settings(spark: SparkSession, given: Schema) -> dict[str, str]:
     to make it. So it gets few rows instead of a limit of bytes, unless they may be large, or the
     caller has set a limit: 2,000 texts fit, if they are shorter than 1 MiB on average.
     """
-    settings = {_ROWS_A_MESSAGE: "2000"}
-    if not any(_may_be_large(field.type) for field in given):
-        settings[_BYTES_A_MESSAGE] = spark.conf.get(_BYTES_A_MESSAGE, None) or _UNMEASURED
-    return settings
+    is_large = any(_may_be_large(field.type) for field in given)
+    limit = caller_setting(spark, _BYTES_A_MESSAGE) or (_MEASURED if is_large else _UNMEASURED)
+    return {_ROWS_A_MESSAGE: str(ROWS_A_MESSAGE), _BYTES_A_MESSAGE: limit}
 
 
 def _may_be_large(kind: Type) -> bool:

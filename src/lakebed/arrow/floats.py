@@ -1,0 +1,21 @@
+"""Floating-point values that are equal, as equal bytes."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def with_one_zero_and_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in which Arrow takes those values for equal that Spark does.
+
+    Arrow groups by bytes, of which there are two for zero, and many for NaN. Columns of other types
+    come back as they are.
+    """
+    if not pa.types.is_floating(column.type):
+        return column
+    is_nan = pc.is_nan(column)
+    column = pc.add(column, pa.scalar(0, column.type))
+    return pc.if_else(is_nan, pa.scalar(math.nan, column.type), column)
