@@ -474,6 +474,39 @@ def test_reindex_of_a_lost_database(tmp_path: Path) -> None:
     again.index.close()
 
 
+def test_dry_run_without_an_index_tells_what_would_be_indexed(tmp_path: Path) -> None:
+    archive = lakebed.open_archive(tmp_path / "raw", index=tmp_path / "none" / "index.db")
+    archive.store.create("x/metadata", archive_metadata("x").to_json().encode())
+    archive.store.put("x/data", b"content")
+
+    report = archive.reindex(dry_run=True)
+
+    assert (report.indexed_count, report.removed) == (1, ())
+    assert not (tmp_path / "none").exists()
+
+
+def archive_metadata(file_id: str) -> lakebed.archive.FileMetadata:
+    fields = {"id": file_id, "hash": "12345", "path": "/x", "where": "a", "what": "b"}
+    return lakebed.archive.FileMetadata({**fields, "start": T0, "work_id": None})
+
+
+def test_reindex_leaves_the_records_of_another_storage(tmp_path: Path) -> None:
+    archives = [lakebed.open_archive(tmp_path / name, index=tmp_path / "index.db") for name in "ab"]
+    records = [
+        one.push(io.BytesIO(b"x"), path="/x", where="a", what="b", start=T0) for one in archives
+    ]
+    gone = archives[0].push(io.BytesIO(b"y"), path="/x", where="a", what="b", start=T0)
+    archives[0].store.delete([f"{gone.id}/data"])
+
+    report = archives[0].reindex()
+
+    assert ([one.id for one in report.removed], report.foreign_count) == ([gone.id], 1)
+    found = list(archives[0].list("b", start=T0, end=T0))
+    assert sorted(one.id for one in found) == sorted(one.id for one in records)
+    for one in archives:
+        one.index.close()
+
+
 # The archive as a value
 
 

@@ -572,6 +572,16 @@ def test_newer_format_is_refused(tmp_path) -> None:
         index.find("a")
 
 
+def test_index_is_there_once_it_is_made(tmp_path, dynamodb_url: str) -> None:
+    for url in (f"sqlite://{tmp_path}/new.db", dynamodb_url):
+        index = open_index(url)
+        assert not index.exists()
+        assert not index.exists()  # asking does not make it
+        index.create()
+        assert index.exists()
+        index.close()
+
+
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 100])
 def test_damaged_file_is_an_error_of_format(tmp_path, content: bytes) -> None:
     (tmp_path / "bad.db").write_bytes(content)

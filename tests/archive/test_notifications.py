@@ -1,7 +1,10 @@
 """Notifications of an object store, as the originals' fixtures have them."""
 
+import errno
+import io
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import lakebed
 from lakebed.archive import (
     Archive,
     FileMetadata,
+    ingest_again,
     ingest_directory,
     ingest_lines,
     ingest_message,
@@ -211,9 +215,47 @@ def test_what_cannot_be_used_is_reported_and_indexes_nothing(archive, message, t
 
 
 def test_object_without_metadata_is_reported(archive: Archive, store_file) -> None:
-    report = ingest_message(archive, event(store_file("plain/data", None)))
+    report = ingest_message(archive, event(store_file("plain/file", None)))
 
     assert "no metadata" in str(report.error)
+
+
+@pytest.mark.parametrize("size_bytes", [10, 9 * 2**20])
+@pytest.mark.parametrize("file_id", [None, "mine"])
+def test_pushed_file_of_any_size_is_found_by_its_events(archive, size_bytes, file_id) -> None:
+    pusher = Archive(archive.store, lakebed.archive.open_index("sqlite://"))
+    pusher.init()
+    record = pusher.push(
+        io.BytesIO(b"x" * size_bytes), path="/a", where="a", what="b", start=0, id=file_id
+    )
+    keys = [f"{record.id}/data", f"{record.id}/metadata"]
+
+    statuses = [ingest_message(archive, event(key)).status for key in keys]
+
+    assert statuses == ["success", "success"]
+    assert list(archive.index.records()) == [record]
+    archive.store.delete(keys)
+
+
+def test_content_that_waits_for_its_metadata_is_no_error(archive: Archive, store_file) -> None:
+    key = store_file("x/data", None, b"content")
+
+    assert ingest_message(archive, event(key)).status == "success"
+    assert list(archive.index.records()) == []
+
+    beside = store_file("x/metadata", None, json.dumps({**SYSLOG, "id": "x"}).encode())
+    report = ingest_message(archive, event(beside))
+
+    assert [one.url for one in report.records] == [f"s3://lake/{key}"]
+
+
+def test_metadata_of_another_file_beside_a_content_is_reported(archive, store_file) -> None:
+    store_file("x/data", None, b"content")
+    beside = store_file("x/metadata", None, json.dumps(SYSLOG).encode())
+
+    report = ingest_message(archive, event(beside))
+
+    assert (report.status, list(archive.index.records())) == ("error", [])
 
 
 def test_one_bad_file_does_not_hide_the_others(archive: Archive, store_file) -> None:
@@ -244,6 +286,15 @@ def test_removed_file_leaves_the_index(archive: Archive, store_file) -> None:
 
     assert (report.status, report.removed) == ("success", (SYSLOG_ID,))
     assert list(archive.index.records()) == []
+
+
+def test_removed_file_of_which_a_copy_is_indexed_stays(archive: Archive, store_file) -> None:
+    ingest_message(archive, event(store_file(OLD_KEY, SYSLOG)))
+
+    report = ingest_message(archive, event(f"{SYSLOG_ID}/data", name="ObjectRemoved:Delete"))
+
+    assert (report.status, report.removed) == ("success", ())
+    assert [one.id for one in archive.index.records()] == [SYSLOG_ID]
 
 
 def test_removal_under_an_old_key_is_reported(archive: Archive) -> None:
@@ -282,6 +333,55 @@ def test_directory_of_messages_is_emptied(archive: Archive, store_file, tmp_path
     assert sorted(one.name for one in tmp_path.iterdir()) == [".3.json", "failed"]
     assert (tmp_path / "failed" / "2.json").read_text() == "{"
     assert list(ingest_directory(archive, tmp_path)) == []
+
+
+def test_message_that_cannot_be_read_is_put_aside(archive, tmp_path, monkeypatch) -> None:
+    for name in ("1.json", "2.json"):
+        (tmp_path / name).write_text('{"Event": "s3:TestEvent"}')
+    read_bytes = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.name == "1.json":
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)  # root could read it all the same
+
+    reports = list(ingest_directory(archive, tmp_path))
+
+    assert [one.status for one in reports] == ["error", "success"]
+    assert "1.json" in str(reports[0].error)
+    assert (tmp_path / "failed" / "1.json").exists()
+
+
+def test_what_comes_later_is_ingested_too_until_the_time_is_up(archive, store_file, tmp_path):
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    reports = ingest_again(lambda: ingest_directory(archive, tmp_path), timeout_s=3)
+    (tmp_path / "1.json").write_text("{")
+
+    assert next(reports).status == "error"
+    (tmp_path / "2.json").write_text(event(key))
+    assert [one.id for one in next(reports).records] == [SYSLOG_ID]
+    assert list(reports) == []
+
+
+def test_failure_that_passes_is_waited_for_and_another_ends_it(
+    archive, store_file, tmp_path
+) -> None:
+    key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
+    (tmp_path / "1.json").write_text(event(key))
+
+    def ingest(*, retryable: bool):
+        outage = StorageError("The store is out.", retryable=retryable)
+        store = FailingStore(archive.store, fail_on="stat", error=outage)
+        failing = Archive(store, archive.index)
+        return lambda: ingest_directory(failing, tmp_path)
+
+    with pytest.raises(StorageError):
+        next(ingest_again(ingest(retryable=False), timeout_s=5))
+    report = next(ingest_again(ingest(retryable=True), timeout_s=5))
+
+    assert (report.status, list(tmp_path.iterdir())) == ("success", [])
 
 
 def test_queue_of_sqs_is_emptied(archive: Archive, store_file, s3_endpoint, monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """Bundles and their queue: nothing is lost, nothing is twice, whenever the uploader dies."""
 
+import errno
 import gzip
 import io
 import os
@@ -260,6 +261,44 @@ def test_watch_uploads_what_comes_and_tells_of_invalid_ones_once(tmp_path, queue
 
     assert sorted(outcomes(told)) == ["invalid", "uploaded", "uploaded"]
     archive.index.close()
+
+
+def test_bundle_that_cannot_be_read_does_not_stop_the_others(
+    archive: Archive, queue: UploadQueue, monkeypatch
+) -> None:
+    refused = enqueue(queue, id="aaa")
+    enqueue(queue, id="bbb")
+    open_path = Path.open
+
+    def refuse(path: Path, *arguments, **options):
+        if path == refused:
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return open_path(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:  # root could read it all the same
+        patch.setattr(Path, "open", refuse)
+        uploads = list(queue.upload(archive))
+
+    assert outcomes(uploads) == ["invalid", "uploaded"]
+    assert "aaa.tar cannot be used" in str(uploads[0].error)
+    assert outcomes(queue.upload(archive)) == ["uploaded"]
+
+
+def test_bundle_whose_mode_has_changed_is_looked_at_again(tmp_path, queue) -> None:
+    archive = lakebed.open_archive(tmp_path / "raw")
+    queue.directory.mkdir()
+    bad = queue.directory / "bad.tar"
+    bad.write_bytes(b"x")
+    told = []
+
+    def tell(upload) -> None:
+        told.append(upload)
+        if len(told) == 1:
+            bad.chmod(0o600)
+
+    queue.watch(archive, timeout_s=1.2, on_upload=tell)
+
+    assert outcomes(told) == ["invalid", "invalid"]
 
 
 def test_damaged_index_is_not_the_fault_of_the_bundle(tmp_path: Path, queue: UploadQueue) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def test_variables_name_storage_index_place_and_queue(cli, file, tmp_path, monke
     monkeypatch.setenv("LAKEBED_ARCHIVE_QUEUE", str(tmp_path / "queue"))
 
     cli("archive", "enqueue", file, "--what", "log", "--start", T0, "--compress")
-    (uploaded,) = cli.json("archive", "upload", "--watch", "--timeout", "0")
+    (uploaded,) = cli.json("archive", "upload")
     (listed,) = cli.json("archive", "list", "log", "--start", T0, "--end", T0)
 
     assert uploaded["url"] == listed["url"]
@@ -184,6 +185,61 @@ def test_upload_ends_with_1_if_a_bundle_stays(cli, root: str, tmp_path: Path) ->
 
     (row,) = json.loads(result.stdout)
     assert (row["outcome"], row["url"]) == ("invalid", None)
+
+
+def test_watching_upload_ends_with_0_if_what_had_failed_is_uploaded_at_last(
+    cli, root: str, file: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index.db"
+    index.write_bytes(b"no database" * 1_000)
+    fields = ("--where", "box", "--what", "log", "--start", T0)
+    cli("archive", "enqueue", file, *fields, "--queue", tmp_path / "queue")
+    at = ("--queue", tmp_path / "queue", "--storage", root, "--index", index, "-o", "json")
+    mended = threading.Timer(1.5, index.unlink)
+    mended.start()
+
+    result = cli("archive", "upload", "--watch", "--timeout", "5", *at)
+    mended.join()
+
+    assert json.loads(result.stdout) == []
+    assert [line.split()[0] for line in result.stderr.splitlines()][-1] == "uploaded"
+    assert "failed" in result.stderr
+
+
+def test_watching_upload_tells_what_stays(cli, root: str, tmp_path: Path) -> None:
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "bad.tar").write_bytes(b"x")
+    at = ("--queue", tmp_path / "queue", "--storage", root, "-o", "json")
+
+    result = cli("archive", "upload", "--watch", "--timeout", "0", *at, exit_code=1)
+
+    assert [row["outcome"] for row in json.loads(result.stdout)] == ["invalid"]
+
+
+def test_watching_ingest_notes_each_message_and_tells_what_cannot_be_used(
+    cli, root: str, tmp_path: Path
+) -> None:
+    (tmp_path / "messages").mkdir()
+    for name, text in (("1", "{"), ("2", '{"Event": "s3:TestEvent"}')):
+        (tmp_path / "messages" / name).write_text(text)
+    at = ("--storage", root, "--watch", "--timeout", "0.2", "-o", "json")
+
+    result = cli("archive", "ingest", "--queue-dir", tmp_path / "messages", *at, exit_code=1)
+    nothing = cli("archive", "ingest", *at, exit_code=2)
+
+    assert [row["status"] for row in json.loads(result.stdout)] == ["error"]
+    assert "nothing to do" in result.stderr
+    assert "nothing to watch" in nothing.stderr
+
+
+def test_reindex_notes_records_of_other_storages(cli, root: str, file: Path, tmp_path) -> None:
+    index = ("--index", tmp_path / "index.db")
+    fields = ("--where", "box", "--what", "log", "--start", T0)
+    cli("archive", "push", file, *fields, "--storage", tmp_path / "other", *index)
+
+    result = cli("archive", "reindex", "--storage", root, *index)
+
+    assert "Left 1 records of files in other storages" in result.stderr
 
 
 def test_ingest_reads_lines_and_directories(cli, root: str, tmp_path: Path) -> None:

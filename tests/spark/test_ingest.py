@@ -110,6 +110,25 @@ def test_records_lines_and_contents_are_data_frames(spark, archive) -> None:
             assert file.read() == bytes(row["content"])
 
 
+def test_tasks_compare_the_hash_of_archived_files(spark, tmp_path, archive) -> None:
+    (record,) = archive.list("events", start="2013-01-02", end="2013-01-02")
+    path = tmp_path / "raw" / record.id / "data"
+    path.chmod(0o644)
+    path.write_bytes(content(2, 7))
+    seen = []
+
+    ingest = ingest_into(tmp_path, "one")
+    report = ingest.run(spark, on_progress=seen.append)
+
+    assert (report.file_count, report.row_count, seen[-1].file_count) == (7, 3400, 8)
+    assert record.id not in {one.file_id for one in ingest.sources()}
+    span = {"start": "2013-01-02", "end": "2013-01-02"}
+    (line,) = archive.spark(spark, "events", **span, read="lines").collect()
+    assert (line["line"], record.hash in line["problem"]) == ("", True)
+    with pytest.raises(Exception, match=record.hash):
+        archive.spark(spark, "events", **span, read="contents").collect()
+
+
 def test_no_records_are_an_empty_frame(spark, archive) -> None:
     for read in ("records", "lines", "contents"):
         frame = archive.spark(spark, "events", start="1999-01-01", end="1999-01-02", read=read)

@@ -2,11 +2,11 @@
 
 from lakebed.archive.archive import Archive, open_archive
 from lakebed.archive.bundle import Bundle, open_bundle
-from lakebed.archive.content import content_hash
 from lakebed.archive.index import ArchiveIndex, open_index
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.notifications import (
     IngestReport,
+    ingest_again,
     ingest_directory,
     ingest_lines,
     ingest_message,
@@ -19,6 +19,7 @@ from lakebed.archive.reindex import ReindexReport, SkippedObject
 from lakebed.archive.times import time_buckets, to_epoch_ms
 from lakebed.archive.translator import Translator
 from lakebed.archive.upload_queue import Upload, UploadQueue
+from lakebed.arrow.reading.hashes import content_hash
 
 __all__ = [
     "Archive",
@@ -34,6 +35,7 @@ __all__ = [
     "Upload",
     "UploadQueue",
     "content_hash",
+    "ingest_again",
     "ingest_directory",
     "ingest_lines",
     "ingest_message",

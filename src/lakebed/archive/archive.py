@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
 from lakebed.archive import files
-from lakebed.archive.content import can_verify, open_verified, opened, write_file
+from lakebed.archive.content import open_verified, opened, write_file
 from lakebed.archive.frames import FrameOf, to_frame
 from lakebed.archive.index import ArchiveIndex, open_index
 from lakebed.archive.keys import check_file_id
@@ -21,6 +21,7 @@ from lakebed.archive.reindex import ReindexReport, reindex
 from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, to_epoch_ms
 from lakebed.archive.translator import translate
+from lakebed.arrow.reading.hashes import can_verify
 from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
 from lakebed.store import Store, open_store
 from lakebed.store.memory import MemoryStore
@@ -345,7 +346,8 @@ class Archive:
         url, created_at and metadata, which is JSON. `lines` have id, url, line_number, line and
         problem, whatever the file is compressed with. `contents` have id, url and content, the
         bytes as they lie there. The latter two go by the size of files: each task reads a group
-        of them from the storage, and the driver none.
+        of them from the storage, and the driver none. Hashes are compared: of a file that has
+        another than its record says, `lines` have only one with the problem, and `contents` fail.
 
         Args:
             spark: The session; else the active one, else one started in this process.
@@ -382,7 +384,7 @@ class Archive:
         """Make the index anew from the metadata that lies with the files.
 
         Files may be pushed meanwhile: a record is taken out only when its own object is seen to be
-        gone.
+        gone. Records of files in other storages stay: an index may serve several.
 
         Args:
             spark: A session whose tasks read the metadata of many files; None reads in this

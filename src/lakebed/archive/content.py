@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import os
-import re
 import shutil
 import tempfile
 import uuid
@@ -17,35 +16,16 @@ from typing import IO, TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from lakebed.errors import FormatError, InvalidInputError
+from lakebed.arrow.reading.hashes import HASH_BYTES, check_hash
+from lakebed.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PIECE_BYTES = 1024 * 1024
-HASH_BYTES = 16
 _READ_AHEAD_BYTES = 4 * 1024 * 1024  # an object store is asked for this much at once
 _SPOOL_BYTES = 8 * 1024 * 1024
 _GZIP = 31  # zlib's window bits that mean gzip; it writes no name and no time
-_OWN_HASH = re.compile(rf"[0-9a-f]{{{2 * HASH_BYTES}}}")
-
-
-def content_hash(pieces: Iterable[Buffer]) -> str:
-    """Return BLAKE2b of a content, 16 bytes in hex.
-
-    Examples:
-        >>> content_hash([b"mwa", b"haha"])
-        'a3e75ee4f45f676422e038f2c116d000'
-    """
-    digest = hashlib.blake2b(digest_size=HASH_BYTES)
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def can_verify(expected_hash: str) -> bool:
-    """Tell whether a hash is one of ours; callers of the originals could give anything."""
-    return _OWN_HASH.fullmatch(expected_hash) is not None
 
 
 class Hashed(Iterator[bytes]):
@@ -194,14 +174,8 @@ class _VerifiedReader(io.RawIOBase):
         return b"".join(pieces)
 
     def _check(self) -> None:
-        found = self._digest.hexdigest()
-        if self._expected_hash is not None and found != self._expected_hash:
-            msg = (
-                f"The content of {self._where} has the hash {found}, "
-                f"but its metadata says {self._expected_hash}."
-            )
-            hint = "It was damaged or replaced; to read it all the same, do not verify."
-            raise FormatError(msg, hint=hint)
+        hint = "It was damaged or replaced; to read it all the same, do not verify."
+        check_hash(self._digest.hexdigest(), self._expected_hash, self._where, hint)
 
     def close(self) -> None:
         if not self.closed:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import IO
 
-from lakebed.archive.content import PIECE_BYTES, Hashed, content_hash, pieces_of, readable_twice
+from lakebed.archive.content import PIECE_BYTES, Hashed, pieces_of, readable_twice
 from lakebed.archive.keys import (
     ATTRIBUTE,
     MAX_ATTRIBUTE_BYTES,
@@ -23,6 +23,7 @@ from lakebed.archive.keys import (
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.record import ArchiveRecord
 from lakebed.archive.times import to_epoch_ms
+from lakebed.arrow.reading.hashes import content_hash
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakebed.archive.files import key_of
 from lakebed.archive.record import ArchiveRecord
 from lakebed.arrow.reading.files import StoredFile
+from lakebed.arrow.reading.hashes import can_verify
 from lakebed.errors import InvalidInputError
 from lakebed.store.base import Store
 
@@ -49,6 +50,7 @@ def stored_file(store: Store, record: ArchiveRecord) -> StoredFile:
         store=store,
         key=key_of(store, record.url),
         name=record.path,
+        expected_hash=record.hash if can_verify(record.hash) else None,
     )
 
 

@@ -40,6 +40,12 @@ def file_id_of(key: str) -> str | None:
     return file_id if slash and name == _DATA else None
 
 
+def file_id_of_metadata(key: str) -> str | None:
+    """Return the id in the key of metadata beside a content; None for keys of another form."""
+    file_id, slash, name = key.partition("/")
+    return file_id if slash and name == _METADATA else None
+
+
 def is_metadata_key(key: str) -> bool:
     """Tell whether metadata may lie under a key, and no content."""
     return key.endswith(f"/{_METADATA}")

@@ -10,9 +10,10 @@ import datetime as dt
 import importlib
 import json
 import logging
+import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,15 +23,17 @@ from lakebed.archive import files
 from lakebed.archive.archive import Archive
 from lakebed.archive.content import using
 from lakebed.archive.index.dynamodb import translating_boto_errors
-from lakebed.archive.keys import file_id_of, is_metadata_key
+from lakebed.archive.keys import data_key, file_id_of, file_id_of_metadata, is_metadata_key
 from lakebed.archive.record import ArchiveRecord
 from lakebed.errors import (
+    CorruptMetadataError,
     FormatError,
     InvalidInputError,
     LakebedError,
     MissingDependencyError,
     ObjectNotFoundError,
     RecordNotFoundError,
+    StorageError,
 )
 
 _log = logging.getLogger(__name__)
@@ -50,6 +53,8 @@ _TEST_EVENT = "s3:TestEvent"
 _EVENT_VERSION = "2."  # greater minor versions only add fields
 _SHORT_MESSAGE = 80
 _LONG_POLL_S = 20  # SQS allows no more
+_POLL_S = 0.5
+_LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +136,26 @@ def _follow(archive: Archive, event: _Event) -> ArchiveRecord | str | None:
         raise InvalidInputError(msg, hint=f"Subscribe to {', '.join(sorted(_STORED))}.")
     try:
         return archive.ingest(event.url)
-    except FormatError:
-        if is_metadata_key(event.key):  # what push writes beside a content
+    except CorruptMetadataError as exc:
+        if is_metadata_key(event.key):
+            return _ingest_beside(archive, event.key)
+        is_missing = isinstance(exc.__cause__, ObjectNotFoundError)
+        if is_missing and file_id_of(event.key) is not None:
+            # A push may store the metadata after the content; then the event of that follows.
+            _log.info("content without metadata so far url=%s", event.url)
             return None
         raise
+
+
+def _ingest_beside(archive: Archive, key: str) -> ArchiveRecord | None:
+    """Return the record of the content that metadata lies beside; None if there is none."""
+    file_id = file_id_of_metadata(key)
+    if file_id is None:
+        return None
+    try:
+        return archive.ingest(files.url_of(archive.store, data_key(file_id)))
+    except RecordNotFoundError:  # a push may claim its id by the metadata
+        return None
 
 
 def _remove(archive: Archive, event: _Event) -> str | None:
@@ -148,8 +169,9 @@ def _remove(archive: Archive, event: _Event) -> str | None:
         archive.store.stat(event.key)
     except ObjectNotFoundError:
         held = archive.index.find(file_id)
-        if held is not None and held.url == event.url:
-            archive.index.delete([file_id])
+        if held is not None and held.url != event.url:
+            return None  # a copy of it is there
+        archive.index.delete([file_id])
         return file_id
     return None  # pushed again since
 
@@ -251,11 +273,9 @@ def ingest_directory(archive: Archive, directory: str | os.PathLike[str]) -> Ite
     for path in waiting:
         if path.name.startswith("."):
             continue
-        try:
-            message = path.read_bytes()
-        except FileNotFoundError:  # taken by another
+        report = _ingest_file(archive, path)
+        if report is None:
             continue
-        report = ingest_message(archive, message)
         with using(path):
             if report.status == "success":
                 path.unlink(missing_ok=True)
@@ -264,6 +284,25 @@ def ingest_directory(archive: Archive, directory: str | os.PathLike[str]) -> Ite
                 failed.mkdir(exist_ok=True)
                 path.replace(failed / path.name)
         yield report
+
+
+def _ingest_file(archive: Archive, path: Path) -> IngestReport | None:
+    """Ingest a message; None if somebody else has taken it."""
+    started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
+    try:
+        with using(path):
+            try:
+                message = path.read_bytes()
+            except FileNotFoundError:
+                return None
+    except InvalidInputError as exc:
+        return IngestReport(
+            started_at=started_at,
+            duration_s=time.monotonic() - begin,
+            status="error",
+            error=exc,
+        )
+    return ingest_message(archive, message)
 
 
 def ingest_sqs(
@@ -308,3 +347,39 @@ def ingest_sqs(
             with translating_boto_errors(queue_url):
                 client.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
             yield report
+
+
+def ingest_again(
+    ingest: Callable[[], Iterable[IngestReport]], *, timeout_s: float | None = None
+) -> Iterator[IngestReport]:
+    """Ingest what waits and what comes, until the time is up.
+
+    After a failure that may pass it waits, twice as long each time, up to a minute.
+
+    Args:
+        ingest: Ingests what waits, as `ingest_directory` or `ingest_sqs` of a queue.
+        timeout_s: How long; None for ever. What `ingest` waits for in its turn is waited for.
+
+    Raises:
+        StorageError: The queue, the storage or the index failed, and will again.
+    """
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    wait_s = _POLL_S
+    while True:
+        try:
+            for report in ingest():
+                yield report
+                wait_s = _POLL_S
+                if time.monotonic() > deadline:
+                    return
+        except StorageError as exc:
+            if not exc.retryable:
+                raise
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            _log.warning("ingest failed, waiting wait_s=%s error=%s", wait_s, exc)
+        else:
+            wait_s = _POLL_S
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return
+        time.sleep(min(wait_s, left_s))

@@ -50,11 +50,13 @@ class ReindexReport:
         indexed_count: Files that are in the index now.
         removed: Records whose content is gone from the storage.
         skipped: Objects without metadata, or with metadata that breaks a rule.
+        foreign_count: Records of files in other storages, which stay as they are.
     """
 
     indexed_count: int
     removed: tuple[ArchiveRecord, ...]
     skipped: tuple[SkippedObject, ...]
+    foreign_count: int = 0
 
 
 _Found = ArchiveRecord | SkippedObject
@@ -66,6 +68,7 @@ def reindex(
     """Read the metadata of every file in the storage and put it into the index.
 
     Files may be pushed meanwhile: a record is taken out only when its own object is seen to be gone.
+    Records of files in other storages stay: an index may serve several.
 
     Args:
         store: Where the files are.
@@ -83,6 +86,8 @@ def reindex(
     """
     if not dry_run:
         index.create()
+    # Asked before the storage is read, which may take hours.
+    has_records = not dry_run or index.exists()
     seen: set[str] = set()
     skipped: list[SkippedObject] = []
     keys = (info.key for info in store.list() if not is_metadata_key(info.key))
@@ -93,10 +98,23 @@ def reindex(
         if not dry_run:
             index.put(records)
         seen.update(record.id for record in records)
-    removed = tuple(_gone(store, index, seen))
+    removed: list[ArchiveRecord] = []
+    foreign_count = 0
+    for record in index.records() if has_records else ():
+        if record.id in seen:
+            continue
+        if not _lies_in(store, record):
+            foreign_count += 1
+        elif _is_gone(store, record):
+            removed.append(record)
     if removed and not dry_run:
         index.delete(record.id for record in removed)
-    return ReindexReport(indexed_count=len(seen), removed=removed, skipped=tuple(skipped))
+    return ReindexReport(
+        indexed_count=len(seen),
+        removed=tuple(removed),
+        skipped=tuple(skipped),
+        foreign_count=foreign_count,
+    )
 
 
 def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Found]:
@@ -150,12 +168,17 @@ def _read(store: Store, key: str) -> _Found | None:
         return SkippedObject(url=files.url_of(store, key), reason=exc.message)
 
 
-def _gone(store: Store, index: ArchiveIndex, seen: set[str]) -> Iterator[ArchiveRecord]:
-    """Yield the records that nothing in the storage stands behind."""
-    for record in index.records():
-        if record.id in seen:
-            continue
-        try:
-            store.stat(files.key_of(store, record.url))
-        except (ObjectNotFoundError, InvalidInputError):
-            yield record
+def _lies_in(store: Store, record: ArchiveRecord) -> bool:
+    try:
+        files.key_of(store, record.url)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _is_gone(store: Store, record: ArchiveRecord) -> bool:
+    try:
+        store.stat(files.key_of(store, record.url))
+    except ObjectNotFoundError:
+        return True
+    return False

@@ -160,7 +160,7 @@ class UploadQueue:
         """
         _checked(workers)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        told: dict[Path, tuple[int, int]] = {}
+        told: dict[Path, tuple[int, ...]] = {}
         wait_s = _POLL_S
         while True:
             bundles = {
@@ -192,12 +192,13 @@ class UploadQueue:
                 if path.suffix == BUNDLE_SUFFIX and not path.name.startswith(".") and path.is_file()
             )
 
-    def _stamps(self) -> dict[Path, tuple[int, int]]:
-        stamps = {}
+    def _stamps(self) -> dict[Path, tuple[int, ...]]:
+        stamps: dict[Path, tuple[int, ...]] = {}
         for path in self._bundles():
             with contextlib.suppress(FileNotFoundError):  # uploaded by another
                 status = path.stat()
-                stamps[path] = (status.st_ino, status.st_mtime_ns)
+                # Who may read it changes no more than the last of these.
+                stamps[path] = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
         return stamps
 
     def _upload(self, archive: Archive, bundles: list[Path], workers: int) -> Iterator[Upload]:
@@ -240,21 +241,21 @@ def _told(upload: Upload | None) -> Iterator[Upload]:
 
 def _upload_one(archive: Archive, path: Path) -> Upload | None:
     """Upload a bundle; None if another uploader has it, or had it."""
-    with _locked(path) as is_ours:
-        if not is_ours:
-            return None
-        try:
+    try:
+        with _locked(path) as is_ours:
+            if not is_ours:
+                return None
             with open_bundle(path) as bundle:
                 record = _push(archive, bundle)
-        except ReadOnlyError:  # the archive's fault, and the same for every bundle
-            raise
-        except (FormatError, InvalidInputError, AlreadyExistsError) as exc:
-            return Upload(path=path, outcome="invalid", error=exc)
-        except StorageError as exc:
-            return Upload(path=path, outcome="failed", error=exc)
-        with using(path):
-            path.unlink(missing_ok=True)
-        return Upload(path=path, outcome="uploaded", record=record)
+            with using(path):
+                path.unlink(missing_ok=True)
+    except ReadOnlyError:  # the archive's fault, and the same for every bundle
+        raise
+    except (FormatError, InvalidInputError, AlreadyExistsError) as exc:
+        return Upload(path=path, outcome="invalid", error=exc)
+    except StorageError as exc:
+        return Upload(path=path, outcome="failed", error=exc)
+    return Upload(path=path, outcome="uploaded", record=record)
 
 
 def _push(archive: Archive, bundle: Bundle) -> ArchiveRecord:
@@ -267,14 +268,17 @@ def _push(archive: Archive, bundle: Bundle) -> ArchiveRecord:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold a bundle, unless somebody else holds it or it is gone."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        yield False
-        return
-    with file:
-        yield fcntl is None or _lock(file, path)
+    """Hold a bundle, unless somebody else holds it or it is gone.
+
+    Raises:
+        InvalidInputError: It cannot be opened.
+    """
+    with contextlib.ExitStack() as stack:
+        is_ours = False
+        with using(path), contextlib.suppress(FileNotFoundError):
+            file = stack.enter_context(path.open("rb"))
+            is_ours = fcntl is None or _lock(file, path)
+        yield is_ours
 
 
 def _lock(file: IO[bytes], path: Path) -> bool:

@@ -16,6 +16,7 @@ from lakebed.archive import (
     IngestReport,
     Upload,
     UploadQueue,
+    ingest_again,
     ingest_directory,
     ingest_lines,
     ingest_sqs,
@@ -316,6 +317,8 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
     with output.progress(f"Reading {archive.store.uri}"):
         report = archive.reindex(spark=get_session() if with_spark else None, dry_run=dry_run)
     output.note(f"{'Would index' if dry_run else 'Indexed'} {report.indexed_count:,} files.")
+    if report.foreign_count:
+        output.note(f"Left {report.foreign_count:,} records of files in other storages.")
     rows: list[dict[str, object]] = [
         {"action": "removed", "url": record.url, "reason": "The file is gone."}
         for record in report.removed
@@ -363,19 +366,24 @@ def upload(
 ) -> None:
     """Upload what waits in a queue; the exit code is 1 if a bundle stays.
 
-    With --watch notes tell of each bundle as it goes.
+    With --watch notes tell of each bundle as it goes, and the result is what stays.
     """
     waiting = UploadQueue(queue)
-    done: list[Upload] = []
+    staying: dict[Path, Upload] = {}
 
     def tell(one: Upload) -> None:
-        done.append(one)
         output.note(f"{one.outcome} {one.path}{f': {one.error}' if one.error else ''}")
+        if one.outcome == "uploaded":
+            staying.pop(one.path, None)
+        else:
+            staying[one.path] = one
 
     if watch:
         waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=tell)
+        # Another uploader may have uploaded it meanwhile.
+        done = [one for one in staying.values() if one.path.exists()]
     else:
-        done += waiting.upload(archive, workers=workers)
+        done = list(waiting.upload(archive, workers=workers))
     output.rows(("bundle", "outcome", "url", "error"), [_upload_row(one) for one in done])
     if any(one.outcome != "uploaded" for one in done):
         click.get_current_context().exit(1)
@@ -406,6 +414,8 @@ def _upload_row(one: Upload) -> dict[str, object]:
 @click.option("--sqs-region", help="Region of that queue.")
 @click.option("--sqs-endpoint", help="Service of that queue, if it is not that of AWS.")
 @click.option("--sqs-wait", type=click.IntRange(0, 20), default=20, help="Seconds to wait for one.")
+@click.option("--watch", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")
 def ingest(
     output: Output,
     *,
@@ -416,21 +426,32 @@ def ingest(
     sqs_region: str | None,
     sqs_endpoint: str | None,
     sqs_wait: int,
+    watch: bool,
+    timeout_s: float | None,
 ) -> None:
     """Put files that others have stored into the index.
 
     They are named by URLs; or by notifications of S3, alone or in an envelope of SNS, from stdin (a
     URL or a notification a line), a directory or SQS. The exit code is 1 if one cannot be used.
+
+    With --watch notes tell of each notification, and the result is what cannot be used.
     """
     if sum([bool(urls), queue_dir is not None, sqs is not None]) > 1:
         raise InvalidInputError("Give URLs, --queue-dir or --sqs.", hint="One at a time.")
+    if watch and queue_dir is None and sqs is None:
+        raise InvalidInputError("There is nothing to watch.", hint="Give --queue-dir or --sqs.")
+
+    def waiting() -> Iterable[IngestReport]:
+        if queue_dir is not None:
+            return ingest_directory(archive, queue_dir)
+        assert sqs is not None  # one of the two
+        return ingest_sqs(archive, sqs, region=sqs_region, endpoint=sqs_endpoint, wait_s=sqs_wait)
+
     reports: Iterable[IngestReport]
-    if queue_dir is not None:
-        reports = ingest_directory(archive, queue_dir)
-    elif sqs is not None:
-        reports = ingest_sqs(
-            archive, sqs, region=sqs_region, endpoint=sqs_endpoint, wait_s=sqs_wait
-        )
+    if watch:
+        reports = ingest_again(waiting, timeout_s=timeout_s)
+    elif queue_dir is not None or sqs is not None:
+        reports = waiting()
     elif urls and list(urls) != ["-"]:
         reports = (ingest_url(archive, url) for url in urls)
     else:
@@ -441,7 +462,10 @@ def ingest(
         nonlocal has_failed
         for report in reports:
             has_failed |= report.status == "error"
-            yield _report_row(report)
+            if watch:
+                output.note(_told(report))
+            if not watch or report.status == "error":
+                yield _report_row(report)
 
     output.rows(("status", "urls", "removed", "error", "started_at", "duration_s"), rows())
     if has_failed:
@@ -490,6 +514,13 @@ def serve(
         sys.stdout.flush()
 
     serve_archive(archive, host=host, port=port, token=token, public_url=public_url, on_start=tell)
+
+
+def _told(report: IngestReport) -> str:
+    told = [f"indexed {record.url}" for record in report.records]
+    told += [f"removed {file_id}" for file_id in report.removed]
+    told += [f"error {report.error}"] if report.error is not None else []
+    return ", ".join(told) or "nothing to do"
 
 
 def _report_row(report: IngestReport) -> dict[str, object]:

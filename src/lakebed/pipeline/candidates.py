@@ -15,6 +15,8 @@ from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_files
 from lakebed.errors import InvalidInputError
 from lakebed.state.sources import SourceFile
 
+_FILE = "file:"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromArchive:
@@ -147,7 +149,11 @@ def find_candidates(
     """
     if isinstance(source, FromFiles):
         told, files = find_files(source.paths, format, storage_options=source.storage_options)
-        return Candidates(format=told, files=tuple(_of_file(file) for file in files))
+        found = {one.slot: one for one in map(_of_file, files)}
+        first: dict[str, Candidate] = {}
+        for slot, real in real_slots(found).items():
+            first.setdefault(real, found[slot])
+        return Candidates(format=told, files=tuple(first.values()))
     if format is None:
         raise InvalidInputError(
             "The format of archived files is not told.", hint="Give format, such as 'json'."
@@ -158,8 +164,31 @@ def find_candidates(
 def _of_file(file: RawFile) -> Candidate:
     changed = file.modified_at.isoformat() if file.modified_at else "unknown"
     return Candidate(
-        file=file, slot=f"file:{file.location}", fingerprint=f"{file.size_bytes}@{changed}"
+        file=file, slot=f"{_FILE}{file.location}", fingerprint=f"{file.size_bytes}@{changed}"
     )
+
+
+def real_slots(slots: Iterable[str]) -> dict[str, str]:
+    """Return for each slot what it is when links to its folder are followed; URLs stay.
+
+    Several paths may lead to a folder, which are equal only so. The last name stays: a file that
+    is a link stands for its name, wherever the link leads to.
+
+    Cost:
+        A look at each folder.
+    """
+    given = list(slots)
+    paths = {
+        slot: os.path.split(slot.removeprefix(_FILE))
+        for slot in given
+        if slot.startswith(_FILE) and "://" not in slot
+    }
+    folders = {folder: os.path.realpath(folder) for folder, _ in paths.values()}
+    real = {
+        slot: f"{_FILE}{os.path.join(folders[folder], name)}"  # noqa: PTH118 - many, and text
+        for slot, (folder, name) in paths.items()
+    }
+    return {slot: real.get(slot, slot) for slot in given}
 
 
 def _of_archive(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lakebed.arrow.reading.files import CsvOptions
+from lakebed.arrow.reading.files import CsvOptions, without_parents
 from lakebed.errors import FormatError, InvalidInputError, NotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
@@ -154,7 +154,7 @@ def _wrong(place: str, problem: str) -> InvalidInputError:
 
 def _resolved(path: str, folder: Path) -> str:
     """Return a path of the file as one of the working directory; URLs stay."""
-    return path if "://" in path else str(folder / path)
+    return path if "://" in path else without_parents(str(folder / path))
 
 
 def _source(found: _Document, folder: Path) -> FromArchive | FromFiles:

@@ -9,7 +9,7 @@ from lakebed.arrow.reading.sift import Sifted, read_rejects
 from lakebed.arrow.write import write_batches
 from lakebed.deletion import find_deleted, write_rest
 from lakebed.loading import LoadOptions, create_quarantine, find_quarantine, target_of, with_run
-from lakebed.model.predicate import Comparison, Membership, Op, all_of
+from lakebed.model.predicate import Membership, Predicate, all_of
 from lakebed.plan.plan import plan
 from lakebed.state.caps import concat_facts
 from lakebed.state.scope import Nothing, TheseFiles
@@ -25,6 +25,7 @@ def set_aside(
     run: str,
     sifted: Sifted,
     locations: Collection[str],
+    earlier_runs: Collection[str],
     options: LoadOptions,
 ) -> None:
     """Commit what did not fit, in place of what was set aside of the same raw files before.
@@ -35,13 +36,15 @@ def set_aside(
         run: Of the ingest.
         sifted: What did not fit.
         locations: The raw files that were read, and those that they replace.
+        earlier_runs: Which ingests have read those that are replaced.
         options: How files are cut.
 
     Cost:
-        Where the run has set something aside before, one column of that.
+        Where these runs have set something aside before, one column of that.
     """
     state = find_quarantine(store, name)
-    stale = set() if state is None else _set_aside_before(store, state, run, locations)
+    of_runs = Membership("run", tuple(sorted({run, *earlier_runs})))
+    stale = set() if state is None else _set_aside_before(store, state, of_runs, locations)
     if not sifted.rejected_count and not stale:
         return
     if state is None:
@@ -54,13 +57,11 @@ def set_aside(
         facts = write_batches(store, target, with_run(read_rejects(store, sifted.reject_keys), run))
         staged += facts.column("label").to_pylist()
         # Looked for again: the state may be another than before.
-        stale = _set_aside_before(store, base, run, locations)
+        stale = _set_aside_before(store, base, of_runs, locations)
         if not stale:
             commit_staged(started, facts, Nothing())
             return
-        where = all_of(
-            [Comparison("run", Op.EQ, run), Membership("source_file", tuple(sorted(stale)))]
-        )
+        where = all_of([of_runs, Membership("source_file", tuple(sorted(stale)))])
         chosen = plan(base, where, requests=0)
         deleted = find_deleted(store, chosen)
         rest = write_rest(store, chosen, deleted, target)
@@ -71,8 +72,10 @@ def set_aside(
     started.commit(concat_facts([facts, rest.facts]), scope, rest.sources, carried=rest.carried)
 
 
-def _set_aside_before(store: Store, state: State, run: str, locations: Collection[str]) -> set[str]:
-    chosen = plan(state, Comparison("run", Op.EQ, run), requests=0)
+def _set_aside_before(
+    store: Store, state: State, of_runs: Predicate, locations: Collection[str]
+) -> set[str]:
+    chosen = plan(state, of_runs, requests=0)
     wanted = frozenset(locations)
     found: set[str] = set()
     with scan.scan(store, chosen, ["source_file"]) as batches:

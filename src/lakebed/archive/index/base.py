@@ -42,6 +42,10 @@ class ArchiveIndex(ABC):
         """
         self._create()
 
+    def exists(self) -> bool:
+        """Whether the tables are there."""
+        return self._exists()
+
     def put(self, records: Iterable[ArchiveRecord]) -> None:
         """Add records; one that is there under the same id is replaced, in all its days.
 
@@ -112,6 +116,9 @@ class ArchiveIndex(ABC):
 
     @abstractmethod
     def _create(self) -> None: ...
+
+    @abstractmethod
+    def _exists(self) -> bool: ...
 
     @abstractmethod
     def _put(self, records: Iterable[ArchiveRecord]) -> None: ...

@@ -112,6 +112,10 @@ class DynamoDbIndex(ArchiveIndex):
                 description = self._describe() or {}
         self._check_keys(description)
 
+    def _exists(self) -> bool:
+        with self._translating():
+            return self._describe() is not None
+
     def _describe(self) -> dict[str, Any] | None:
         client = self._open()
         try:

@@ -92,6 +92,9 @@ class SqliteIndex(ArchiveIndex):
         with self._writing():
             pass
 
+    def _exists(self) -> bool:
+        return self._is_in_memory or Path(self._path).exists()
+
     def _put(self, records: Iterable[ArchiveRecord]) -> None:
         for batch in _batches(records):
             with self._writing() as connection:

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, Self, get_args
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import open_store
@@ -27,6 +29,8 @@ FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 STDIN = "-"
 MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record of anything, and would fill the memory
 _CHUNK_BYTES = 64 * 2**10
+_HELD_BYTES = 64 * 2**20  # of a file that is checked before it is used
+_PIECE_BYTES = 4 * 2**20
 
 _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".csv": "csv",
@@ -136,13 +140,17 @@ class StoredFile(RawFile):
         store: Where it is.
         key: In the store.
         name: The path that it had, whose suffix may tell how it is compressed.
+        expected_hash: What its content shall have; None if that is not known.
         content_codec: What its first bytes say it is compressed with.
+        content: All of it, where it was held when it was looked at.
     """
 
     store: Store
     key: str
     name: str
+    expected_hash: str | None = None
     content_codec: str | None = None
+    content: pa.Buffer | None = field(default=None, repr=False, compare=False)
 
     @property
     def codec(self) -> str | None:
@@ -155,6 +163,8 @@ class StoredFile(RawFile):
         Raises:
             InvalidInputError: There is no such file.
         """
+        if self.content is not None:
+            return pa.BufferReader(self.content)
         try:
             return self.store.open_input(self.key, size_bytes=self.size_bytes)
         except ObjectNotFoundError as exc:
@@ -163,15 +173,41 @@ class StoredFile(RawFile):
     def looked_at(self) -> Self:
         """Return the file with what only its content tells.
 
+        Where it shall have a hash, all of it is read before any of it is used: rows that were
+        written cannot be taken back when its end shows that it is damaged.
+
+        Raises:
+            FormatError: It has another hash than it shall have.
+
         Cost:
-            The first bytes, unless its name tells.
+            With a hash, all of it: up to 64 MiB are held, so that they are read once. Else the
+            first bytes, unless its name tells.
         """
+        with reading(self.location):
+            return self._verified()._with_codec()
+
+    def _verified(self) -> Self:
+        if self.expected_hash is None:
+            return self
+        with self.open_raw() as raw:
+            held = raw.read_buffer(_HELD_BYTES + 1)
+            found = content_hash(chain([held], _pieces(raw)))
+        hint = "Restore the file, or push it again; until then it is looked at by every run."
+        check_hash(found, self.expected_hash, self.location, hint)
+        return replace(self, content=held) if held.size <= _HELD_BYTES else self
+
+    def _with_codec(self) -> Self:
         if self.codec is not None:
             return self
-        with reading(self.location), self.open_raw() as raw:
+        with self.open_raw() as raw:
             head = raw.read(_MAGIC_BYTES)
         found = [codec for magic, codec in _CODEC_OF_MAGIC.items() if head.startswith(magic)]
         return replace(self, content_codec=found[0]) if found else self
+
+
+def _pieces(raw: pa.NativeFile) -> Iterator[bytes]:
+    while piece := raw.read(_PIECE_BYTES):
+        yield piece
 
 
 def _codec_of(path: str) -> str | None:
@@ -268,7 +304,20 @@ def _glob(pattern: str) -> list[str]:
 def _local(path: Path) -> RawFile:
     found = path.stat()
     modified_at = dt.datetime.fromtimestamp(found.st_mtime, dt.UTC)
-    return RawFile(location=str(path.absolute()), size_bytes=found.st_size, modified_at=modified_at)
+    location = without_parents(str(path.absolute()))
+    return RawFile(location=location, size_bytes=found.st_size, modified_at=modified_at)
+
+
+def without_parents(path: str) -> str:
+    """Return a path without `..`, unless that is another place, as it may be behind a link.
+
+    >>> without_parents("/data/other/../in/a.jsonl")
+    '/data/in/a.jsonl'
+    """
+    if ".." not in Path(path).parts:
+        return path
+    plain = os.path.normpath(path)
+    return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
 def _walk(directory: Path) -> Iterator[Path]:
@@ -298,10 +347,23 @@ def _expand_url(
     ]
     if not pattern:
         return _fitting(url, files, wanted)
-    matching = [file for file in files if fnmatch.fnmatchcase(file.location, url)]
+    parts = url.split("/")
+    matching = [file for file in files if _matches(file.location.split("/"), parts)]
     if not matching:
         raise _no_file(url)
     return matching
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a URL fit those of a pattern, where `**` stands for any number."""
+    if not pattern:
+        return not parts
+    first, *rest = pattern
+    if first == "**":
+        return any(_matches(parts[start:], rest) for start in range(len(parts) + 1))
+    if not parts or not fnmatch.fnmatchcase(parts[0], first):
+        return False
+    return _matches(parts[1:], rest)
 
 
 def _remote(url: str, info: ObjectInfo, options: Mapping[str, str]) -> RawFile:
