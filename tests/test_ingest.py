@@ -12,7 +12,9 @@ import lzma
 import os
 from collections import Counter
 
+import fastavro
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -323,13 +325,39 @@ def test_a_file_whose_rows_were_written_anew_by_something_else_is_not_replaced_b
     raw.events.overwrite(raw.events.arrow())
     raw.push(0, lines(0, range(2)))
 
-    with pytest.raises(InvalidInputError, match="overwrite of version 2 has written it anew"):
+    with pytest.raises(InvalidInputError, match="overwrite of version 2 has written their"):
         raw.ingest.run()
 
     assert raw.events.version == 2
     raw.events.where("day = 0").delete()
     raw.ingest.run(replace_rewritten=True)
     assert raw.rows() == [(0, 0), (0, 1)]
+
+
+def test_rows_that_an_overwrite_moved_to_another_partition_are_not_doubled(raw) -> None:
+    raw.push(0, lines(0, [0]))  # of partition a
+    raw.push(1, lines(1, [1]))
+    raw.ingest.run()
+    moved = [{"day": 0, "kind": "b", "n": 0}, {"day": 1, "kind": "b", "n": 1}]
+    raw.events.overwrite(moved, view=raw.events)
+    raw.push(0, lines(0, [0, 4]))
+
+    with pytest.raises(InvalidInputError, match="overwrite of version 2"):
+        raw.ingest.run()
+
+    assert raw.rows() == [(0, 0), (1, 1)]
+
+
+def test_a_delete_that_also_writes_files_of_others_anew_hides_nothing(raw) -> None:
+    raw.push(0, lines(0, [0]))
+    raw.ingest.run()
+    raw.events.append([{"day": 9, "kind": "b", "n": 8}, {"day": 9, "kind": "b", "n": 9}])
+    raw.events.where("n = 0 OR n = 8").delete()
+    raw.push(0, lines(0, [4]))
+
+    raw.ingest.run()
+
+    assert raw.rows() == [(0, 4), (9, 9)]
 
 
 def test_a_file_of_which_some_rows_were_deleted_is_replaced_all_the_same(raw) -> None:
@@ -511,6 +539,191 @@ def test_a_file_of_a_folder_is_read_again_when_it_has_changed(tmp_path) -> None:
 
     assert (report.file_count, report.replaced_count) == (1, 1)
     assert sorted(row["n"] for row in ingest.dataset().reader()) == [3, 4]
+
+
+def numbers_of(folder, paths, name: str = "numbers") -> Ingest:
+    return Ingest(
+        name=name,
+        into=f"{folder}/lake/numbers",
+        source=FromFiles(paths=paths),
+        create=DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
+    )
+
+
+def numbers_in(ingest: Ingest) -> list[int]:
+    return sorted(row["n"] for row in ingest.dataset().reader())
+
+
+def test_a_declaration_run_from_another_folder_reads_nothing_again(tmp_path, monkeypatch) -> None:
+    for name in ("conf", "conf/in", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "conf/in/a.jsonl").write_text('{"n": 1}\n')
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+    (tmp_path / "conf/n.avsc").write_text(json.dumps(schema))
+    (tmp_path / "conf/i.toml").write_text(
+        'name="d"\ninto="../lake/n"\n[files]\npaths="in"\n[create]\nschema="n.avsc"\n'
+    )
+    monkeypatch.chdir(tmp_path / "conf")
+    Ingest.from_toml("i.toml").run()
+    monkeypatch.chdir(tmp_path / "other")
+
+    ingest = Ingest.from_toml("../conf/i.toml")
+    report = ingest.run()
+
+    assert (report.file_count, report.unchanged_count) == (0, 1)
+    assert numbers_in(ingest) == [1]
+    assert ".." not in ingest.sources()[0].location
+    from_root = Ingest.from_toml(f"{tmp_path}/other/../conf/i.toml")
+    assert from_root.into == f"{tmp_path}/lake/n"
+
+
+def test_a_file_that_was_noted_under_a_roundabout_path_is_known_and_replaced(
+    tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in/a.jsonl"
+    file.write_text('{"n": 1}\n')
+    with monkeypatch.context() as patch:  # as earlier releases noted it
+        patch.setattr("lakebed.arrow.reading.files.without_parents", str)
+        numbers_of(tmp_path, tmp_path / "in/../in").run()
+    ingest = numbers_of(tmp_path, tmp_path / "in")
+
+    assert ingest.run().unchanged_count == 1
+    for number in (2, 3):
+        file.write_text(f'{{"n": {number}}}\n')
+        os.utime(file, (number, number))
+        assert ingest.run().replaced_count == 1
+    assert numbers_in(ingest) == [3]
+
+
+def test_a_folder_behind_a_link_is_the_same_folder(tmp_path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real/a.jsonl").write_text('{"n": 1}\n')
+
+    both = numbers_of(tmp_path, [tmp_path / "link", tmp_path / "real"]).run()
+    again = numbers_of(tmp_path, tmp_path / "real").run()
+
+    assert (both.row_count, again.unchanged_count) == (1, 1)
+
+
+def test_a_file_that_is_a_link_stands_for_its_name(tmp_path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in (1, 2):
+        (tmp_path / f"version-{number}").write_text(f'{{"n": {number}}}\n')
+        os.utime(tmp_path / f"version-{number}", (number, number))
+    link = tmp_path / "in/a.jsonl"
+    ingest = numbers_of(tmp_path, tmp_path / "in")
+    for number in (1, 2):
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / f"version-{number}")
+        ingest.run()
+
+    assert numbers_in(ingest) == [2]
+
+
+# Damage: what lies there is not what was stored.
+
+
+def damage(raw, record, content: bytes) -> None:
+    path = raw.directory / "raw" / record.id / "data"
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("held_bytes", [64 * 2**20, 5])
+def test_a_damaged_file_is_set_aside_as_a_whole_and_read_when_it_is_mended(
+    raw, monkeypatch, held_bytes
+) -> None:
+    monkeypatch.setattr("lakebed.arrow.reading.files._HELD_BYTES", held_bytes)
+    record = raw.push(0, lines(0, range(3)))
+    raw.push(1, lines(1, range(2), bad=[7]))
+    damage(raw, record, lines(0, range(4, 7)))
+
+    report = raw.ingest.run()
+
+    assert raw.rows() == [(1, 0), (1, 1)]
+    assert (report.file_count, report.row_count, report.rejected_count) == (1, 2, 2)
+    assert [one.location for one in raw.events.sources()] != [record.url]
+    rejects = lakebed.open_repository(raw.directory / "lake").open("events_quarantine").reader()
+    (reason,) = [row["reason"] for row in rejects if row["source_file"] == record.url]
+    assert record.hash in reason
+
+    damage(raw, record, lines(0, range(3)))
+    report = raw.ingest.run()
+
+    assert (report.file_count, report.unchanged_count) == (1, 1)
+    assert raw.rows() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert raw.rejected() == [b"damaged 1 7"]
+
+
+def test_what_a_damaged_file_would_replace_stays_and_there_is_no_new_version(raw) -> None:
+    raw.push(0, lines(0, range(3), bad=[7]))
+    raw.ingest.run()
+    again = raw.push(0, lines(0, range(9)))
+    damage(raw, again, b"")
+
+    report = raw.ingest.run()
+
+    assert (report.commit, report.file_count, report.replaced_count) == (None, 0, 0)
+    assert (raw.events.version, report.rejected_count) == (1, 1)
+    assert raw.rows() == [(0, 0), (0, 1), (0, 2)]
+    assert raw.rejected() == [b"", b"damaged 0 7"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "avro"])
+def test_every_format_is_compared_with_its_hash(raw, kind: str) -> None:
+    table = pa.table({"day": pa.array([0], pa.int32()), "kind": ["a"], "n": [1]})
+    good, bad = (
+        _as_file(table.set_column(2, "n", pa.array([n])), kind, raw.directory) for n in (1, 2)
+    )
+    record = raw.push(0, good, path=f"/log/0.{kind}")
+    damage(raw, record, bad)
+    ingest = Ingest(
+        name="x", into=raw.ingest.into, source=raw.ingest.source, format=kind, create=EVENTS
+    )
+
+    assert (ingest.run().row_count, raw.rows()) == (0, [])
+
+    damage(raw, record, good)
+    assert (ingest.run().row_count, raw.rows()) == (1, [(0, 1)])
+
+
+def _as_file(table: pa.Table, kind: str, folder) -> bytes:
+    path = folder / f"x.{kind}"
+    if kind == "parquet":
+        pq.write_table(table, path)
+    elif kind == "csv":
+        pacsv.write_csv(table, path)
+    else:
+        with path.open("wb") as file:
+            fastavro.writer(file, dict(AVSC), table.to_pylist())
+    return path.read_bytes()
+
+
+def test_a_hash_that_is_none_of_ours_is_not_compared(raw) -> None:
+    fields = {
+        **raw.push(0, lines(0, range(2))).metadata,
+        "id": "old", "hash": "12345", "where": "other",
+    }  # fmt: skip
+    raw.archive.push_prepared(io.BytesIO(lines(5, [5])), lakebed.archive.FileMetadata(fields))
+
+    raw.ingest.run()
+
+    assert (5, 5) in raw.rows()
+
+
+def test_rejects_of_a_replaced_file_go_whatever_ingest_has_set_them_aside(raw) -> None:
+    raw.push(0, lines(0, range(3), bad=[1]))
+    raw.push(1, lines(1, range(3), bad=[2]))
+    raw.ingest.run()
+    raw.push(0, lines(0, range(3)))
+    other = Ingest(
+        name="other", into=raw.ingest.into, source=raw.ingest.source, format="json", create=EVENTS
+    )
+
+    assert other.run().replaced_count == 1
+    assert raw.rejected() == [b"damaged 1 2"]
 
 
 def test_progress_tells_of_files_rows_bytes_and_rejects(raw) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lakebed.errors import InvalidInputError, ObjectNotFoundError, VersionNotFoundError
+from lakebed.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    LakebedError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+)
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of, split_label
 from lakebed.state import file_table, history
-from lakebed.state.history import Entry
+from lakebed.state import sources as source_list
+from lakebed.state.history import Entry, PastState
 from lakebed.state.protections import check_readable
 from lakebed.state.scope import Scope, TheseFiles
+from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import CommitOptions, commit_change
-from lakebed.store.base import Store
+from lakebed.store.base import Store, delete_or_leave
 
 OPERATION = "rollback"
 _LOOKS_AT_ONCE = 16
@@ -33,6 +41,8 @@ class Restoration:
         added: Labels of the files that it brings back.
         removed: Labels of the files that it takes out.
         row_count: Entities in the files that it brings back, as far as they are known.
+        current: By slot of a raw file that it concerns: key of the one that is current again,
+            empty where there is none; see `lakebed.state.sources`.
     """
 
     version: int
@@ -40,6 +50,7 @@ class Restoration:
     added: tuple[str, ...]
     removed: tuple[str, ...]
     row_count: int
+    current: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -65,7 +76,8 @@ def find_restoration(
         InvalidInputError: Since then a promotion has moved rows that would come back.
 
     Cost:
-        The history, and the file table if there is something to bring back.
+        The history, what tells which raw files were read, and the file table if there is
+        something to bring back.
     """
     entries = history.read(store, base.history)
     past = history.replay(entries, version)
@@ -94,37 +106,102 @@ def find_restoration(
         added=added,
         removed=removed,
         row_count=sum(counts[label][0] for label in added if label in counts),
+        current=_current_again(store, base, entries, past, frozenset(added), frozenset(removed)),
     )
+
+
+def _current_again(
+    store: Store,
+    base: State,
+    entries: Iterable[Entry],
+    past: PastState,
+    added: frozenset[str],
+    removed: frozenset[str],
+) -> dict[str, str]:
+    """Return which raw files are current after a rollback, by slot, where it concerns them.
+
+    A raw file is the one of the older version where its slot has the rows of that version again.
+    Where only some of them have come back or gone, those of other partitions are of another raw
+    file: then none is current, so that the next ingest reads what there is by then.
+    """
+    if not base.sources:
+        return {}
+    noted = source_list.read(store, base.sources)
+    now = noted.current()
+    then = noted.current(one for one in entries if one.version <= past.entry.version)
+    labels = (frozenset(base.labels) - removed) | added
+    touched = _labels_by_slot(noted, added | removed)
+    held, held_then = _labels_by_slot(noted, labels), _labels_by_slot(noted, past.labels)
+    is_whole = labels == frozenset(past.labels)
+    found = {}
+    for slot in {*touched, *(now if is_whole else ()), *(then if is_whole else ())}:
+        before, key = _key(now.get(slot)), _key(then.get(slot))
+        if key != before and held.get(slot) != held_then.get(slot):
+            key = ""
+        # Also where the same one stays current: an ingest meanwhile does not know of its rows.
+        if slot in touched or key != before:
+            found[slot] = key
+    return found
+
+
+def _key(file: SourceFile | None) -> str:
+    return "" if file is None else file.key
+
+
+def _labels_by_slot(noted: Sources, labels: Collection[str]) -> dict[str, set[str]]:
+    slots = {file.key: file.slot for file in noted.files}
+    found: dict[str, set[str]] = {}
+    for label in labels:
+        for key, _ in noted.runs.get(label, ()):
+            if key in slots:
+                found.setdefault(slots[key], set()).add(label)
+    return found
 
 
 def restore(store: Store, found: Restoration, options: CommitOptions | None = None) -> Entry | None:
     """Commit a rollback; None if it would change nothing.
 
     Raises:
-        CommitConflictError: Another commit touched one of its partitions meanwhile; nothing has
-            changed.
+        CommitConflictError: Another commit touched one of its partitions or read in one of its
+            raw files meanwhile; nothing has changed.
         VersionNotFoundError: A cleanup has given the version up meanwhile, or a file that it
             needs is gone; nothing has changed.
         CommitUnknownError: The store stopped answering.
 
     Cost:
-        A HEAD for each file that is brought back, several at a time; one PUT, one conditional
-        PUT. No data file is read or written.
+        A HEAD for each file that is brought back, several at a time; one PUT, two where rows of
+        raw files are concerned, and one conditional PUT. No data file is read or written.
     """
     if not found.added and not found.removed:
         return None
     _check_files(store, found.base, found.added, found.version)
     scope = TheseFiles(frozenset(found.removed), frozenset(found.partitions))
+    commit_id = uuid.uuid4().hex
+    sources, noted = None, None
+    if found.current:
+        current = Restored(commit_id=commit_id, current=dict(found.current))
+        sources = Sources(restored=(current,))
+        noted = source_list.new_segment(found.base.name, sources)
     change = Change(
         operation=OPERATION,
-        commit_id=uuid.uuid4().hex,
+        commit_id=commit_id,
         base_version=found.base.version,
         added=found.added,
         row_count=found.row_count,
         scope=scope,
+        sources=noted,
         restores=found.version,
     )
-    return commit_change(store, found.base, change, options)
+    if sources is None or noted is None:
+        return commit_change(store, found.base, change, options)
+    try:
+        store.put(noted.key, source_list.encode(sources))
+        return commit_change(store, found.base, change, options, sources=sources)
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        delete_or_leave(store, [noted.key])
+        raise
 
 
 def _check_files(store: Store, base: State, labels: Sequence[str], version: int) -> None:

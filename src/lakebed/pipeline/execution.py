@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, tell_nobody
 from lakebed.commit import Commit
 from lakebed.loading import LoadOptions, sift_files, target_of
-from lakebed.pipeline.candidates import Candidate, Candidates
+from lakebed.pipeline.candidates import Candidate, Candidates, real_slots
 from lakebed.pipeline.quarantine import set_aside
-from lakebed.pipeline.replacement import OPERATION, take_out
+from lakebed.pipeline.replacement import OPERATION, check_not_rewritten, take_out
 from lakebed.state import sources as source_list
 from lakebed.state.caps import concat_facts
 from lakebed.state.reader import read_head
@@ -65,7 +65,8 @@ class Work:
 
     Attributes:
         files: To be read.
-        replaced: What was read before in their place.
+        replaced: What was read before in their place and is current, or of which the dataset
+            holds rows: after a rollback of some partitions, that can be several of one slot.
         unchanged_count: Files that were read before, as they are.
         known: All that was read before.
     """
@@ -81,7 +82,7 @@ class Done:
     """What was done.
 
     Attributes:
-        work: What there was to do.
+        work: What there was to do, without files that turned out to be damaged.
         commit: Of the rows; None if there was nothing to do.
         counts: What became of each file, by location.
         carried_count: Rows of other files that were written anew.
@@ -102,10 +103,24 @@ def work_of(store: Store, state: State, candidates: Sequence[Candidate]) -> Work
     """
     known = source_list.read(store, state.sources)
     current = known.current()
-    todo = tuple(one for one in candidates if not one.is_same_as(current.get(one.slot)))
+    # What was noted under another path that leads to the same file keeps its slot.
+    noted = real_slots(file.slot for file in known.files)
+    slot_of = {real: slot for slot, real in noted.items()}
+    real = real_slots(one.slot for one in candidates)
+    found = [
+        one if one.slot in noted else replace(one, slot=slot_of.get(real[one.slot], one.slot))
+        for one in candidates
+    ]
+    todo = tuple(one for one in found if not one.is_same_as(current.get(one.slot)))
+    slots = {one.slot for one in todo}
+    held = {key for label in state.labels for key, _ in known.runs.get(label, ())}
     return Work(
         files=todo,
-        replaced=tuple(current[one.slot] for one in todo if one.slot in current),
+        replaced=tuple(
+            file
+            for file in known.files
+            if file.slot in slots and (file.key in held or current.get(file.slot) == file)
+        ),
         unchanged_count=len(candidates) - len(todo),
         known=known,
     )
@@ -139,19 +154,28 @@ def execute(
         target = replace(
             target_of(started, options.write), is_traced=True, provided=options.provided
         )
-        removal = take_out(
-            store, base, work.known, work.replaced, target, tolerates_rewritten=replaces_rewritten
-        )
-        staged += removal.facts.column("label").to_pylist()
+        if not replaces_rewritten:
+            check_not_rewritten(store, base, work.known, work.replaced)
         job = Job(target=target, format=candidates.format, csv=options.csv, rejects_files=True)
         files = [one.file for one in work.files]
         on_file = _telling(work.files, on_progress)
         sifted = sift_files(spark, store, job, files, on_file)
         reject_keys = sifted.reject_keys
         staged += sifted.facts.column("label").to_pylist()
+        locations = {one.file.location for one in work.files}
+        work = _without_damaged(work, sifted.counts)
+        removal = take_out(store, base, work.known, work.replaced, target)
+        staged += removal.facts.column("label").to_pylist()
         read = _source_files(work.files, sifted.counts, started.batch_id, run)
-        locations = {file.location for file in (*read, *work.replaced)}
-        set_aside(store, quarantine, run, sifted, locations, options)
+        slots = {file.slot for file in read}
+        earlier = [file for file in work.known.files if file.slot in slots]
+        locations.update(file.location for file in earlier)
+        set_aside(
+            store, quarantine, run, sifted, locations, {file.run for file in earlier}, options
+        )
+        if not read:
+            started.abort([])
+            return Done(work=work, rejected_count=sifted.rejected_count)
     except BaseException:
         started.abort([base.key(label) for label in staged])
         raise
@@ -175,6 +199,15 @@ def execute(
         row_count=commit.row_count - removal.carried_count,
         rejected_count=sifted.rejected_count,
         carried_count=removal.carried_count,
+    )
+
+
+def _without_damaged(work: Work, counts: Mapping[str, Counts]) -> Work:
+    """Return the work without files that are damaged: what they would replace stays as it is."""
+    files = tuple(one for one in work.files if not counts[one.file.location].is_damaged)
+    slots = {one.slot for one in files}
+    return replace(
+        work, files=files, replaced=tuple(one for one in work.replaced if one.slot in slots)
     )
 
 

@@ -255,7 +255,8 @@ class Ingest:
         taken out by the commit that brings its own, so that a reader sees the old or the new.
         What does not fit goes to the quarantine, in place of what was set aside of the same
         files before; that is committed first, so that a crash loses nothing, and the ingest can
-        be run again.
+        be run again. An archived file that has not the hash of its record is set aside as a
+        whole, and what it would replace stays; every run looks at it again, until it is mended.
 
         Args:
             spark: A session whose tasks read the files, which all of them must see; True for the
@@ -301,7 +302,7 @@ class Ingest:
             version=dataset.version if done.commit is None else done.commit.version,
             commit=done.commit,
             file_count=len(done.work.files),
-            replaced_count=len(done.work.replaced),
+            replaced_count=len({one.slot for one in done.work.replaced}),
             unchanged_count=done.work.unchanged_count,
             superseded_count=len(found.superseded),
             row_count=done.row_count,

@@ -7,13 +7,14 @@ the same commit that brings the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.batches.rollback import OPERATION as ROLLBACK
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
@@ -22,11 +23,15 @@ from lakebed.plan.plan import DataFile, plan
 from lakebed.state import history
 from lakebed.state.caps import concat_facts
 from lakebed.state.facts import facts_schema
+from lakebed.state.history import Entry
+from lakebed.state.runs import REWRITING
 from lakebed.state.sources import Runs, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
 
 OPERATION = "ingest"
+# These note of which raw files the rows are that they write anew.
+_TRACKED = REWRITING | {OPERATION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +59,6 @@ def take_out(
     known: Sources,
     replaced: Sequence[SourceFile],
     target: BatchTarget,
-    *,
-    tolerates_rewritten: bool,
 ) -> Removal:
     """Write the data files that hold rows of replaced raw files anew, without these rows.
 
@@ -65,11 +68,8 @@ def take_out(
         known: What was read into it.
         replaced: The raw files.
         target: Of the batch that the rest goes to.
-        tolerates_rewritten: Whether rows that something else has written anew are taken for gone.
 
     Raises:
-        InvalidInputError: Something else has written data files with such rows anew, so that
-            nobody knows where they are.
         LakebedError: A file cannot be read, or the store failed. What was written is deleted.
 
     Cost:
@@ -79,42 +79,57 @@ def take_out(
     keys = {file.key for file in replaced}
     if not keys:
         return empty
-    concerned = {
-        label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
-    }
     live = frozenset(base.labels)
-    dead = [label for label in concerned if label not in live]
-    if dead and not tolerates_rewritten:
-        _check_not_rewritten(store, base, known, dead, concerned, replaced)
-    labels = {label: runs for label, runs in concerned.items() if label in live}
+    labels = {label: runs for label, runs in _holding(keys, known).items() if label in live}
     if not labels:
         return empty
     return _write_rest(store, base, known, labels, keys, target)
 
 
-def _check_not_rewritten(
-    store: Store,
-    base: State,
-    known: Sources,
-    dead: Iterable[str],
-    concerned: Mapping[str, Runs],
-    replaced: Sequence[SourceFile],
+def _holding(keys: Collection[str], known: Sources) -> dict[str, Runs]:
+    """Return the data files that hold rows of raw files, or held them."""
+    return {
+        label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
+    }
+
+
+def check_not_rewritten(
+    store: Store, base: State, known: Sources, replaced: Sequence[SourceFile]
 ) -> None:
-    """Raise if rows may live on in data files of which it is not known whose rows they are."""
-    doomed = frozenset(dead)
+    """Check that the rows of replaced raw files are where a commit has noted them.
+
+    Raises:
+        InvalidInputError: Something else has written data files with such rows anew, so that
+            nobody knows where they are.
+
+    Cost:
+        The history, if some of the data files are out of the dataset.
+    """
     locations = {file.key: file.location for file in replaced}
+    concerned = _holding(locations.keys(), known)
+    doomed = concerned.keys() - frozenset(base.labels)
+    if not doomed:
+        return
+    # By label of a data file that may hold such rows: one of those that held them before, and what
+    # has written that one anew. Only a live one matters: a rollback may have undone it all.
+    suspects: dict[str, tuple[str, Entry]] = {}
     for entry in history.read(store, base.history):
-        if entry.operation == OPERATION or any(label in known.runs for label in entry.added):
-            continue  # it noted what it has written anew
-        filled = {_partition(label) for label in entry.added}
-        for label in entry.removed:
-            if label in doomed and _partition(label) in filled:
-                location = next(locations[key] for key, _ in concerned[label] if key in locations)
-                raise InvalidInputError(
-                    f"Rows of {location} may be anywhere in partition {_partition(label)!r}: the "
-                    f"{entry.operation} of version {entry.version} has written it anew.",
-                    hint="Delete what is left of them, then run once with replace_rewritten.",
-                )
+        if entry.operation == ROLLBACK:
+            continue  # what it has added is older
+        found = next((suspects[label] for label in entry.removed if label in suspects), None)
+        if found is None and entry.operation not in _TRACKED:
+            found = next(((label, entry) for label in entry.removed if label in doomed), None)
+        if found is not None:
+            suspects.update((label, found) for label in entry.added if label not in known.runs)
+    for label in base.labels:
+        if label in suspects:
+            before, entry = suspects[label]
+            location = next(locations[key] for key, _ in concerned[before] if key in locations)
+            raise InvalidInputError(
+                f"Rows of {location} may be anywhere: the {entry.operation} of version "
+                f"{entry.version} has written their data files anew.",
+                hint="Delete what is left of them, then run once with replace_rewritten.",
+            )
 
 
 def _partition(label: str) -> str:

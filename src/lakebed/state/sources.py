@@ -1,7 +1,8 @@
 """Which raw files were read into a dataset, and which rows of its data files are theirs.
 
 Both are noted by the commit that brings the rows, in segments that the head names: there is no
-moment at which one is known without the other.
+moment at which one is known without the other. A rollback notes there which raw files it has
+brought back or taken out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from lakebed.state.history import Entry
 from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
@@ -70,20 +72,56 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: _Time | None = None
 
 
-class Sources(msgspec.Struct, frozen=True, kw_only=True):
+class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which raw files are current since a rollback.
+
+    Attributes:
+        commit_id: Of the rollback.
+        current: By slot: key of the file. Empty where there is none, so that it is read again.
+        after: How many of the files beside it had been read in before.
+    """
+
+    commit_id: str
+    current: dict[str, str]
+    after: int = 0
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one or several commits read in.
 
     Attributes:
         files: Raw files, in the order in which they were read in.
         runs: By label of a data file: of which raw files its rows are.
+        restored: What rollbacks have made of it, in their order.
     """
 
     files: tuple[SourceFile, ...] = ()
     runs: dict[str, Runs] = {}
+    restored: tuple[Restored, ...] = ()
 
-    def current(self) -> dict[str, SourceFile]:
-        """Return the last file of each slot."""
-        return {file.slot: file for file in self.files}
+    def current(self, entries: Iterable[Entry] | None = None) -> dict[str, SourceFile]:
+        """Return the file of each slot that is current: the last one, but for rollbacks.
+
+        Args:
+            entries: Of the history, up to the version that is meant; None for all.
+        """
+        made = (
+            None if entries is None else {key for e in entries for key in (e.batch_id, e.commit_id)}
+        )
+        by_key = {file.key: file for file in self.files}
+        found: dict[str, SourceFile] = {}
+        start = 0
+        for one in (*self.restored, Restored(commit_id="", current={}, after=len(self.files))):
+            for file in self.files[start : one.after]:
+                if made is None or file.batch_id in made:
+                    found[file.slot] = file
+            start = one.after
+            if made is None or one.commit_id in made:
+                for slot, key in one.current.items():
+                    found.pop(slot, None)
+                    if key in by_key:
+                        found[slot] = by_key[key]
+        return found
 
 
 def folder(dataset: str) -> str:
@@ -93,7 +131,9 @@ def folder(dataset: str) -> str:
 
 def new_segment(dataset: str, sources: Sources) -> Segment:
     """Return the segment that the sources of one commit go to."""
-    return Segment.new(folder(dataset), len(sources.files) + len(sources.runs), SUFFIX)
+    weight = len(sources.files) + len(sources.runs)
+    weight += sum(len(one.current) for one in sources.restored)
+    return Segment.new(folder(dataset), weight, SUFFIX)
 
 
 def encode(sources: Sources) -> bytes:
@@ -127,16 +167,20 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
 def _joined(parts: Iterable[Sources]) -> Sources:
     files: list[SourceFile] = []
     runs: dict[str, Runs] = {}
+    restored: list[Restored] = []
     for part in parts:
+        restored += (
+            msgspec.structs.replace(one, after=len(files) + one.after) for one in part.restored
+        )
         files += part.files
         runs.update(part.runs)
-    return Sources(files=tuple(files), runs=runs)
+    return Sources(files=tuple(files), runs=runs, restored=tuple(restored))
 
 
-def read_meanwhile(
+def changed_meanwhile(
     store: Store, before: Sequence[Segment], now: Sequence[Segment], mine: Sources
-) -> SourceFile | None:
-    """Return a file that somebody else has read in since, for a slot that is also in `mine`.
+) -> str | None:
+    """Say what has changed since for a slot that is also in `mine`; None if nothing has.
 
     Cost:
         Nothing if nobody has read anything in; else one GET a segment of both lists.
@@ -144,8 +188,14 @@ def read_meanwhile(
     if tuple(before) == tuple(now):
         return None
     slots = {file.slot for file in mine.files}
-    known = {file.key for file in read(store, before).files}
-    for file in read(store, now).files:
-        if file.slot in slots and file.key not in known:
-            return file
+    slots.update(slot for one in mine.restored for slot in one.current)
+    known, found = read(store, before), read(store, now)
+    keys = {file.key for file in known.files}
+    for file in found.files:
+        if file.slot in slots and file.key not in keys:
+            return f"run {file.run!r}, which read {file.location} meanwhile"
+    commits = {one.commit_id for one in known.restored}
+    for one in found.restored:
+        if one.commit_id not in commits and not slots.isdisjoint(one.current):
+            return f"the rollback of commit {one.commit_id}, which concerns the same raw files"
     return None
