@@ -131,6 +131,71 @@ def test_named_run_is_loaded_once(lake, pings, raw) -> None:
     assert (pings.count(), len(kept(lake))) == (6, 2)
 
 
+def ping(uuid, reason, number):
+    return {"uuid": uuid, "document": json.dumps({"reason": reason, "n": number})}
+
+
+def numbers(pings):
+    return sorted(row["n"] for row in pings.reader())
+
+
+def test_run_that_was_taken_out_is_loaded_again(lake, pings, raw) -> None:
+    (raw / "a.tsv").write_bytes(lines(range(3)) + b"bad\n")
+    take_out = {
+        "rollback": lambda: pings.rollback(version=0),
+        "empty rerun": lambda: pings.rerun([], "monday"),
+        "rollback, then empty rerun": lambda: (
+            pings.rollback(version=0),
+            pings.rerun([], "monday"),
+        ),
+    }
+    pings.load(raw, run="monday")
+
+    for act in take_out.values():
+        act()
+        assert pings.count() == 0
+        report = pings.load(raw, run="monday")
+
+        assert (report.is_repeated, report.row_count, report.rejected_count) == (False, 3, 1)
+        assert numbers(pings) == [0, 1, 2]
+        assert len(kept(lake)) == 1
+        assert pings.load(raw, run="monday").is_repeated
+
+
+def test_run_that_is_back_or_was_changed_on_purpose_is_not_loaded_again(pings, raw) -> None:
+    (raw / "a.tsv").write_bytes(lines(range(3)))
+    first = pings.load(raw, run="monday").commit.version
+    change = [
+        lambda: (pings.rollback(version=0), pings.rollback(version=first)),
+        lambda: (pings.rerun([], "monday"), pings.rollback(version=first)),
+        lambda: pings.rerun([ping("c", "main", 7)], "monday"),
+        lambda: pings.rollback(version=first),
+        lambda: pings.where("reason = 'main' AND n = 1").delete(),
+        lambda: pings.overwrite([ping("o", "main", 8)]),
+        lambda: pings.rerun([], "another"),
+    ]
+
+    for act in change:
+        act()
+        before = pings.version
+
+        assert pings.load(raw, run="monday").is_repeated
+        assert pings.version == before
+
+
+def test_run_of_which_a_part_was_taken_out_is_replaced_as_a_whole(pings, raw) -> None:
+    pings.append([ping("x", "main", 9)], run="sunday")
+    (raw / "a.tsv").write_bytes(lines(range(3)) + lines(range(3, 5), reason="idle"))
+    pings.load(raw, run="monday")
+    pings.rollback(version=1, view=pings.where("reason = 'idle'"))
+    assert numbers(pings) == [0, 1, 2, 9]
+
+    report = pings.load(raw, run="monday")
+
+    assert (report.is_repeated, report.row_count) == (False, 5)
+    assert numbers(pings) == [0, 1, 2, 3, 4, 9]
+
+
 def test_run_of_an_append_is_no_load(pings, raw) -> None:
     pings.append([{"uuid": "a", "document": "{}"}], run="monday")
     (raw / "a.tsv").write_bytes(lines(range(3)))
@@ -255,6 +320,24 @@ def test_json_lines_know_no_other_fields(lake, flights, raw) -> None:
     (row,) = kept(lake, "flights_quarantine")
     assert row["line_number"] == 3
     assert "carier" in row["reason"]
+
+
+def test_line_without_a_partition_source_has_null_there_whatever_is_around_it(lake, raw) -> None:
+    bad = '{"carrier": "UA", "flight": "bad"}'
+    by_name = {
+        "alone": ['{"flight": 1}'],
+        "many": [*['{"flight": 1}'] * 1_500, '{"flight": 1, "carrier": "UA"}'],
+        "beside_a_bad_one": ['{"flight": 1}', bad, '{"flight": 1, "carrier": "UA"}'],
+    }
+    schema = pa.schema([("carrier", pa.string()), ("flight", pa.int32())])
+    for name, texts in by_name.items():
+        dataset = lake.create(name, DatasetDescriptor(schema=schema, partition_by="carrier"))
+        (raw / f"{name}.jsonl").write_text("\n".join(texts))
+
+        report = dataset.load(raw / f"{name}.jsonl")
+
+        assert report.rejected_count == texts.count(bad)
+        assert dataset.where("carrier IS NULL").count() == texts.count('{"flight": 1}')
 
 
 class TestCsv:
@@ -437,6 +520,17 @@ class TestFiles:
         assert pings.load("memory://load-url/in/").row_count == 2
         assert pings.load("memory://load-url/in/2.tsv.gz").row_count == 1
         assert pings.load("memory://load-url/in/*.gz").row_count == 1
+        store.put("in/a/b/3.tsv", lines([3]))
+        for pattern, row_count in [
+            ("in/*", 1),
+            ("in/*/*.tsv", 1),
+            ("in/**/*.tsv", 2),
+            ("in/**", 3),
+            ("**/[12].*", 2),
+        ]:
+            assert pings.load(f"memory://load-url/{pattern}").row_count == row_count
+        with pytest.raises(InvalidInputError, match="No file"):
+            pings.load("memory://load-url/in/*.tsv")
         with pytest.raises(InvalidInputError, match="No file"):
             pings.load("memory://load-url/in/none.tsv")
 

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import datetime as dt
 import io
+import json
 import time
 import uuid
 
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed import DatasetDescriptor, WriteOptions
+from lakebed import DatasetDescriptor, WriteOptions, by
 from lakebed.dataset import Dataset
 from lakebed.errors import (
+    CommitConflictError,
     InvalidInputError,
     LakebedError,
     PartitionSpecError,
@@ -22,9 +24,11 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.source import Source
+from lakebed.state import reservation
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
+from lakebed.testing.stores import DelegatingStore
 from lakebed.writer import ENTITIES_PER_BATCH, EntityWriter
 
 SCHEMA = pa.schema(
@@ -116,6 +120,115 @@ def test_behaviour_3_writer_whose_store_failed_commits_nothing(store: Store) -> 
     assert (users.version, data_files(store)) == (0, [])
 
 
+class _Renewing(DelegatingStore):
+    """Fails puts of leases while it is told to, before or after they have landed."""
+
+    trouble: StorageError | None = None
+    has_landed = False
+    renewals = 0
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        if "/batches/" not in key:
+            return super()._replace(key, data, if_match=if_match)
+        self.renewals += 1
+        if self.trouble and not self.has_landed:
+            raise self.trouble
+        etag = super()._replace(key, data, if_match=if_match)
+        if self.trouble:
+            raise self.trouble
+        return etag
+
+
+class _Clock:
+    """Shows reservations so many hours from now."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.hours = 0
+        patch.setattr(reservation, "_now", self.now)
+        patch.setattr(reservation, "_WAITS_S", (0.0,))
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC) + dt.timedelta(hours=self.hours)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    return _Clock(monkeypatch)
+
+
+def write_some(writer: EntityWriter) -> None:
+    for number in range(ENTITIES_PER_BATCH):
+        writer.write({"id": number})
+
+
+def lease_of(store: Store) -> dt.datetime:
+    (key,) = (info.key for info in store.list("users/batches/"))
+    return dt.datetime.fromisoformat(json.loads(store.get(key).data)["lease_until"])
+
+
+@pytest.mark.parametrize("has_landed", [False, True])
+@pytest.mark.parametrize("is_retryable", [False, True])
+@pytest.mark.parametrize("is_renewed_later", [False, True])
+def test_writer_goes_on_without_a_renewal_while_its_lease_lasts(
+    store: Store, clock: _Clock, has_landed: bool, is_retryable: bool, is_renewed_later: bool
+) -> None:
+    users, shaky = create(store), _Renewing(store)
+    shaky.has_landed = has_landed
+    writer = Dataset(Source(shaky, "users")).writer()
+    write_some(writer)
+    assert shaky.renewals == 0
+
+    clock.hours = 13
+    shaky.trouble = StorageError("No answer.", retryable=is_retryable)
+    write_some(writer)
+    tried = shaky.renewals
+    write_some(writer)  # not at once again
+    shaky.trouble = None
+    assert 0 < tried == shaky.renewals
+    if is_renewed_later:
+        # Half of what was left is over; or of a whole lease, where it was renewed after all.
+        clock.hours = 26 if has_landed and is_retryable else 20
+        write_some(writer)
+        left = lease_of(store) - clock.now()
+        assert left > dt.timedelta(hours=23)
+    writer.close()
+
+    assert users.count() == ENTITIES_PER_BATCH * (4 if is_renewed_later else 3)
+
+
+def test_writer_whose_lease_is_over_before_it_is_renewed_is_aborted(
+    store: Store, clock: _Clock
+) -> None:
+    users, shaky = create(store), _Renewing(store)
+    writer = Dataset(Source(shaky, "users")).writer()
+    shaky.trouble = StorageError("No answer.", retryable=True)
+
+    clock.hours = 25
+    with pytest.raises(StorageError, match="No answer"):
+        write_some(writer)
+
+    assert (users.version, data_files(store)) == (0, [])
+
+
+@pytest.mark.parametrize("change", [{"commit_id": "of another"}, {"files": []}, None], ids=str)
+def test_writer_whose_batch_was_taken_away_does_not_take_it_back(
+    store: Store, clock: _Clock, change: dict[str, object] | None
+) -> None:
+    users = create(store)
+    writer = users.writer()
+    (key,) = (info.key for info in store.list("users/batches/"))
+    record = json.loads(store.get(key).data)
+    theirs = b"noise" if change is None else json.dumps({**record, **change}).encode()
+    store.put(key, theirs)
+
+    clock.hours = 13
+    with pytest.raises(CommitConflictError, match="taken away"):
+        write_some(writer)
+
+    assert store.get(key).data == theirs
+    assert (users.version, data_files(store)) == (0, [])
+
+
 def test_behaviour_3_error_in_the_block_leaves_nothing(users: Dataset, store: Store) -> None:
     before = [info.key for info in store.list("")]
 
@@ -175,6 +288,39 @@ def test_behaviour_4_entity_outside_the_view_is_a_bad_record(users: Dataset) -> 
         writer.write({"id": 2})
 
     assert ids(users) == [1, 2]
+
+
+@pytest.mark.parametrize("through", ["a view", "provided"])
+def test_entity_costs_about_the_same_through_a_view(store: Store, through: str) -> None:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="provided(version, int)")
+    repository = lakebed.open_repository(store.uri)
+    provided = repository.create("provided", descriptor).with_("version", 1)
+    plain = create(store)
+
+    seconds = {}
+    for name, view in [
+        ("plain", plain),
+        ("other", {"a view": plain.from_("id", 0)}.get(through, provided)),
+    ]:
+        with view.writer() as writer:
+            start = time.perf_counter()
+            for number in range(ENTITIES_PER_BATCH - 1):
+                writer.write({"id": number, "name": "a"})
+            seconds[name] = time.perf_counter() - start
+
+    assert seconds["other"] < 8 * seconds["plain"]  # a record batch for each takes 30 times as long
+
+
+def test_value_that_only_the_kernel_can_judge_is_refused_at_once(store: Store) -> None:
+    users = create(store, partition_by=[by.dimension("name", "*", cap=1)])
+    users.append([{"id": 1, "name": "a"}])
+
+    with users.where("name_dimension <> 'OTHER'").writer() as writer:
+        writer.write({"id": 2, "name": "a"})
+        with pytest.raises(InvalidInputError, match="name_dimension = 'OTHER'"):
+            writer.write({"id": 3, "name": "b"})  # beyond the cap
+
+    assert sorted(ids(users)) == [1, 2]
 
 
 def test_behaviour_5_closing_twice_is_fine(users: Dataset) -> None:

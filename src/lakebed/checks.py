@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.errors import ChecksFailedError, InvalidInputError
 from lakebed.model.html import facts_to_html
 from lakebed.model.predicate import NullCheck, complement
@@ -164,6 +166,7 @@ class Unique(Check):
                         f"{field.name!r} is nested, so that rows cannot be grouped by it.",
                         hint="Name columns of single values, or give spark=.",
                     )
+            rows = pa.table({name: with_one_zero_and_nan(rows[name]) for name in self.columns})
             groups = rows.group_by(list(self.columns)).aggregate([([], "count_all")])
             counts = groups["count_all"]
             count = pc.sum(counts.filter(pc.greater(counts, 1))).as_py() or 0
@@ -206,7 +209,11 @@ class Custom(Check):
             answer = self.function(view)
         except AssertionError as exc:
             return self._result(None, str(exc) or "an assertion failed")
-        if answer is None or answer is True:
+        # What compares whole columns has a True of its own.
+        is_true = (isinstance(answer, np.bool_) and bool(answer)) or (
+            isinstance(answer, pa.BooleanScalar) and answer.as_py() is True
+        )
+        if answer is None or answer is True or is_true:
             return self._result(None, "")
         return self._result(None, f"it says {answer!r}")
 
@@ -242,7 +249,7 @@ def not_null(*columns: str, of: Of = "batch") -> Check:
 
 
 def unique(*columns: str, of: Of = "batch") -> Check:
-    """No two rows agree in all of the columns; null equals null.
+    """No two rows agree in all of the columns; null equals null, NaN equals NaN, 0.0 equals -0.0.
 
     Without Spark, the columns of all rows are held in memory.
 
@@ -274,8 +281,8 @@ def custom(
     """Whatever a function finds in the view.
 
     Args:
-        function: Takes the view. It passes by True or None, and fails by an AssertionError or
-            any other answer. Other errors are not caught.
+        function: Takes the view. It passes by True, also of numpy or Arrow, or None, and fails
+            by an AssertionError or any other answer. Other errors are not caught.
         name: In the report; else the name of the function.
         of: What is looked at.
 

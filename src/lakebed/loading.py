@@ -37,8 +37,10 @@ from lakebed.model.values import Scalar
 from lakebed.state import file_table, history, schema_file, transaction
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
+from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
-from lakebed.state.scope import Nothing, ThesePartitions
+from lakebed.state.runs import noted_by
+from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store, delete_or_leave
@@ -141,13 +143,17 @@ def load(
     told, files = find_files(paths, format, storage_options=options.storage_options)
     base = read_head(store, name).state
     run = checked_run(run)
+    scope: Scope = Nothing()
     where = check_dataset_name(quarantine or f"{name}{QUARANTINE_SUFFIX}")
     if where == name:
         raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
     if run is not None:
-        done = _find_commit(store, base, OPERATION, run)
+        entries = history.read(store, base.history)
+        done = _last_of(entries, OPERATION, run)
+        if done is not None and not _is_taken_out(entries, run):
+            return _repeated(store, Commit.of(done, base), where, run, files)
         if done is not None:
-            return _repeated(store, done, where, run, files)
+            scope = RunFiles(run)  # what is left of it would else be there twice
     base.descriptor.partition_by.check_provided(options.provided)
     check_files(files, told, base.descriptor, options.csv)
     started = Transaction.begin(store, name, OPERATION, run=run, options=options.commit)
@@ -167,7 +173,7 @@ def load(
         raise
     finally:
         delete_or_leave(store, sifted.reject_keys)
-    commit = commit_staged(started, sifted.facts, Nothing())
+    commit = commit_staged(started, sifted.facts, scope)
     return LoadReport(
         commit=commit,
         quarantine=where,
@@ -225,14 +231,37 @@ def sift_files(
     return sift_with_spark(session, store, job, files, on_file)
 
 
-def _find_commit(store: Store, state: State, operation: str, run: str) -> Commit | None:
-    """Return the last commit of a run."""
-    found = [
-        entry
-        for entry in history.read(store, state.history)
-        if entry.operation == operation and entry.run == run
-    ]
-    return Commit.of(found[-1], state) if found else None
+def _last_of(entries: Sequence[Entry], operation: str, run: str) -> Entry | None:
+    """Return the entry of the last commit of a run."""
+    found = (one for one in reversed(entries) if one.operation == operation and one.run == run)
+    return next(found, None)
+
+
+def _is_taken_out(entries: Sequence[Entry], run: str) -> bool:
+    """Whether a rollback or an empty rerun has taken out rows of a run, and they are not back.
+
+    What a delete or an overwrite took out was meant to go. What a rerun brought instead of them is
+    the run's, as are files of any form that a rollback brought back.
+
+    Args:
+        entries: The whole history.
+        run: Its name.
+    """
+    known = noted_by(entries)
+
+    def own_partitions(labels: Sequence[str]) -> set[str]:
+        own = known.files_of(run, labels)
+        return {partition_of(split_label(label)[0]) for label in own}
+
+    out: set[str] = set()
+    for entry in entries:
+        is_rerun = entry.operation == "rerun" and entry.run == run
+        if (entry.operation == OPERATION and entry.run == run) or (is_rerun and entry.added):
+            out.clear()
+        elif is_rerun or entry.operation == "rollback":
+            out |= own_partitions(entry.removed)
+            out -= own_partitions(entry.added)
+    return bool(out)
 
 
 def find_quarantine(store: Store, name: str) -> State | None:
@@ -268,9 +297,7 @@ def _repeated(
     return LoadReport(
         commit=done,
         quarantine=quarantine,
-        quarantine_commit=_find_commit(store, state, "overwrite", run)
-        if state and labels
-        else None,
+        quarantine_commit=_set_aside_before(store, state, run) if state and labels else None,
         run=run,
         row_count=done.row_count,
         rejected_count=sum(counts[label][0] for label in labels),
@@ -278,6 +305,11 @@ def _repeated(
         size_bytes=sum(file.size_bytes for file in files),
         is_repeated=True,
     )
+
+
+def _set_aside_before(store: Store, quarantine: State, run: str) -> Commit | None:
+    entry = _last_of(history.read(store, quarantine.history), "overwrite", run)
+    return None if entry is None else Commit.of(entry, quarantine)
 
 
 def _set_aside(

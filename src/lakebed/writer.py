@@ -15,7 +15,6 @@ from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
-from lakebed.model.predicate import TRUE
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
@@ -97,9 +96,7 @@ class EntityWriter:
         """Use `View.writer` instead."""
         self._transaction = transaction
         self._kernel = KernelWriter(store, target)
-        self._waiting = EntityRows(
-            target.descriptor, self._kernel.check, has_constraint=target.constraint != TRUE
-        )
+        self._waiting = EntityRows(target, self._kernel.check)
         self._end = ""
         self.commit: Commit | None = None
 
@@ -113,6 +110,7 @@ class EntityWriter:
             InvalidInputError: It lies outside the view; the writer can be used on. Or the
                 writer is closed.
             StorageError: The store failed; the writer is aborted.
+            CommitConflictError: A cleanup has taken the writer for dead; it is aborted.
         """
         if self._end:
             raise InvalidInputError(f"The writer is {self._end}.", hint="Open another one.")

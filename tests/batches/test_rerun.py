@@ -25,7 +25,7 @@ from lakebed.errors import (
 from lakebed.state import history, reservation, runs
 from lakebed.state.reader import read_head
 from lakebed.state.reservation import reserve
-from lakebed.state.runs import REWRITING, Runs, runs_of
+from lakebed.state.runs import REWRITING, Runs, noted_by
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.segments import FANOUT
@@ -243,11 +243,12 @@ def check_index(store: Store) -> None:
     state = read_head(store, "d").state
     entries = history.read(store, state.history)
     known = runs.read(store, state)
+    whole = noted_by(entries)
     told = {label: known.of(label) for entry in entries for label in entry.added}
-    assert {label: run for label, run in told.items() if run} == runs_of(entries)
+    assert told == {label: whole.of(label) for label in told}
     for run in {entry.run for entry in entries if entry.run}:
         live = runs.live_files_of_run(state, known, run)
-        assert set(live) == {one for one in state.labels if runs_of(entries).get(one) == run}
+        assert set(live) == {one for one in state.labels if whole.of(one) == run}
 
 
 STEPS = st.lists(

@@ -1,13 +1,17 @@
 """Stage, audit, publish: a batch that is looked at before anybody sees it."""
 
 import datetime as dt
+import json
+import math
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -27,9 +31,10 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.state.reservation import decode_record, encode_record
-from lakebed.store.base import Store
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
+from lakebed.testing.stores import DelegatingStore
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 
@@ -168,6 +173,39 @@ def test_it_survives_the_process_and_can_be_committed_by_another(tmp_path: Path)
     assert [batch.is_staged for batch in dataset.batches()] == [False, False]
 
 
+def test_committed_batch_is_shown_as_its_commit_left_the_dataset(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+    commit = staged.commit()
+    dataset.append(rows(("a", 2), ("a", 7)))
+
+    for batch in (staged, dataset.open_staged(staged.batch_id)):
+        assert content(batch.dataset) == [("a", 1), ("a", 2), ("b", 1)]
+        assert content(batch.rows) == [("a", 2)]
+        assert batch.check(checks.unique("n", "p", of="dataset")).has_passed
+        # Checks have nothing to say any more.
+        assert batch.commit(checks=[checks.row_count(min=9), checks.unique("p")]) == commit
+    assert dataset.version == 3
+
+
+def test_batch_that_is_committed_while_it_is_looked_for_is_shown_once(
+    dataset: Dataset, store: Store
+) -> None:
+    staged = dataset.stage(rows(("a", 2)))
+
+    class Committing(DelegatingStore):
+        """Lets somebody commit the batch as soon as its manifest has been read."""
+
+        def _get(self, key: str) -> StoredObject:
+            found = super()._get(key)
+            if key.startswith("d/batches/"):
+                staged.commit()
+            return found
+
+    found = Repository(Committing(store)).open("d").at(batch_id=staged.batch_id)
+
+    assert content(found) == [("a", 1), ("a", 2), ("b", 1)]
+
+
 def test_discard_leaves_nothing(dataset: Dataset, store: Store) -> None:
     before = keys(store)
     staged = dataset.stage(rows(("a", 2)))
@@ -221,6 +259,66 @@ def test_staged_rerun_is_stale_after_a_newer_one(dataset: Dataset) -> None:
 
     assert caught.value.batch_id == newer.batch_id
     assert content(dataset) == [("c", 3)]
+
+
+def add_file_as_another_tool_would(store: Store, name: str, *, like: str) -> None:
+    """Write a file of partition a, with the rows of another one, into the head."""
+    key = "d.by-dataset-metadata.json"
+    head = json.loads(store.get(key).data)
+    label = f"p=a/batch_id=5/{name}"
+    store.put(f"d/data/{label}.parquet", store.get(like).data)
+    head["partitions"][label] = {"files": {"data": f"d/data/{label}.parquet"}}
+    store.put(key, json.dumps(head).encode())
+
+
+def test_what_another_tool_added_since_it_was_staged_is_a_conflict(
+    dataset: Dataset, store: Store
+) -> None:
+    file = next(one.key for one in dataset.files() if one.partition == "p=a")
+    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    other = dataset.stage(rows(("b", 2)), "overwrite")
+    add_file_as_another_tool_would(store, "theirs", like=file)
+
+    with pytest.raises(CommitConflictError, match="a change by another tool"):
+        staged.commit()
+    other.commit()
+
+    assert content(dataset) == [("a", 1), ("a", 1), ("b", 2)]
+
+
+def test_what_another_tool_had_added_before_it_was_staged_is_replaced(
+    dataset: Dataset, store: Store
+) -> None:
+    file = next(one.key for one in dataset.files() if one.partition == "p=a")
+    add_file_as_another_tool_would(store, "theirs", like=file)
+    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    dataset.append(rows(("b", 7)))  # adopts the file in an entry of its own
+
+    staged.commit()
+
+    assert content(dataset) == [("a", 2), ("b", 1), ("b", 7)]
+    assert [one.operation for one in dataset.history()][1:] == [
+        "append",
+        "foreign",
+        "append",
+        "overwrite",
+    ]
+
+
+def test_what_another_tool_added_before_and_after_are_told_apart(
+    dataset: Dataset, store: Store
+) -> None:
+    file = next(one.key for one in dataset.files() if one.partition == "p=a")
+    add_file_as_another_tool_would(store, "before", like=file)
+    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    add_file_as_another_tool_would(store, "after", like=file)
+    dataset.append(rows(("b", 7)))
+
+    with pytest.raises(CommitConflictError) as caught:
+        staged.commit()
+
+    assert caught.value.partitions == ("p=a",)
+    assert dataset.count() == 5
 
 
 def test_schema_may_grow_in_between(dataset: Dataset) -> None:
@@ -294,6 +392,28 @@ def test_cleanup_keeps_a_staged_batch_until_its_lease_is_over(dataset: Dataset) 
         brief.commit()
     kept.commit(checks=[checks.row_count(min=1)])
     assert content(dataset) == [("a", 2), ("a", 4), ("b", 1)]
+
+
+def test_batch_that_a_cleanup_gave_up_is_refused_by_its_own_lease(
+    dataset: Dataset, store: Store
+) -> None:
+    staged = dataset.stage(rows(("a", 2)), lease=dt.timedelta(microseconds=1))
+    dataset.append(rows(("a", 3)))
+    failing = FailingStore(store, fail_on="delete", error=StorageError("Gone for a while."))
+
+    # What it has given up is committed, and nothing is deleted yet.
+    with pytest.raises(StorageError):
+        Repository(failing).open("d").cleanup(
+            older_than="0s", dry_run=False, clock_skew=dt.timedelta()
+        )
+    with pytest.raises(CommitConflictError) as caught:
+        staged.commit()
+
+    assert f"its lease ended at {staged.lease_until.isoformat()[:19]}" in caught.value.message
+    assert "a day" not in caught.value.message
+    assert "stage(" in caught.value.hint
+    assert "CommitOptions" not in caught.value.hint
+    assert dataset.count() == 3
 
 
 @pytest.mark.parametrize(
@@ -399,6 +519,15 @@ def staged(dataset: Dataset) -> lakebed.Staged[Dataset]:
         (checks.condition("p IN ('a', 'b', 'c')", of="dataset"), True, 0, ""),
         (checks.custom(lambda view: view.count() == 4, name="four"), True, None, ""),
         (checks.custom(lambda view: view.count(), name="n"), False, None, "it says 4"),
+        (checks.custom(lambda _: np.True_, name="numpy"), True, None, ""),
+        (checks.custom(lambda _: np.False_, name="no"), False, None, f"it says {np.False_!r}"),
+        (checks.custom(lambda _: pa.scalar(True), name="arrow"), True, None, ""),
+        (
+            checks.custom(lambda _: pa.scalar(None, pa.bool_()), name="unknown"),
+            False,
+            None,
+            "it says <pyarrow.BooleanScalar: None>",
+        ),
     ],
     ids=str,
 )
@@ -442,6 +571,87 @@ def test_commit_happens_only_if_all_checks_pass(
     assert caught.value.failed == ("not_null(n): 1 nulls in n", "unique(n): 2 rows share a key")
     assert "fails 2 of 3 checks" in caught.value.message
     assert staged.commit(checks=[checks.not_null("p")]).version == 2
+
+
+def checked_while(act: Callable[[], object], *, times: int) -> tuple[Any, list[int]]:
+    """Return a check of the dataset that passes while others commit, and what it has counted."""
+    counted: list[int] = []
+
+    def look(view: lakebed.View) -> bool:
+        counted.append(view.count())
+        if len(counted) <= times:
+            act()
+        return True
+
+    return look, counted
+
+
+def test_of_two_batches_that_break_a_check_together_one_is_committed(dataset: Dataset) -> None:
+    one, other = dataset.stage(rows(("c", 7))), dataset.stage(rows(("d", 7)))
+    is_unique = checks.unique("n", "x", of="dataset")
+    dataset.overwrite(rows(("a", 1), ("b", 2)))
+    look, counted = checked_while(lambda: other.commit(checks=[is_unique]), times=1)
+
+    with pytest.raises(ChecksFailedError) as caught:
+        one.commit(checks=[checks.custom(look, of="dataset"), is_unique])
+
+    assert caught.value.failed == ("unique(n, x): 2 rows share a key",)
+    assert counted == [3, 4]
+    assert content(dataset) == [("a", 1), ("b", 2), ("d", 7)]
+    assert [batch.batch_id for batch in dataset.staged()] == [one.batch_id]
+
+
+def test_checks_of_the_dataset_are_done_again_after_a_commit_in_between(
+    dataset: Dataset, store: Store
+) -> None:
+    file = next(one.key for one in dataset.files() if one.partition == "p=a")
+    by_us, by_others = dataset.stage(rows(("c", 7))), dataset.stage(rows(("c", 8)))
+    of_batch, batch_counted = checked_while(lambda: None, times=0)
+    for staged, act in (
+        (by_us, lambda: dataset.append(rows(("a", 9)))),
+        (by_others, lambda: add_file_as_another_tool_would(store, "theirs", like=file)),
+    ):
+        before = dataset.count()
+        look, counted = checked_while(act, times=1)
+
+        staged.commit(checks=[checks.custom(look, of="dataset"), of_batch])
+
+        assert counted == [before + 1, before + 2]
+        assert dataset.count() == before + 2
+    assert batch_counted == [1, 1]  # a batch does not change
+
+
+def test_commit_gives_up_where_others_commit_during_each_round_of_checks(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("c", 7)))
+    look, counted = checked_while(lambda: dataset.append(rows(("a", 9))), times=99)
+
+    with pytest.raises(CommitConflictError, match="passed its checks") as caught:
+        staged.commit(checks=[checks.custom(look, of="dataset")])
+
+    assert 1 < len(counted) < 20
+    assert caught.value.actual == dataset.version
+    assert [batch.batch_id for batch in dataset.staged()] == [staged.batch_id]
+    staged.commit(checks=[checks.row_count(min=1)])
+
+
+def test_checks_of_the_batch_alone_do_not_mind_other_commits(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("c", 7)))
+    look, counted = checked_while(lambda: dataset.append(rows(("a", 9))), times=99)
+
+    staged.commit(checks=[look])
+
+    assert counted == [1]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_zeros_are_one_key_and_so_are_values_that_are_no_numbers(store: Store, kind: Any) -> None:
+    dataset = Repository(store).create("f", DatasetDescriptor(schema=pa.schema([("x", kind)])))
+    zeros = dataset.stage([{"x": 0.0}, {"x": -0.0}, {"x": 1.0}])
+    nans = dataset.stage([{"x": math.nan}, {"x": -math.nan}, {"x": None}])
+
+    for staged in (zeros, nans):
+        (result,) = staged.check(checks.unique("x")).results
+        assert (result.has_passed, result.count) == (False, 2)
 
 
 def test_wrong_checks_are_refused(staged: lakebed.Staged[Dataset]) -> None:
@@ -496,6 +706,9 @@ def test_spark_stages_and_checks(tmp_path: Path, spark: Any) -> None:
         spark=spark,
     )
     assert [one.count for one in audit.results] == [2, 0, 1, 0, 3]
+    zeros = dataset.stage([{"p": "z", "n": 1, "x": 0.0}, {"p": "z", "n": 2, "x": -0.0}])
+    assert zeros.check(checks.unique("x"), spark=spark) == zeros.check(checks.unique("x"))
+    zeros.discard()
     staged.commit(checks=[checks.condition("n > 0")], spark=spark)
     assert dataset.spark(spark).count() == 3
     dataset.rerun(frame.where("n = 2"), "daily")

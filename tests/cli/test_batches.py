@@ -101,6 +101,16 @@ def test_batch_is_staged_checked_and_committed(cli, address, rows) -> None:
     assert cli.json("staged", address) == []
 
 
+def test_commit_may_be_repeated_with_its_checks(cli, address, rows) -> None:
+    batch = cli.json("stage", address, rows)["batch_id"]
+    options = ("--whole", "--unique", "flight")
+    told = cli.json("commit", address, batch, *options)
+
+    assert cli.json("commit", address, batch, *options) == told
+    (found,) = cli.json("commit", address, batch, *options, "--dry-run")
+    assert found["has_passed"]
+
+
 def test_staged_view_may_be_emptied(cli, address) -> None:
     where = ("--where", "dt = '2013-01-01'")
     staged = cli.json("stage", address, "--operation", "overwrite", *where, "--empty")

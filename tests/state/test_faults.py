@@ -45,7 +45,7 @@ _names = itertools.count()
 def _merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the commit merge segments, so that its reads and writes fail too."""
     monkeypatch.setattr(segments, "FANOUT", MERGE_AT)
-    monkeypatch.setattr(reservation, "_COMPLETE_WAITS_S", (0.0, 0.001))
+    monkeypatch.setattr(reservation, "_WAITS_S", (0.0, 0.001))
 
 
 class HookedStore(DelegatingStore):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakebed.checks import Audit, Check, look_at
 from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError, PreconditionFailedError
 from lakebed.model.html import facts_to_html
 from lakebed.source import Snapshot, Source
 from lakebed.state import staged
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _D = TypeVar("_D", bound=View)
+
+_ROUNDS_OF_CHECKS = 5  # of one commit, while others commit in between
 
 
 class Staged(Generic[_D]):
@@ -107,10 +110,13 @@ class Staged(Generic[_D]):
     def dataset(self) -> _D:
         """The dataset as it would be if the batch were committed now; to be read only.
 
+        Once it is committed, the dataset as it was after that.
+
         Cost:
-            A read of the head; for a rerun, what is known of runs, of which there are few objects.
+            A read of the head, and the history since the batch was staged; for a rerun, what is
+            known of runs, of which there are few objects.
         """
-        return self._build(self._as_if_committed())
+        return self._dataset_on(self._source.load())
 
     @property
     def rows(self) -> View:
@@ -119,17 +125,28 @@ class Staged(Generic[_D]):
         Cost:
             As `dataset`.
         """
-        pinned = self._as_if_committed().pinned
-        assert pinned is not None
-        labels = tuple(file.label for file in self._record.files or ())
-        alone = replace(pinned.state, labels=labels)
-        return View(Source(self._source.store, self._source.name, Snapshot(alone, 0)))
+        return self._rows_on(self._source.load())
 
-    def _as_if_committed(self) -> Source:
-        store, name = self._source.store, self._source.name
-        snapshot = self._source.load()
-        state = staged.as_if_committed(store, snapshot.state, self._record)
-        return Source(store, name, Snapshot(state, snapshot.requests))
+    def _dataset_on(self, head: Snapshot) -> _D:
+        entry = staged.find_commit(self._source.store, head.state, self._record)
+        if entry is not None:
+            return self._build(self._pinned_to(head).at_version(entry.version))
+        return self._build(self._pinned_to(self._as_if_committed(head)))
+
+    def _rows_on(self, head: Snapshot) -> View:
+        if staged.find_commit(self._source.store, head.state, self._record) is not None:
+            return View(self._pinned_to(head).at_batch_alone(self.batch_id))
+        applied = self._as_if_committed(head)
+        labels = tuple(file.label for file in self._record.files or ())
+        alone = replace(applied.state, labels=labels)
+        return View(self._pinned_to(Snapshot(alone, applied.requests)))
+
+    def _as_if_committed(self, head: Snapshot) -> Snapshot:
+        state = staged.as_if_committed(self._source.store, head.state, self._record)
+        return Snapshot(state, head.requests)
+
+    def _pinned_to(self, snapshot: Snapshot) -> Source:
+        return Source(self._source.store, self._source.name, snapshot)
 
     def check(
         self, *checks: Check | Callable[[View], object], spark: SparkSession | None = None
@@ -149,7 +166,15 @@ class Staged(Generic[_D]):
         Cost:
             For a count the footers; else the columns that the checks name.
         """
-        return look_at(self.batch_id, checks, self.rows, self.dataset, spark)
+        return self._look(checks, self._source.load(), spark)
+
+    def _look(
+        self,
+        checks: Sequence[Check | Callable[[View], object]],
+        head: Snapshot,
+        spark: SparkSession | None,
+    ) -> Audit:
+        return look_at(self.batch_id, checks, self._rows_on(head), self._dataset_on(head), spark)
 
     def commit(
         self,
@@ -160,7 +185,9 @@ class Staged(Generic[_D]):
     ) -> Commit:
         """Make the batch visible, if it passes all checks.
 
-        A second commit does nothing, and returns what the first did.
+        Checks of the dataset hold of the version that the commit makes: should another commit come
+        in between, they are done again, several times if need be. A second commit does nothing,
+        and returns what the first did.
 
         Args:
             checks: As for `check`.
@@ -171,18 +198,41 @@ class Staged(Generic[_D]):
             ChecksFailedError: Says which check failed and what it found. Nothing became visible,
                 and the batch stays staged.
             CommitConflictError: A commit since the batch was staged is in its way, or its lease
-                is over. The batch stays staged.
+                is over, or others committed during each of several rounds of checks of the
+                dataset. The batch stays staged.
             VersionNotFoundError: It was discarded.
             CommitUnknownError: The store stopped answering; commit it again.
 
         Cost:
             Besides the checks: the history, four PUTs and one conditional PUT.
         """
-        if checks:
-            self.check(*checks, spark=spark).require()
         store, name = self._source.store, self._source.name
-        entry, base = staged.commit(store, name, self.batch_id, commit_options)
-        return Commit.of(entry, base)
+        todo = tuple(checks)
+        # A batch does not change, so that it is checked once.
+        again = tuple(one for one in todo if isinstance(one, Check) and one.of == "dataset")
+        head = self._source.load()
+        for _ in range(_ROUNDS_OF_CHECKS):
+            entry = staged.find_commit(store, head.state, self._record)
+            if entry is not None:
+                return Commit.of(entry, head.state)
+            if todo:
+                self._look(todo, head, spark).require()
+            only_on = head.state if again else None
+            try:
+                entry, base = staged.commit(
+                    store, name, self.batch_id, commit_options, only_on=only_on
+                )
+            except PreconditionFailedError:
+                todo, head = again, self._source.load()
+            else:
+                return Commit.of(entry, base)
+        raise CommitConflictError(
+            f"Batch {self.batch_id} of {name!r} passed its checks {_ROUNDS_OF_CHECKS} times, and "
+            "each time another commit had changed the dataset meanwhile.",
+            hint="Commit it while fewer others write, or check the batch alone: of='batch'.",
+            expected=self.base_version,
+            actual=head.state.version,
+        )
 
     def discard(self) -> None:
         """Delete the batch and its files.

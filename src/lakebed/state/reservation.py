@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import os
 import socket
 import time
@@ -27,7 +28,9 @@ from lakebed.store.base import Store
 LEASE = dt.timedelta(hours=24)  # unless CommitOptions says otherwise
 SUFFIX = ".json"
 # Conditional puts are sent once; one lost answer is not worth the work of a whole batch.
-_COMPLETE_WAITS_S = (0.0, 0.1, 0.5, 2.0)
+_WAITS_S = (0.0, 0.1, 0.5, 2.0)
+
+_log = logging.getLogger(__name__)
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -89,6 +92,8 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         created_at: Of the dataset, so that the batch is not taken for one of a later namesake.
         base_version: That the batch was staged on; conflicts are judged from there.
+        foreign_added: Labels of files that other tools had added to that version by then.
+        foreign_removed: Labels of files that other tools had taken out of it by then.
         staged_at: When.
         row_count: Entities in its files.
         scope: What it replaces.
@@ -106,6 +111,8 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: str | None = None
     postings: dict[str, tuple[str, ...]] = {}
     caught: tuple[Caught, ...] = ()
+    foreign_added: tuple[str, ...] = ()
+    foreign_removed: tuple[str, ...] = ()
     committing_until: dt.datetime | None = None
 
 
@@ -145,6 +152,7 @@ class Reservation:
         self._key = key
         self._etag = etag
         self._record = record
+        self._renew_at: dt.datetime | None = None  # after a renewal that failed
 
     @property
     def batch_id(self) -> int:
@@ -159,23 +167,36 @@ class Reservation:
     def renew_if_due(self, lease: dt.timedelta) -> None:
         """Extend the lease once half of it is over.
 
+        Where the store fails, it is tried again once half of what is left is over.
+
         Raises:
             PreconditionFailedError: Somebody took the writer for dead and its id away.
-            StorageError: The store failed.
+            StorageError: The store failed for seconds, and nothing is left of the lease.
 
         Cost:
             Nothing, or one PUT.
         """
-        now = dt.datetime.now(dt.UTC)
-        if now < self._record.lease_until - lease / 2:
+        now = _now()
+        if now < (self._renew_at or self._record.lease_until - lease / 2):
             return
         renewed = msgspec.structs.replace(self._record, lease_until=now + lease)
-        data = encode_record(renewed)
         try:
-            self._etag = self._store.replace(self._key, data, if_match=self._etag)
-        except PreconditionFailedError as exc:
-            self._etag = self._etag_of(data, exc)
+            self._replace(renewed)
+        except StorageError as exc:
+            now = _now()
+            left = self._record.lease_until - now
+            if left <= dt.timedelta():
+                raise
+            self._renew_at = now + left / 2
+            _log.warning(
+                "lease not renewed key=%s lease_until=%s reason=%s",
+                self._key,
+                self._record.lease_until.isoformat(),
+                exc.message,
+            )
+            return
         self._record = renewed
+        self._renew_at = None
 
     def complete(
         self,
@@ -198,7 +219,7 @@ class Reservation:
         Cost:
             One PUT.
         """
-        now = dt.datetime.now(dt.UTC)
+        now = _now()
         done = msgspec.structs.replace(
             self._record,
             completed_at=now,
@@ -206,13 +227,14 @@ class Reservation:
             staging=staging,
             lease_until=self._record.lease_until if lease is None else now + lease,
         )
-        data = encode_record(done)
-        for wait_s in (*_COMPLETE_WAITS_S, None):
+        self._replace(done)
+
+    def _replace(self, record: BatchRecord) -> None:
+        """Put the record in the place of the last one, several times if the store fails."""
+        data = encode_record(record)
+        for wait_s in (*_WAITS_S, None):
             try:
-                self._etag = self._store.replace(self._key, data, if_match=self._etag)
-            except PreconditionFailedError as exc:
-                # Perhaps it is ours, from a put whose answer was lost.
-                self._etag = self._etag_of(data, exc)
+                self._etag = self._replace_own(data)
             except StorageError as exc:
                 if not exc.retryable or wait_s is None:
                     raise
@@ -220,14 +242,30 @@ class Reservation:
                 continue
             return
 
-    def _etag_of(self, data: bytes, refusal: PreconditionFailedError) -> str:
+    def _replace_own(self, data: bytes) -> str:
+        """Put the record once; it may have landed before, by a put whose answer was lost."""
+        try:
+            return self._store.replace(self._key, data, if_match=self._etag)
+        except PreconditionFailedError as exc:
+            refusal = exc
         try:
             found = self._store.get(self._key)
         except ObjectNotFoundError:
             raise refusal from None
-        if found.data != data:
+        if found.data == data:
+            return found.etag
+        try:
+            there = decode_record(found.data, self._key)
+        except CorruptMetadataError:
+            raise refusal from None
+        if there.commit_id != self._record.commit_id or there.files is not None:
             raise refusal
-        return found.etag
+        # A renewal of ours. It has landed, so that no other one under the old condition can.
+        return self._store.replace(self._key, data, if_match=found.etag)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def folder(dataset: str) -> str:
@@ -278,7 +316,7 @@ def reserve(
     Cost:
         One PUT; one more for each id that others took at the same time.
     """
-    now = dt.datetime.now(dt.UTC)
+    now = _now()
     batch_id = max(int(now.timestamp() * 1000), above + 1)
     while True:
         record = BatchRecord(

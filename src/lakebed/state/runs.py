@@ -76,18 +76,6 @@ def noted_by(entries: Iterable[Entry]) -> Runs:
     return Runs(batches=batches, carried=carried)
 
 
-def runs_of(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the run of every data file that has one, by label.
-
-    Args:
-        entries: The whole history.
-    """
-    known = tuple(entries)
-    noted = noted_by(known)
-    found = ((label, noted.of(label)) for entry in known for label in entry.added)
-    return {label: run for label, run in found if run is not None}
-
-
 def encode(runs: Runs) -> bytes:
     """Return the bytes of a segment."""
     return pack(runs)

@@ -102,6 +102,8 @@ def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None
     Cost:
         The history since the batch was staged.
     """
+    if record.staging is not None and record.staging.base_version == state.version:
+        return None
     after = record.staging.base_version if record.staging else -1
     for entry in history.read(store, state.history, after=after):
         if entry.commit_id == record.commit_id:
@@ -152,6 +154,11 @@ def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
 def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     """Return the state that the commit of a staged batch would make, now.
 
+    Args:
+        store: Where the dataset is.
+        state: Its current state, in which the batch is not committed; see `find_commit`.
+        record: Of the batch.
+
     Cost:
         Nothing; for a rerun, what is known of runs, of which there are few objects.
     """
@@ -163,9 +170,21 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
 
 
 def commit(
-    store: Store, dataset: str, batch_id: int, options: CommitOptions | None = None
+    store: Store,
+    dataset: str,
+    batch_id: int,
+    options: CommitOptions | None = None,
+    *,
+    only_on: State | None = None,
 ) -> tuple[Entry, State]:
     """Commit a staged batch. A second commit does nothing and returns the entry of the first.
+
+    Args:
+        store: Where the dataset is.
+        dataset: Its name.
+        batch_id: Of the batch.
+        options: How long to fight for the head.
+        only_on: The state that it may be committed on; None for any without a conflict.
 
     Returns:
         The entry in the history, and a state of the dataset.
@@ -174,6 +193,8 @@ def commit(
         VersionNotFoundError: There is no such staged batch.
         CommitConflictError: A commit since the batch was staged is in its way, or its lease is
             over; the batch stays staged.
+        PreconditionFailedError: The dataset is no longer in the state that it may be committed
+            on; the batch stays staged.
         CommitUnknownError: The store stopped answering; commit it again.
 
     Cost:
@@ -182,13 +203,19 @@ def commit(
     options = options or CommitOptions()
     state = read_own_head(store, dataset).state
     record, staging, etag = _read(store, state, batch_id)
+    entry = find_commit(store, state, record)
+    if entry is not None:
+        return entry, state
     base = _base(store, state, staging)
     change = change_of(base, record)
     lasts = dt.timedelta(seconds=options.deadline_s) + _MARGIN
     locked = msgspec.structs.replace(staging, committing_until=dt.datetime.now(dt.UTC) + lasts)
     etag = _mark(store, state, msgspec.structs.replace(record, staging=locked), etag)
     try:
-        return commit_change(store, base, change, options), base
+        entry = commit_change(
+            store, base, change, options, only_on=only_on, staged_until=record.lease_until
+        )
+        return entry, base
     except CommitUnknownError:
         raise
     except LakebedError:
@@ -200,13 +227,16 @@ def commit(
 
 def _base(store: Store, state: State, staging: Staging) -> State:
     """Return the state that a batch was staged on, as far as conflicts depend on it."""
-    if state.version == staging.base_version:
+    was_foreign = staging.foreign_added or staging.foreign_removed
+    if state.version == staging.base_version and not was_foreign and not state.is_changed_by_others:
         return state
     past = history.replay(history.read(store, state.history), staging.base_version)
     descriptor, lineage = descriptor_from(past.descriptor, f"{state.name}/history")
+    gone = frozenset(staging.foreign_removed)
+    labels = [label for label in past.labels if label not in gone]
     return replace(
         state,
-        labels=past.labels,
+        labels=(*labels, *staging.foreign_added),
         descriptor=descriptor,
         lineage=lineage,
         version=staging.base_version,
