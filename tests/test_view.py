@@ -154,6 +154,65 @@ def test_refinement_is_strict_about_names_and_types(
         getattr(flights, verb)(field, value)
 
 
+CONDITIONS = st.one_of(
+    st.builds(
+        "n {} {}".format,
+        st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]),
+        st.integers(0, 6),
+    ),
+    st.builds(
+        lambda is_in, values: f"n {is_in} ({', '.join(map(str, values))})",
+        st.sampled_from(["IN", "NOT IN"]),
+        st.lists(st.integers(0, 6), min_size=1, max_size=4, unique=True),
+    ),
+    st.sampled_from(
+        ["n IS NULL", "n IS NOT NULL", "n < 4 OR n IS NULL", "n = 3 OR carrier = 'UA'"]
+    ),
+)
+REFINEMENTS = st.sampled_from(["with_", "from_", "from_after", "to", "to_before"])
+MEANINGS: dict[str, Callable[[Any, int], bool]] = {
+    "with_": lambda n, value: n == value,
+    "from_": lambda n, value: n >= value,
+    "from_after": lambda n, value: n > value,
+    "to": lambda n, value: n <= value,
+    "to_before": lambda n, value: n < value,
+}
+NARROWED = make(MemoryStore(uuid.uuid4().hex))
+
+
+@settings(max_examples=300)
+@given(
+    conditions=st.lists(CONDITIONS, min_size=1, max_size=3),
+    verb=REFINEMENTS,
+    value=st.integers(0, 6),
+)
+def test_refinement_gives_what_lies_in_the_view_and_in_itself(
+    conditions: list[str], verb: str, value: int
+) -> None:
+    view: View = NARROWED
+    for condition in conditions:
+        view = view.where(condition)
+    try:
+        refined = getattr(view, verb)("n", value)
+    except PredicateError:
+        return
+
+    for entity in [{"n": n, "carrier": c} for n in (None, *range(7)) for c in ("UA", "B6")]:
+        n = entity["n"]
+        is_meant = view.includes(entity) and n is not None and MEANINGS[verb](n, value)
+        assert refined.includes(entity) is is_meant
+
+
+def test_delete_through_a_refined_set_leaves_what_the_view_leaves_out(store: Store) -> None:
+    dataset = make(store, by.identity("carrier"))
+    dataset.append([{"n": n, "carrier": str(n)} for n in (1, 2, 3, 4)])
+    view = dataset.where("n IN (1, 2, 3) AND n <> 2")
+
+    view.to("n", 3).delete()
+
+    assert numbers(dataset) == [2, 4]
+
+
 # What belongs to a view
 
 VALUES: dict[str, list[Any]] = {
@@ -213,6 +272,34 @@ def test_view_reads_exactly_the_entities_that_it_includes(
     assert set(included) <= {n for partition in covering for n in numbers(partition)}
 
 
+@settings(max_examples=60)
+@given(
+    entities=st.lists(ENTITIES, min_size=1, max_size=8),
+    predicate=predicates(VALUES, max_leaves=5),
+    is_by_carrier=st.booleans(),
+)
+def test_writer_of_a_view_takes_exactly_the_entities_that_it_includes(
+    entities: list[dict[str, Any]], predicate: Predicate, is_by_carrier: bool
+) -> None:
+    functions = [by.date("ts", name="dt"), *([by.identity("carrier")] if is_by_carrier else [])]
+    flights = make(MemoryStore(uuid.uuid4().hex), *functions)
+    view = flights.where(predicate)
+    taken = []
+
+    with view.writer() as writer:
+        for n, entity in enumerate(entities):
+            row = {**entity, "n": n}
+            try:
+                writer.write(row)
+            except InvalidInputError:
+                assert not view.includes(row)
+            else:
+                assert view.includes(row)
+                taken.append(n)
+
+    assert numbers(flights) == taken
+
+
 def test_entity_without_a_field_has_null_there(flights: Dataset) -> None:
     view = flights.where("carrier IS NULL AND position.code IS NULL")
 
@@ -269,6 +356,22 @@ def test_covering_partitions_are_disjoint_views_in_path_order_and_need_the_head_
     assert [one.path for one in covering] == sorted(one.path for one in covering)
     assert [numbers(one) for one in covering] == [[4], [1, 6], [3], [2]]
     assert all(one.is_aligned() for one in covering)
+
+
+@pytest.mark.parametrize("float_type", [pa.float32(), pa.float64()], ids=str)
+def test_covering_partitions_are_disjoint_also_for_the_two_zeros(
+    store: Store, float_type: pa.DataType
+) -> None:
+    schema = pa.schema({"f": float_type, "n": pa.int64()})
+    dataset = Repository(store).create("f", DatasetDescriptor(schema=schema, partition_by="f"))
+
+    dataset.append([{"f": 0.0, "n": 1}, {"f": -0.0, "n": 2}, {"f": NAN, "n": 3}])
+    with dataset.writer() as writer:
+        writer.write({"f": -0.0, "n": 4})
+
+    covering = dataset.covering_partitions()
+    assert [(one.path, numbers(one)) for one in covering] == [("f=0.0", [1, 2, 4]), ("f=nan", [3])]
+    assert numbers(dataset.where("f = -0.0")) == [1, 2, 4]
 
 
 def test_unpartitioned_dataset_is_covered_by_one_partition(store: Store) -> None:

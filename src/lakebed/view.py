@@ -216,7 +216,7 @@ class View:
 
         Raises:
             MissingDependencyError: pyspark or Java is not installed.
-            SchemaMismatchError: A column is unknown.
+            SchemaMismatchError: A column is unknown or named twice, or there is none.
             InvalidInputError: There is no such way, or it would give a wrong answer here.
             CorruptMetadataError: A planned file is missing; else this shows when it is read.
 
@@ -234,7 +234,7 @@ class View:
         """Return the view as an Arrow table, read in this process.
 
         Raises:
-            SchemaMismatchError: A column is unknown.
+            SchemaMismatchError: A column is unknown or named twice, or there is none.
             CorruptMetadataError: A data file is missing or damaged.
 
         Cost:

@@ -231,12 +231,23 @@ def test_entity_that_lacks_a_partition_source_has_null_there() -> None:
     assert batch.column("carrier").to_pylist() == ["UA", None]
 
 
-def test_entities_that_all_lack_a_partition_source_are_a_mistake() -> None:
+@pytest.mark.parametrize("place", [0, -1])
+def test_whether_a_partition_source_may_lack_goes_by_all_entities_together(place: int) -> None:
+    entities: list[dict] = [{"n": n} for n in range(ENTITIES_PER_BATCH + 1)]
+    entities[place]["carrier"] = "UA"
+
+    batches = list(to_batches(entities, partitioned(by.hash("carrier", 2))))
+
+    assert sum(batch.column("carrier").null_count for batch in batches) == ENTITIES_PER_BATCH
+
+
+@pytest.mark.parametrize("entity", [{"n": 1}, {}])
+def test_entities_that_all_lack_a_partition_source_are_a_mistake(entity: dict) -> None:
     with pytest.raises(PartitionSpecError, match="lacks 'carrier', the source"):
-        entities_to_batch([{"n": 1}, {"n": 2}], partitioned(by.hash("carrier", 2)))
+        list(to_batches([entity] * 2, partitioned(by.hash("carrier", 2))))
 
 
 def test_entities_may_all_lack_the_source_of_a_dimension() -> None:
-    batch = entities_to_batch([{"n": 1}], partitioned(by.dimension("carrier", ["UA"])))
+    (batch,) = to_batches([{"n": 1}], partitioned(by.dimension("carrier", ["UA"])))
 
     assert batch.column("carrier").to_pylist() == [None]

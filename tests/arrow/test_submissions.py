@@ -221,6 +221,29 @@ def test_large_documents(pings) -> None:
     assert pings.where("reason = 'big'").arrow(["document"])["document"].to_pylist() == [text] * 3
 
 
+MIXED = [
+    {"uuid": "a", "document": {"build": 1}},
+    {"uuid": "b", "document": {"build": 2}, "build": 2},
+    {"uuid": "c", "document": {"build": 3, "reason": "x"}, "reason": "x"},
+]
+
+
+def test_not_all_submissions_of_an_append_need_give_the_same_fields(pings) -> None:
+    pings.append([{"reason": None, **one} for one in MIXED[:2]] + MIXED[2:])
+
+    assert sorted(row["build"] for row in pings.reader()) == [1, 2, 3]
+
+
+def test_not_all_submissions_of_a_writer_need_give_the_same_fields(pings) -> None:
+    with pings.writer() as writer:
+        for one in MIXED:
+            writer.write(one)
+        with pytest.raises(SchemaMismatchError, match="'build' differs"):
+            writer.write({"uuid": "d", "document": {"build": 4}, "build": 5})
+
+    assert sorted(row["build"] for row in pings.reader()) == [1, 2, 3]
+
+
 def test_bad_entity_leaves_the_writer_usable(pings) -> None:
     with pings.writer() as writer:
         writer.write({"uuid": "a", "document": {"build": 1}})

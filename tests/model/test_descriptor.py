@@ -97,6 +97,13 @@ def test_strategy_is_read_from_every_form(partition_by: object) -> None:
     assert list(descriptor.partition_types) == ["dt", "carrier_hash", BATCH_ID]
 
 
+@pytest.mark.parametrize("nothing", ["", (), [], PartitionStrategy()])
+def test_no_strategy_has_many_forms(nothing: object) -> None:
+    descriptor = DatasetDescriptor(schema=AVRO, partition_by=nothing)
+
+    assert descriptor == DatasetDescriptor(schema=AVRO)
+
+
 def test_columns_are_fields_then_partition_fields() -> None:
     descriptor = DatasetDescriptor(schema=AVRO, partition_by="carrier, date(ts) as dt")
 

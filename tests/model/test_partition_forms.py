@@ -179,6 +179,11 @@ def test_text_that_is_no_strategy_is_refused(text: str) -> None:
         PartitionStrategy.parse(text)
 
 
+@pytest.mark.parametrize("text", ["", " \n", str(PartitionStrategy())])
+def test_no_text_is_the_strategy_without_functions(text: str) -> None:
+    assert PartitionStrategy.parse(text) == PartitionStrategy()
+
+
 SCHEMA = Schema(
     fields=tuple(
         Field(name=name, type=Primitive(kind))

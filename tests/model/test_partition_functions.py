@@ -214,7 +214,6 @@ def test_strategy_shows_its_fields_in_a_notebook() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         ",",
         "date(ts",
         "date(ts))",

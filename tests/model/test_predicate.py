@@ -1,5 +1,6 @@
 """The tree of predicates: three-valued logic, binding, and Kartothek's lists."""
 
+import copy
 import datetime as dt
 import decimal
 import math
@@ -71,6 +72,60 @@ S1 = Comparison("s", Op.EQ, "a")
 )
 def test_unknown_is_not_selected(predicate, value: object, expected: bool) -> None:
     assert matches(predicate, {"n": value}) is expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2, True],
+        [0.0, -0.0, 1.0, math.nan, -math.inf],
+        [decimal.Decimal("1.00"), decimal.Decimal("-0.00")],
+        ["", "a", "1"],
+        [b"", b"a"],
+        [dt.date(2013, 1, 1), dt.datetime(2013, 1, 1), dt.datetime(2013, 1, 1, tzinfo=dt.UTC)],
+        [dt.datetime(2013, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))],
+    ],
+    ids=lambda values: type(values[0]).__name__,
+)
+def test_value_is_among_those_that_it_equals(values: list) -> None:
+    candidates = [*values, *map(copy.copy, values), float("nan"), 0, 1, 3, dt.date(2013, 1, 2)]
+    for members in [tuple(values), *((one,) for one in values)]:
+        for value in candidates:
+            is_among = any(compare(value, Op.EQ, member) for member in members)
+
+            assert matches(Membership("x", members), {"x": value}) is is_among
+            assert matches(Membership("x", members, negated=True), {"x": value}) is not is_among
+
+
+class Counted(str):
+    """A text that counts how often it is compared."""
+
+    comparisons = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_long_list_costs_no_comparison_of_each_value() -> None:
+    members = Membership("s", tuple(Counted(n) for n in range(1_000)))
+
+    found = [n for n in range(2_000) if matches(members, {"s": str(n)})]
+
+    assert found == list(range(1_000))
+    assert Counted.comparisons < 10_000  # one by one it would be more than a million
+
+
+def test_list_pickles_after_it_was_asked() -> None:
+    members = Membership("n", (1, 2))
+    assert matches(members, {"n": 2})
+
+    again = pickle.loads(pickle.dumps(members))
+
+    assert (again, hash(again), str(again)) == (members, hash(members), str(members))
+    assert matches(again, {"n": 2})
 
 
 def test_missing_value_is_null() -> None:

@@ -49,7 +49,7 @@ def check_columns(names: Collection[str], descriptor: DatasetDescriptor) -> None
 def check_shapes(
     shapes: Collection[tuple[str, ...]],
     descriptor: DatasetDescriptor,
-    functions: Iterable[PartitionFunction],
+    functions: Iterable[PartitionFunction] = (),
 ) -> None:
     """Check which columns the rows of data have, where they need not all have the same.
 

@@ -49,6 +49,8 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
     Raises:
         InvalidInputError: `data` is none of these.
         SchemaMismatchError: An entity does not fit; the message names the field.
+        PartitionSpecError: All entities lack the source of a partition function, which shows
+            only when the last one has been seen.
     """
     if isinstance(data, pa.RecordBatch | pa.Table):
         yield from _tabular(data)
@@ -89,12 +91,33 @@ def _from_iterable(
     items: Iterable[object], descriptor: DatasetDescriptor
 ) -> Iterator[pa.RecordBatch]:
     remaining = iter(items)
+    names: set[str] | None = None
     for first in remaining:
         if isinstance(first, pa.RecordBatch | pa.Table):
             yield from _tabular(first)
         else:
             chunk = [first, *itertools.islice(remaining, ENTITIES_PER_BATCH - 1)]
-            yield entities_to_batch([as_mapping(item) for item in chunk], descriptor)
+            entities = [as_mapping(item) for item in chunk]
+            names = (names or set()).union(*entities)
+            for alike in _alike(entities, descriptor):
+                yield entities_to_batch(alike, descriptor)
+    if names is not None:
+        check_sources(names, descriptor)
+
+
+def _alike(
+    entities: list[Mapping[str, Any]], descriptor: DatasetDescriptor
+) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield entities that can be one batch, in order.
+
+    A column of a batch of submissions is compared with what the documents say. So an entity that
+    does not give the field must not get null there.
+    """
+    if descriptor.format != "submissions":
+        yield entities
+        return
+    for _, alike in itertools.groupby(entities, key=frozenset):
+        yield list(alike)
 
 
 def as_mapping(entity: object) -> Mapping[str, Any]:
@@ -116,8 +139,8 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
     )
 
 
-def check_fields(shapes: Collection[tuple[str, ...]], descriptor: DatasetDescriptor) -> None:
-    """Check which fields entities have, as `check_shapes` does.
+def check_sources(names: Collection[str], descriptor: DatasetDescriptor) -> None:
+    """Check the fields that entities have, each at least one of them.
 
     All of them may lack what a partition function has a value for, as a dimension has.
 
@@ -126,7 +149,7 @@ def check_fields(shapes: Collection[tuple[str, ...]], descriptor: DatasetDescrip
         PartitionSpecError: All entities lack the source of a partition function.
     """
     needing = [one for one in descriptor.partition_by if one.null_value is None]
-    check_shapes(shapes, descriptor, needing)
+    check_shapes([tuple(names)], descriptor, needing)
 
 
 def entities_to_batch(
@@ -134,14 +157,14 @@ def entities_to_batch(
 ) -> pa.RecordBatch:
     """Return entities as one record batch of the dataset's schema.
 
-    The document of a submission may be a dict.
+    A nullable field that an entity lacks is null, also the source of a partition function: others
+    of the same data may have it, see `check_sources`. The document of a submission may be a dict.
 
     Raises:
         SchemaMismatchError: An entity has an unknown field, lacks one, or holds a value of
             another type; the message names it.
-        PartitionSpecError: All entities lack the source of a partition function.
     """
-    check_fields({tuple(entity) for entity in entities}, descriptor)
+    check_shapes({tuple(entity) for entity in entities}, descriptor)
     fields: Sequence[Field] = descriptor.schema.fields
     if descriptor.format == "submissions":
         # The kernel reads the other fields from the documents, and compares those that are given.

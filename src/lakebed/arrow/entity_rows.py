@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +11,16 @@ from lakebed.arrow.conform import default_of
 from lakebed.arrow.entities import (
     as_mapping,
     check_field,
-    check_fields,
+    check_sources,
     entities_to_batch,
     plain_values,
 )
+from lakebed.arrow.kernel import BatchTarget
 from lakebed.model.arrow_types import field_to_arrow, schema_to_arrow
-from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.descriptor import DOCUMENT, UUID
+from lakebed.model.evaluate import matches
 from lakebed.model.keys import encode_path
+from lakebed.model.predicate import TRUE, columns_of
 from lakebed.model.values import Scalar, is_nan
 
 
@@ -28,28 +31,23 @@ class EntityRows:
     take many times as long.
     """
 
-    def __init__(
-        self,
-        descriptor: DatasetDescriptor,
-        check: Callable[[pa.RecordBatch], None],
-        *,
-        has_constraint: bool,
-    ) -> None:
+    def __init__(self, target: BatchTarget, check: Callable[[pa.RecordBatch], None]) -> None:
         """Begin without entities.
 
         Args:
-            descriptor: Of the dataset.
+            target: Where they go.
             check: Raises what writing a batch would raise.
-            has_constraint: Whether entities may lie outside the view that is written through,
-                which only `check` can tell.
         """
-        schema, strategy = descriptor.schema, descriptor.partition_by
+        descriptor = target.descriptor
+        schema = descriptor.schema
+        capped = descriptor.partition_by.caps(schema)
+        self._target = target
         self._descriptor = descriptor
         self._check = check
-        self._needs_batch = (
-            has_constraint
-            or descriptor.format == "submissions"
-            or not all(function.source in schema for function in strategy)
+        # Fields of documents, and values beyond a cap, are known to the kernel alone.
+        self._is_submission = descriptor.format == "submissions"
+        self._needs_batch = self._is_submission or any(
+            name in capped for name in columns_of(target.constraint)
         )
         self._fields = [(field, default_of(field), *plain_values(field.type)) for field in schema]
         self._shapes: set[tuple[str, ...]] = set()
@@ -68,29 +66,32 @@ class EntityRows:
             InvalidInputError: It does not fit; nothing of it is kept.
         """
         given = as_mapping(entity)
+        shape = tuple(given)
+        if shape not in self._shapes:
+            check_sources(shape, self._descriptor)
+            self._shapes.add(shape)
         if self._needs_batch:
             row = entities_to_batch([given], self._descriptor)
             self._check(row)
-            self._batches.append(row)
+            # Other fields were only compared with the document, and not all entities have them.
+            self._batches.append(row.select([UUID, DOCUMENT]) if self._is_submission else row)
             return
-        shape = tuple(given)
-        if shape not in self._shapes:
-            check_fields([shape], self._descriptor)
-            self._shapes.add(shape)
         checked: dict[str, Any] = {}
         for field, default, kind, fits in self._fields:
             value = given.get(field.name, default)
             if type(value) is not kind or not fits(value):
                 value = check_field(value, field)
             checked[field.name] = value
-        self._check_partition(checked)
+        self._check_place(checked, given)
         self._rows.append(checked)
 
-    def _check_partition(self, checked: dict[str, Any]) -> None:
-        descriptor = self._descriptor
-        if not len(descriptor.partition_by):
+    def _check_place(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        descriptor, constraint = self._descriptor, self._target.constraint
+        values = descriptor.partition_by.values(checked, descriptor.schema, self._target.provided)
+        if constraint != TRUE and not matches(constraint, {**checked, **values}):
+            self._check(entities_to_batch([given], descriptor))  # raises, and says why
+        if not values:
             return
-        values = descriptor.partition_by.values(checked, descriptor.schema)
         key = tuple(values.values())
         if key not in self._partitions:
             encode_path(values)

@@ -39,7 +39,7 @@ def read_strategy(text: str) -> PartitionStrategy:
     """
     if text.endswith(".json"):
         return PartitionStrategy.from_json(read_text(Path(text)))
-    return PartitionStrategy.parse(text) if text.strip() else PartitionStrategy(())
+    return PartitionStrategy.parse(text)
 
 
 def read_schema_file(path: Path) -> str | pa.Schema:

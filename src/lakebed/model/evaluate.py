@@ -49,7 +49,7 @@ def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
             if value is None:
                 # Nothing is in an empty list, not even null.
                 return None if members else negated
-            return any(compare(value, Op.EQ, member) for member in members) is not negated
+            return predicate.lists(value) is not negated
 
 
 def value_of(values: Mapping[str, Any], column: str) -> Any:

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.names import nearest
 from lakebed.model.schema import Type, path_of
-from lakebed.model.values import Scalar, check_value
+from lakebed.model.values import Scalar, check_value, is_nan
 
 
 class Op(StrEnum):
@@ -54,7 +55,7 @@ class Comparison:
         return f"{sql_name(self.column)} {self.op} {sql_literal(self.value)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots, for the sake of the cached property
 class Membership:
     """`column [NOT] IN (values)`; no value is None.
 
@@ -68,6 +69,16 @@ class Membership:
     def __str__(self) -> str:
         values = ", ".join(sql_literal(value) for value in self.values)
         return f"{sql_name(self.column)} {'NOT IN' if self.negated else 'IN'} ({values})"
+
+    def lists(self, value: Scalar) -> bool:
+        """Whether the value, which is not None, is one of those listed; NaN equals itself."""
+        others, has_nan = self._listed
+        return has_nan if is_nan(value) else value in others
+
+    @cached_property
+    def _listed(self) -> tuple[frozenset[Scalar], bool]:
+        nans = [is_nan(value) for value in self.values]
+        return frozenset(v for v, nan in zip(self.values, nans, strict=True) if not nan), any(nans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +245,53 @@ def complement(predicate: Predicate) -> Predicate:
             return not_true(predicate)
 
 
+def with_lists(predicate: Predicate) -> Predicate:
+    """Return the predicate with values of one column that OR joins as one list.
+
+    A list is asked at once, and a thousand comparisons one by one. Both are true, false and
+    unknown for the same values.
+    """
+    match predicate:
+        case And(parts):
+            return all_of([with_lists(part) for part in parts])
+        case Or(parts):
+            flat = any_of([with_lists(part) for part in parts])
+            return _listed(flat.parts) if isinstance(flat, Or) else flat
+        case _:
+            return predicate
+
+
+def _listed(parts: Sequence[Predicate]) -> Predicate:
+    """Return the disjunction, where each column has one list in the place of its first value."""
+    alike: dict[str, list[Predicate]] = {}
+    for part in parts:
+        if _named_values(part):
+            alike.setdefault(columns_of(part)[0], []).append(part)
+    found: list[Predicate] = []
+    for part in parts:
+        if not _named_values(part):
+            found.append(part)
+            continue
+        column = columns_of(part)[0]
+        same = alike.pop(column, [])
+        if len(same) > 1:
+            values = dict.fromkeys(value for one in same for value in _named_values(one))
+            found.append(Membership(column, tuple(values)))
+        else:
+            found += same
+    return any_of(found)
+
+
+def _named_values(predicate: Predicate) -> tuple[Scalar, ...]:
+    """Return the values that a condition asks for; none if it is of another kind."""
+    match predicate:
+        case Comparison(op=Op.EQ, value=value):
+            return (value,)
+        case Membership(values=values, negated=False):
+            return values
+    return ()
+
+
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
     """Return the distinct columns in order of appearance."""
     return tuple(dict.fromkeys(leaf.column for leaf in leaves(predicate)))
@@ -281,7 +339,7 @@ def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
                 bound = tuple(_bind_value(value, kind, column) for value in values)
                 return Membership(column, tuple(dict.fromkeys(bound)), negated)
 
-    return map_leaves(predicate, bind_leaf)
+    return with_lists(map_leaves(predicate, bind_leaf))
 
 
 def _bind_value(value: Scalar, kind: Type, column: str) -> Scalar:

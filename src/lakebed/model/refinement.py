@@ -90,7 +90,8 @@ def _refine_range(same: list[Predicate], leaf: Comparison) -> list[Predicate]:
     for part in same:
         values = set_of(part)
         if values is not None:
-            kept = tuple(value for value in values if matches(leaf, {leaf.column: value}))
+            rule = all_of([*same, leaf])
+            kept = tuple(value for value in values if matches(rule, {leaf.column: value}))
             return [Membership(leaf.column, kept)] if kept else [FALSE]
     ends = LOWER if leaf.op in LOWER else UPPER
     # The new end lies inside, so that it takes the place of the old one. No range holds null.

@@ -36,15 +36,6 @@ _GZIP_LEVEL = 6  # Arrow's own, 9, takes several times as long for a hundredth l
 _XZ_PRESET = 1  # 6, the usual one, is five times as slow for a tenth less
 
 
-def clean_document(text: str) -> str:
-    r"""Return a document as a line can hold it: each carriage return and newline is a space.
-
-    >>> clean_document("ab\n\ncd\r\n")
-    'ab  cd  '
-    """
-    return text.replace("\r", " ").replace("\n", " ")
-
-
 def split_line(line: bytes) -> tuple[bytes, bytes]:
     """Split a line into uuid and document.
 

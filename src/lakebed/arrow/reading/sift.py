@@ -14,6 +14,7 @@ from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.errors import (
+    FormatError,
     InvalidInputError,
     PartitionSpecError,
     ReadOnlyError,
@@ -68,10 +69,12 @@ class Counts:
     Attributes:
         row_count: Rows that were staged.
         rejected_count: Lines, or rests of damaged files, that were not.
+        is_damaged: Whether it is not what was stored, so that nothing of it was taken.
     """
 
     row_count: int
     rejected_count: int
+    is_damaged: bool = False
 
 
 OnFile = Callable[[str, Counts], None]
@@ -104,7 +107,8 @@ class Sifted:
 def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tell_nobody) -> Sifted:
     """Stage the rows of files, and set aside what does not fit, with the reason.
 
-    A file that cannot be decoded gives the rows before the damage, and one reject for the rest.
+    A file that cannot be decoded gives the rows before the damage, and one reject for the rest;
+    one that has not the hash that it shall have gives one reject and no row.
 
     Raises:
         InvalidInputError: A file cannot be opened, or its header does not fit.
@@ -119,8 +123,14 @@ def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tel
         counts = {}
         for number, file in enumerate(files):
             before = rejects.count
-            row_count = _sift_file(file.looked_at(), number, job, reader, writer, rejects)
-            counts[file.location] = Counts(row_count, rejects.count - before)
+            try:
+                looked_at = file.looked_at()
+            except FormatError as exc:
+                rejects.add(file, Reject(exc.message, 1, b"", exc.hint))
+                counts[file.location] = Counts(0, 1, is_damaged=True)
+            else:
+                row_count = _sift_file(looked_at, number, job, reader, writer, rejects)
+                counts[file.location] = Counts(row_count, rejects.count - before)
             on_file(file.location, counts[file.location])
         rejects.flush()
         facts = writer.finish()

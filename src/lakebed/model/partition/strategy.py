@@ -330,12 +330,12 @@ class PartitionStrategy:
     def parse(cls, text: str) -> Self:
         """Read the short form: `date(time_hour) as dt, hash(user_id, 64), carrier`.
 
-        A bare field name is its identity.
+        A bare field name is its identity, and no text is no function.
 
         Raises:
             PartitionSpecError: The text is not of that form; the message names the part.
         """
-        return cls(parse_functions(text))
+        return cls(parse_functions(text) if text.strip() else ())
 
 
 def _column(batch: pa.RecordBatch, source: str) -> pa.Array:
