@@ -4,6 +4,7 @@ import datetime as dt
 import math
 import random
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +15,15 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.lookup import lookup
-from lakebed.index.segment import size_of
+from lakebed.index.merge import merge_segments
+from lakebed.index.segment import open_segment, size_of
 from lakebed.index.writer import ColumnValues, encode_segment
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import Comparison, Membership, NullCheck, Op, bind
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.store.base import Store
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.memory import MemoryStore
 from lakebed.store.segments import Segment
 from lakebed.testing import CountingStore
@@ -254,3 +257,77 @@ def test_without_segments_nothing_is_covered():
     answer = lookup(a_store(), [], Comparison("c", Op.EQ, 1), LONG)
 
     assert (len(answer.covered), len(answer.found), answer.requests) == (0, 0, 0)
+
+
+@settings(max_examples=30)
+@given(
+    values=st.lists(st.integers(-20, 20), min_size=1, max_size=30),
+    low=st.integers(-22, 22),
+    high=st.integers(-22, 22),
+)
+def test_two_bounds_are_met_by_one_value(values: list[int], low: int, high: int):
+    store = a_store()
+    files = {number: values[number::3] for number in range(3)}
+    segment = put_segment(store, LONG, files, group_rows=2)
+
+    answer = lookup(
+        store, [segment], (Comparison("c", Op.GE, low), Comparison("c", Op.LT, high)), LONG
+    )
+
+    assert answer.found.tolist() == [
+        number for number, held in files.items() if any(low <= value < high for value in held)
+    ]
+
+
+def test_a_range_that_all_files_meet_reads_little_of_the_index():
+    store = CountingStore(a_store())
+    segment = put_million(store)
+    lookup(store, [segment], NullCheck("c"), LONG)  # the footer
+    store.reset()
+
+    answer = lookup(store, [segment], Comparison("c", Op.GE, 1000), LONG)
+
+    assert answer.found.tolist() == answer.covered.tolist() == list(range(100))
+    assert store.counts.bytes_read < 0.3 * size_of(segment)
+
+
+def test_segments_with_too_many_values_that_match_are_not_read():
+    store = CountingStore(a_store())
+    small, large = (
+        put_segment(store, LONG, {n: list(range(n, 2 * count, 2))})
+        for n, count in ((0, 10_000), (1, 500_000))
+    )
+    PROCESS_CACHE.clear()
+
+    answer = lookup(store, [large, small], Comparison("c", Op.GE, 0), LONG, max_bytes=200_000)
+
+    assert (answer.covered.tolist(), answer.found.tolist(), answer.refused) == ([0], [0], 1)
+    assert answer.requests == store.counts.get == 2
+
+
+def test_row_groups_of_long_texts_are_small_in_memory():
+    store = a_store()
+    texts = [f"{n:05d}" + "x" * 20_000 for n in range(2_000)]
+    segment = put_segment(store, Primitive(Kind.STRING), {1: texts})
+
+    footer, _ = open_segment(store, segment)
+
+    assert footer.size_bytes < 2**20
+    assert footer.raw_sizes.sum() >= 2_000 * 20_005
+    assert footer.raw_sizes.max() <= 2**23
+    leaf = Comparison("c", Op.EQ, texts[1234])
+    assert lookup(store, [segment], leaf, Primitive(Kind.STRING)).found.tolist() == [1]
+
+
+def test_a_segment_of_an_earlier_release_does_not_tell_its_bytes_and_answers():
+    store = a_store()
+    (path,) = (Path(__file__).parent.parent / "data" / "format-v1-postings").iterdir()
+    segment = Segment(f"d/postings/c/{path.name}", 4)
+    store.put(segment.key, path.read_bytes())
+    kind = Primitive(Kind.STRING)
+
+    assert "raw" not in open_segment(store, segment)[0].groups.column_names
+    assert lookup(store, [segment], Comparison("c", Op.EQ, "b"), kind).found.tolist() == [7, 9]
+    assert lookup(store, [segment], NullCheck("c"), kind).found.tolist() == [9]
+    merged = merge_segments(store, "d", "c", [segment], pa.string())
+    assert merged.segment.weight == 4

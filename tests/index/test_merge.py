@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.lookup import lookup
-from lakebed.index.merge import COMMIT_BYTES, compact_list, groups_to_merge, merge_segments
+from lakebed.index.merge import (
+    COMMIT_BYTES,
+    COMMIT_PAIRS,
+    COMMIT_RAW_BYTES,
+    compact_list,
+    groups_to_merge,
+    merge_segments,
+)
 from lakebed.index.segment import size_of
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import bind
@@ -109,24 +116,51 @@ def test_a_damaged_segment_stays_as_it_is_and_the_commit_goes_on(caplog):
         merge_segments(store, "d", "c", segments, pa.int64())
 
 
-def test_what_is_too_large_for_a_commit_is_left_to_a_compaction():
-    def named(size: int) -> Segment:
-        key = f"d/postings/c/{1:010d}-{'0' * 32}-{size:x}-10-{'0' * 32}.parquet"
-        return Segment(key, 1)
+def named(size: int, weight: int = 1) -> Segment:
+    """Return a segment that no store has."""
+    key = f"d/postings/c/{weight:010d}-{'0' * 32}-{size:x}-10-{'0' * 32}.parquet"
+    return Segment(key, weight)
 
-    segments = tuple(named(COMMIT_BYTES) for _ in range(FANOUT))
+
+@pytest.mark.parametrize("large", [named(COMMIT_BYTES), named(1, COMMIT_PAIRS)])
+def test_what_is_too_large_for_a_commit_is_left_to_a_compaction(large: Segment):
+    segments = (large,) * FANOUT
 
     assert compact_list(a_store(), "d", "c", segments, pa.int64(), []) == segments
     assert groups_to_merge(segments) == [list(segments)]
-    assert size_of(segments[0]) == COMMIT_BYTES
+
+
+@pytest.mark.parametrize("large", [named(COMMIT_BYTES // 4), named(1, COMMIT_PAIRS // 4)])
+def test_small_segments_behind_large_ones_merge_when_they_are_due(large: Segment):
+    store = a_store()
+    small = [put_segment(store, LONG, {n: [n]}) for n in range(FANOUT)]
+    beyond = (Segment(large.key, 1_000_000),) * FANOUT
+
+    for count in range(1, FANOUT):
+        # A level of large segments stays full, and is no reason to merge a part of it.
+        kept = compact_list(store, "d", "c", (*beyond, *small[:count]), pa.int64(), [])
+        assert kept == (*beyond, *small[:count])
+    merged = compact_list(store, "d", "c", (*beyond, *small), pa.int64(), [])
+
+    assert merged[:-1] == beyond
+    assert merged[-1].weight == FANOUT
+
+
+def test_long_texts_are_left_to_a_compaction_however_small_their_segments_are():
+    store = a_store()
+    count = COMMIT_RAW_BYTES // (4 * 20_000)
+    kind = Primitive(Kind.STRING)
+    segments = tuple(
+        put_segment(store, kind, {n: [f"{n} {i:05d}" + "x" * 20_000 for i in range(count)]})
+        for n in range(FANOUT)
+    )
+
+    assert sum(map(size_of, segments)) < COMMIT_BYTES
+    assert compact_list(store, "d", "c", segments, pa.string(), []) == segments
 
 
 def test_a_compaction_makes_segments_up_to_a_size():
-    def named(size: int, letter: str) -> Segment:
-        key = f"d/postings/c/{1:010d}-{letter * 32}-{size:x}-10-{'0' * 32}.parquet"
-        return Segment(key, 1)
-
-    small, middle, large = named(1, "a"), named(2**27, "b"), named(2**30, "c")
+    small, middle, large = named(1), named(2**27), named(2**30)
 
     assert groups_to_merge([large, small, middle]) == [[small, middle]]
     assert groups_to_merge([large]) == []

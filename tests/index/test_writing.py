@@ -17,6 +17,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from lakebed.index import writer
 from lakebed.index.lookup import Lookup, lookup
 from lakebed.model.keys import file_id, file_ids
 from lakebed.model.predicate import Comparison, NullCheck, Op
@@ -298,3 +299,26 @@ def test_a_head_that_names_other_objects_as_postings_is_refused(entry: str):
 
     with pytest.raises(CorruptMetadataError):
         repository.open("flights").count()
+
+
+def test_a_file_with_more_values_than_fit_into_memory_is_indexed_in_parts(monkeypatch):
+    repository = a_repository()
+    dataset = repository.create("flights", lakebed.DatasetDescriptor(schema=SCHEMA))
+    for start in (0, 5_000):
+        dataset.append(
+            [
+                {"id": i, "plane": f"N{i % 700:03d}" if i % 9 else None, "day": None}
+                for i in range(start, start + 5_000)
+            ]
+        )
+    monkeypatch.setattr(writer, "PART_BYTES", 1_000)
+
+    for column in ("id", "plane"):
+        dataset.build_index(column)
+
+    ids, planes = dataset.indices()
+    assert (ids.value_count, ids.pair_count, ids.is_complete) == (10_000, 10_000, True)
+    assert (planes.value_count, planes.pair_count) == (700, 1_402)  # and null in both files
+    assert len(ask(repository, Comparison("id", Op.EQ, 7_777)).found) == 1
+    assert len(ask(repository, Comparison("plane", Op.EQ, "N007")).found) == 2
+    assert len(ask(repository, NullCheck("plane")).found) == 2

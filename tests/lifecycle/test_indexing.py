@@ -11,7 +11,8 @@ import pytest
 import lakebed
 from lakebed.dataset import Dataset
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
-from lakebed.lifecycle.indexing import verify_segments
+from lakebed.index import kartothek, merge
+from lakebed.index.segment import size_of
 from lakebed.repository import Repository
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
@@ -148,13 +149,22 @@ def test_a_damaged_data_file_stops_the_build_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("column", "error"), [("plain", SchemaMismatchError), ("batch_id", InvalidInputError)]
+    ("column", "error", "hint"),
+    [
+        ("plain", SchemaMismatchError, "Did you mean 'plane'?"),
+        ("zzz", SchemaMismatchError, "Columns are: n, plane, delay."),
+        ("batch_id", InvalidInputError, "files are found by them."),
+    ],
 )
-def test_a_column_that_cannot_be_indexed_changes_nothing(flights: Dataset, column, error):
+def test_a_column_that_cannot_be_indexed_changes_nothing(
+    flights: Dataset, column: str, error: type[Exception], hint: str
+):
     version = flights.version
 
-    with pytest.raises(error):
+    with pytest.raises(error) as raised:
         flights.build_index(column)
+
+    assert raised.value.hint.endswith(hint)
 
     assert flights.version == version
 
@@ -188,6 +198,35 @@ def test_values_that_are_in_most_files_get_a_warning(flights: Dataset):
     assert flights.build_index("n").warning == ""
 
 
+def test_values_in_one_file_each_get_no_warning_while_segments_are_apart(repository: Repository):
+    dataset = repository.create("apart", lakebed.DatasetDescriptor(schema=SCHEMA, index="n"))
+    for file in range(6):
+        dataset.append([{"n": 7 * i + file, "plane": "", "delay": 0.0} for i in range(40)])
+
+    (index,) = dataset.indices()
+
+    assert (index.segment_count, index.files_per_value, index.warning) == (6, 1, "")
+    assert index.file_share == pytest.approx(1 / 6)
+
+
+def test_null_in_every_file_does_not_count_as_a_value_that_is_in_many(repository: Repository):
+    dataset = repository.create("nulls", lakebed.DatasetDescriptor(schema=SCHEMA, index="n"))
+    for n in (3, 0, 5, 1, 4, 2):
+        dataset.append([{"n": n, "plane": "", "delay": 0.0}, {"n": None, "plane": "", "delay": 0}])
+
+    assert dataset.indices()[0].files_per_value == 1
+
+
+def test_files_that_were_overwritten_do_not_add_to_the_values_of_a_file(repository: Repository):
+    dataset = repository.create("over", lakebed.DatasetDescriptor(schema=SCHEMA, index="n"))
+    for _ in range(4):
+        dataset.overwrite([{"n": i, "plane": "", "delay": 0.0} for i in range(100)])
+
+    (index,) = dataset.indices()
+
+    assert (index.covered_count, index.indexed_count, index.values_per_file) == (1, 4, 100)
+
+
 def test_a_column_that_the_data_is_sorted_by_gets_a_warning(repository: Repository):
     dataset = repository.create("sorted", lakebed.DatasetDescriptor(schema=SCHEMA, index="n"))
     for file in range(8):
@@ -204,7 +243,6 @@ def test_a_damaged_segment_is_named_and_a_build_covers_its_files_again(
     repository.store.put(segment.key, b"damaged")
     PROCESS_CACHE.clear()
 
-    assert list(verify_segments(repository.store, state_of(repository))) == [segment.key]
     assert list(flights.indices()[0].lost) == [segment.key]
     assert flights.where("plane = 'N2'").count() == 40
 
@@ -228,6 +266,51 @@ def test_a_compaction_makes_one_segment_without_files_that_no_version_has(
     index = flights.indices()[0]
     assert (index.covered_count, index.value_count) == (1, 1)
     assert flights.compact_metadata() == ()
+
+
+def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+):
+    dataset = repository.create("flights", lakebed.DatasetDescriptor(schema=SCHEMA, index="n"))
+    numbers = np.random.default_rng(0).integers(2**62, size=5_000)
+    nothing = pa.nulls(5_000)
+    dataset.append(pa.table({"n": numbers, "plane": nothing, "delay": nothing}))
+    (large,) = state_of(repository).postings["n"]
+    for n in range(3):
+        dataset.append([{"n": n, "plane": "", "delay": 0.0}])
+    monkeypatch.setattr(merge, "LARGE_BYTES", size_of(large) - 1)
+    repository.store.put(large.key, b"damaged")
+    PROCESS_CACHE.clear()
+
+    dataset.compact_metadata()
+
+    named = {segment.key for segment in state_of(repository).postings["n"]}
+    assert len(named) == 2
+    count = len(list(repository.store.list("flights/postings/")))
+    dataset.compact_metadata()
+    assert len(list(repository.store.list("flights/postings/"))) == count
+
+
+def test_what_arrow_cannot_write_for_other_tools_is_left_out(
+    repository: Repository, flights: Dataset, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> bytes:
+        raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+
+    monkeypatch.setattr(kartothek, "encode", fail)
+
+    assert flights.build_index("plane").is_complete
+    assert state_of(repository).indices == {}
+
+
+@pytest.mark.parametrize("bound", ["MAX_PAIRS", "MAX_BYTES"])
+def test_an_index_that_is_too_large_to_hold_is_not_written_for_other_tools(
+    repository: Repository, flights: Dataset, monkeypatch: pytest.MonkeyPatch, bound: str
+):
+    monkeypatch.setattr(kartothek, bound, 5)
+
+    assert flights.build_index("plane").is_complete
+    assert state_of(repository).indices == {}
 
 
 class _Racing(DelegatingStore):

@@ -387,3 +387,56 @@ def test_facts_of_a_million_files_would_be_too_many_for_a_few() -> None:
     assert not facts_take_less(huge, 10)
     assert facts_take_less(huge, 100)
     assert not facts_take_less((), 100)
+
+
+def test_bounds_of_one_column_are_one_question_of_its_index() -> None:
+    dataset = scattered(["id"])
+
+    told = dataset.where("id > 30 AND id < 32 AND x >= 0").plan().explain()
+
+    assert (told.kept, told.dropped_by_index) == (1, 4)  # each bound alone is met in every file
+
+
+def test_a_bound_that_also_stands_in_another_condition_drops_no_match_of_that() -> None:
+    dataset = scattered(["id"])
+    for text in (
+        "(id > 30 OR n = 3) AND id < 32",
+        "id > 30 AND id < 32 AND (id > 30 OR n = 3)",
+        "(id > 30 AND id < 32) OR id < 2",
+    ):
+        rows = dataset.where(text).arrow().num_rows
+
+        assert rows == dataset.arrow().to_pandas().query(_as_pandas(text)).shape[0]
+
+
+def _as_pandas(text: str) -> str:
+    return text.replace("AND", "and").replace("OR", "or").replace(" = ", " == ")
+
+
+def test_values_that_or_joins_are_looked_up_at_once() -> None:
+    dataset = scattered(["id"])
+    values = [30, 31, 1000, 2000, 3000]
+    listed = dataset.where([[("id", "in", values)]]).plan()
+    PROCESS_CACHE.clear()
+
+    apart = dataset.where([[("id", "==", value)] for value in values]).plan()
+
+    assert apart.files == listed.files
+    assert apart.requests == listed.requests
+    assert str(apart.residual) == "id IN (30, 31, 1000, 2000, 3000)"
+
+
+def test_a_range_that_takes_longer_to_look_up_than_its_files_to_open_is_not() -> None:
+    dataset = scattered(["id"], commits=2)
+    count = 200_000
+    for number in range(2):
+        ids = pa.array(range(number, 2 * count, 2))
+        columns = {"day": ids, "id": ids, "n": ids, "x": pa.array([0.5] * count)}
+        dataset.append(pa.table(columns, schema=IDS))
+
+    told = dataset.where("id >= 5").plan().explain()
+    narrow = dataset.where("id > 300000 AND id < 300002").plan().explain()
+
+    assert "index on id: too many values match in 2 of 4 segments" in told.ignored
+    assert told.kept == 4
+    assert (narrow.kept, narrow.ignored) == (1, ())

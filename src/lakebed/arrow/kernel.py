@@ -350,7 +350,7 @@ class KernelWriter:
             if file is None:
                 label = self._target.new_label(self._numbers.paths[number])
                 file = self._open[number] = _OpenFile(
-                    label, open_writer(self._descriptor), self._postings.new_file()
+                    label, open_writer(self._descriptor), self._postings.new_file(label)
                 )
             before = file.writer.size_bytes
             file.write(rows.slice(0, count), self._stored.names)

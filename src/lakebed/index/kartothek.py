@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
-from lakebed.index.merge import MergeSource, merged_pairs
+from lakebed.index.merge import merge_sources, merged_pairs
 from lakebed.index.order import is_first
 from lakebed.index.segment import GROUP_ROWS, open_segment
 from lakebed.model.descriptor import KARTOTHEK_LABELS
@@ -24,7 +24,9 @@ from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
 SUFFIX = ".by-dataset-index.parquet"
-MAX_PAIRS = 5_000_000  # every reader of such a file has to hold all of it
+# Every reader of such a file has to hold all of it.
+MAX_PAIRS = 5_000_000
+MAX_BYTES = 2**30  # of the values and labels of all pairs
 
 # Types that they look up rightly. Times of an index break their updates; they compare 32-bit
 # floats in 64 bits; and decimals and bytes have no place in their index.
@@ -66,7 +68,7 @@ def encode(
         CorruptMetadataError: A segment is missing or damaged.
 
     Cost:
-        All segments, read once; memory for `MAX_PAIRS` pairs.
+        All segments, read once; memory for `MAX_PAIRS` pairs, of `MAX_BYTES` together.
     """
     wanted = _TYPES.get(kind.kind) if isinstance(kind, Primitive) else None
     if wanted is None:
@@ -77,19 +79,21 @@ def encode(
     if len(ids) and not np.isin(ids, np.concatenate([ids[:0], *covered])).all():
         return None
     merged_as = pa.string() if pat.is_large_string(wanted) else wanted
-    sources = [MergeSource(store, footer, merged_as, ids) for footer in footers]
+    sources = merge_sources(store, footers, merged_as, ids)
     if any(len(files) for source in sources for files in source.specials()):
         return None
     values: list[pa.Array] = [pa.array([], merged_as)]
     files = [np.zeros(0, dtype=np.int32)]
-    count = 0
+    names = [labels[int(number)] for number in ids]
+    lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
+    count = size_bytes = 0
     for some, places in merged_pairs(sources, len(ids)):
         count += len(places)
-        if count > MAX_PAIRS:
+        size_bytes += some.nbytes + int(lengths[places].sum())
+        if count > MAX_PAIRS or size_bytes > MAX_BYTES:
             return None
         values.append(some)
         files.append(places)
-    names = [labels[int(number)] for number in ids]
     return _encode(column, pa.concat_arrays(values).cast(wanted), np.concatenate(files), names)
 
 

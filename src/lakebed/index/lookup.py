@@ -7,10 +7,10 @@ number, negative zero is zero, and null is in no comparison.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,17 @@ from lakebed.model.values import Scalar, is_nan
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
-MAX_LOOKUP_BYTES = 256 * 2**20  # of row groups of one segment: more would take longer than it saves
+# Of row groups in memory, all segments together: more would take longer than it saves.
+MAX_LOOKUP_BYTES = 256 * 2**20
+# What of a segment is in memory at once. A range begins with little: where its values are
+# scattered, all files are soon found, and the rest need not be read.
+_PORTION_BYTES = 32 * 2**20
+_FIRST_BYTES = 2**20
 _THREADS = 8
 
 OnDamage = Callable[[Segment, CorruptMetadataError], None]
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,81 +47,94 @@ class Lookup:
         covered: Ids of the files that it knows all of, ascending; of others it knows nothing.
         found: Ids of those of them that hold a value that meets the condition, ascending.
         requests: To the store that it took.
+        refused: Number of segments that were not read, since too many values match.
     """
 
     covered: np.ndarray
     found: np.ndarray
     requests: int
+    refused: int = 0
 
 
 _NO_FILES = np.zeros(0, dtype=np.int64)
-_NOTHING = Lookup(_NO_FILES, _NO_FILES, 0)
 
 
 def lookup(
     store: Store,
     segments: Sequence[Segment],
-    leaf: Leaf,
+    leaf: Leaf | Sequence[Leaf],
     kind: Type,
     *,
+    max_bytes: int = MAX_LOOKUP_BYTES,
     on_damage: OnDamage | None = None,
 ) -> Lookup:
-    """Find the files that hold a value that meets a condition.
+    """Find the files that hold a value that meets a condition, or all of several.
 
     A file that is covered and not found holds none, so that it need not be read.
 
     Args:
         store: Where the index is.
         segments: All of one column.
-        leaf: A condition on that column, bound to `kind`.
+        leaf: A condition on that column, bound to `kind`, or several that one value is to meet.
         kind: The column's type now; segments may be of an earlier, narrower one.
+        max_bytes: In memory, of row groups that can match. Where all have more together, those
+            segments are read that have least of them.
         on_damage: Is told of a segment that is missing or damaged, which is then left out; without
             it, an error is raised.
 
     Returns:
-        What the segments say together. Of a segment that would have to be read for more than
-        `MAX_LOOKUP_BYTES`, no file is covered.
+        What the segments say together. Of a segment that was not read, no file is covered.
 
     Raises:
         CorruptMetadataError: A segment is missing or damaged, and `on_damage` is not given.
 
     Cost:
-        For each segment one GET of the footer, unless it is held, and a GET for the row groups
+        For each segment one GET of the footer, unless it is held, and a few for the row groups
         that can match; of a small segment one GET for all. Requests of several segments run side
-        by side.
+        by side. Memory: 32 MiB of values for each of eight segments.
     """
-    question = _ask(leaf, type_to_arrow(kind))
+    leaves = leaf if isinstance(leaf, Sequence) else (leaf,)
+    questions = [_ask(one, type_to_arrow(kind)) for one in leaves]
+    opened: list[_Opened] = []
+    parts: list[Lookup] = []
 
-    def answer(segment: Segment) -> Lookup | CorruptMetadataError:
+    def note(segment: Segment, exc: CorruptMetadataError) -> None:
+        if on_damage is None:
+            raise exc
+        on_damage(segment, exc)
+
+    footers = _side_by_side(lambda one: _open(store, one, questions), segments)
+    for segment, footer in zip(segments, footers, strict=True):
+        if isinstance(footer, _Opened):
+            opened.append(footer)
+        else:
+            note(segment, footer)
+    chosen = _smallest(opened, max_bytes)
+    answers = _side_by_side(lambda one: _answer(store, one, questions), chosen)
+    for one, answer in zip(chosen, answers, strict=True):
+        if isinstance(answer, Lookup):
+            parts.append(answer)
+        else:
+            note(one.segment, answer)
+    return Lookup(
+        covered=np.unique(np.concatenate([_NO_FILES, *(one.covered for one in parts)])),
+        found=np.unique(np.concatenate([_NO_FILES, *(one.found for one in parts)])),
+        requests=sum(one.requests for one in opened) + sum(one.requests for one in parts),
+        refused=len(opened) - len(chosen),
+    )
+
+
+def _side_by_side(work: Callable[[_A], _B], items: Sequence[_A]) -> list[_B | CorruptMetadataError]:
+    def attempt(item: _A) -> _B | CorruptMetadataError:
         try:
-            return _answer(store, segment, question)
+            return work(item)
         except CorruptMetadataError as exc:
             return exc
 
-    if len(segments) > 1:
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
-            answers = list(threads.map(answer, segments))
-    else:
-        answers = [answer(segment) for segment in segments]
-    whole = []
-    for segment, one in zip(segments, answers, strict=True):
-        if isinstance(one, Lookup):
-            whole.append(one)
-        elif on_damage is None:
-            raise one
-        else:
-            on_damage(segment, one)
-    return _joined(whole)
-
-
-def _joined(parts: Sequence[Lookup]) -> Lookup:
-    if len(parts) <= 1:
-        return parts[0] if parts else _NOTHING
-    return Lookup(
-        covered=np.unique(np.concatenate([one.covered for one in parts])),
-        found=np.unique(np.concatenate([one.found for one in parts])),
-        requests=sum(one.requests for one in parts),
-    )
+    if len(items) <= 1:
+        return [attempt(item) for item in items]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
+        return list(threads.map(attempt, items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +206,71 @@ def _array(values: Sequence[Scalar], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _answer(store: Store, segment: Segment, question: _Question) -> Lookup:
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A segment whose footer is here.
+
+    Attributes:
+        segment: Which it is.
+        footer: Of it.
+        numbers: Of the row groups that can match, ascending.
+        size_bytes: Of these in memory.
+        requests: That it took so far.
+    """
+
+    segment: Segment
+    footer: Footer
+    numbers: list[int]
+    size_bytes: int
+    requests: int
+
+
+def _open(store: Store, segment: Segment, questions: Sequence[_Question]) -> _Opened:
     footer, requests = open_segment(store, segment)
-    numbers = _groups_for(footer, question)
-    sizes = footer.groups.column("size").to_numpy()
-    if sizes[numbers].sum() > MAX_LOOKUP_BYTES:
-        return Lookup(_NO_FILES, _NO_FILES, requests)
-    if not numbers:
-        return Lookup(footer.file_ids, _NO_FILES, requests)
-    pairs, more = read_groups(store, footer, numbers)
-    places = np.unique(pairs.filter(_matches(pairs.column("value"), question)).column("file"))
-    if len(places) and not 0 <= places[0] <= places[-1] < len(footer.file_ids):
-        raise CorruptMetadataError(f"Index segment {segment.key!r} names files that it lacks.")
-    return Lookup(footer.file_ids, footer.file_ids[places], requests + more)
+    numbers = set(_groups_for(footer, questions[0]))
+    for question in questions[1:]:
+        numbers &= set(_groups_for(footer, question))
+    found = sorted(numbers)
+    return _Opened(segment, footer, found, int(footer.raw_sizes[found].sum()), requests)
+
+
+def _smallest(opened: Sequence[_Opened], max_bytes: int) -> list[_Opened]:
+    """Return segments with the least to read, as many as fit."""
+    chosen = sorted(opened, key=lambda one: one.size_bytes)
+    totals = np.cumsum([one.size_bytes for one in chosen])
+    return chosen[: int(np.searchsorted(totals, max_bytes, side="right"))]
+
+
+def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> Lookup:
+    footer = opened.footer
+    is_found = np.zeros(len(footer.file_ids), dtype=bool)
+    is_range = all(question.points is None for question in questions)
+    requests = 0
+    for numbers in _portions(footer, opened.numbers, _FIRST_BYTES if is_range else _PORTION_BYTES):
+        pairs, more = read_groups(store, footer, numbers)
+        requests += more
+        matches = _matches(pairs.column("value"), questions[0])
+        for question in questions[1:]:
+            matches = pc.and_(matches, _matches(pairs.column("value"), question))
+        places = np.unique(pairs.filter(matches).column("file"))
+        if len(places) and not 0 <= places[0] <= places[-1] < len(is_found):
+            key = opened.segment.key
+            raise CorruptMetadataError(f"Index segment {key!r} names files that it lacks.")
+        is_found[places] = True
+        if is_found.all():
+            break
+    return Lookup(footer.file_ids, footer.file_ids[is_found], requests)
+
+
+def _portions(footer: Footer, numbers: Sequence[int], size_bytes: int) -> Iterator[Sequence[int]]:
+    """Cut row groups into portions of some bytes in memory, each larger than the one before."""
+    sizes = footer.raw_sizes
+    while numbers:
+        totals = np.cumsum(sizes[numbers])
+        count = max(1, int(np.searchsorted(totals, size_bytes, side="right")))
+        yield numbers[:count]
+        numbers = numbers[count:]
+        size_bytes = min(4 * size_bytes, _PORTION_BYTES)
 
 
 def _groups_for(footer: Footer, question: _Question) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -28,16 +28,25 @@ _log = logging.getLogger(__name__)
 
 # What a commit merges at most, of one column: it must not keep its caller waiting.
 COMMIT_BYTES = 16 * 2**20
+COMMIT_PAIRS = 4_000_000  # repeated values take few bytes and the same time
+COMMIT_RAW_BYTES = 128 * 2**20  # in memory: long texts may take few bytes in the store
 # A segment of this size is not merged any more: it is held in memory while it is made.
 LARGE_BYTES = 256 * 2**20
-_CHUNK_BYTES = 2**20  # of each segment that is held while several are merged
+_CHUNK_BYTES = 32 * 2**20  # of all segments that is held while they are merged
 _THREADS = 8
 
 
 class MergeSource:
     """The pairs of one segment, a few row groups at a time."""
 
-    def __init__(self, store: Store, footer: Footer, kind: pa.DataType, kept_ids: np.ndarray):
+    def __init__(
+        self,
+        store: Store,
+        footer: Footer,
+        kind: pa.DataType,
+        kept_ids: np.ndarray,
+        chunk_bytes: int,
+    ) -> None:
         """Begin with nothing read.
 
         Args:
@@ -46,9 +55,12 @@ class MergeSource:
             kind: To read the values in.
             kept_ids: Of the files whose pairs are wanted, ascending. Pairs are told with places
                 in it.
+            chunk_bytes: To hold in memory, or one row group.
         """
         self._store = store
         self._footer = footer
+        self._chunk_bytes = chunk_bytes
+        self._raw_sizes = footer.raw_sizes
         self._kind = kind
         places = np.searchsorted(kept_ids, footer.file_ids).astype(np.int32)
         is_kept = np.isin(footer.file_ids, kept_ids)
@@ -65,8 +77,8 @@ class MergeSource:
     def fill(self) -> None:
         """Read the next row groups, if none are here."""
         while not len(self.values) and self._left:
-            sizes = self._footer.groups.column("size").to_numpy()[self._left]
-            count = max(1, int(np.searchsorted(np.cumsum(sizes), _CHUNK_BYTES)))
+            sizes = np.cumsum(self._raw_sizes[self._left])
+            count = max(1, int(np.searchsorted(sizes, self._chunk_bytes)))
             numbers, self._left = self._left[:count], self._left[count:]
             self.values, self.files = self._read(numbers)
 
@@ -92,6 +104,14 @@ class MergeSource:
         values, files = self.values[:count], self.files[:count]
         self.values, self.files = self.values[count:], self.files[count:]
         return values, files
+
+
+def merge_sources(
+    store: Store, footers: Sequence[Footer], kind: pa.DataType, kept_ids: np.ndarray
+) -> list[MergeSource]:
+    """Return segments as what `merged_pairs` takes; together they hold a bounded part of them."""
+    share = _CHUNK_BYTES // max(1, len(footers))
+    return [MergeSource(store, footer, kind, kept_ids, share) for footer in footers]
 
 
 def merged_pairs(
@@ -147,24 +167,37 @@ def merge_segments(
         CorruptMetadataError: One is missing or damaged.
 
     Cost:
-        A GET for each MiB of each segment, at least one; memory for the result, and for a MiB of
-        each segment.
+        A GET for some MiB of each segment, at least one; memory for the result, and for 32 MiB of
+        values, or a row group of each segment where that is more.
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
         footers = [
             footer for footer, _ in threads.map(lambda one: open_segment(store, one), segments)
         ]
+    return merge_footers(store, dataset, column, footers, kind, kept_ids=kept_ids)
+
+
+def merge_footers(
+    store: Store,
+    dataset: str,
+    column: str,
+    footers: Sequence[Footer],
+    kind: pa.DataType,
+    *,
+    kept_ids: np.ndarray | None = None,
+) -> EncodedSegment:
+    """Make one segment of several whose footers are here; see `merge_segments`."""
     all_ids = np.unique(np.concatenate([footer.file_ids for footer in footers]))
     if kept_ids is not None:
         all_ids = np.intersect1d(all_ids, kept_ids)
-    sources = [MergeSource(store, footer, kind, all_ids) for footer in footers]
+    sources = merge_sources(store, footers, kind, all_ids)
     writer = SegmentWriter(kind, all_ids)
     try:
         for values, files in merged_pairs(sources, len(all_ids)):
             writer.add(values, files)
         specials = [source.specials() for source in sources]
     except (pa.ArrowException, IndexError) as exc:
-        keys = ", ".join(segment.key for segment in segments)
+        keys = ", ".join(footer.key for footer in footers)
         raise CorruptMetadataError(
             f"Index segments {keys} cannot be merged: {exc}.",
             hint="Answers are right without them; `lakebed check --repair` builds them anew.",
@@ -199,17 +232,10 @@ def compact_list(
         The list to name in the head.
 
     Cost:
-        Nothing, or one GET a merged segment, of 16 MiB together, and one PUT.
+        Nothing, or a few GETs a merged segment, of 16 MiB together, and one PUT.
     """
-    count = count_to_merge(segments)
-    tail: list[Segment] = []
-    size_bytes = 0
     try:
-        for segment in reversed(segments[len(segments) - count :]):
-            size_bytes += size_of(segment)
-            if size_bytes > COMMIT_BYTES:
-                break
-            tail.insert(0, segment)
+        tail = _full_end(store, segments, kind)
         if len(tail) < 2:
             return tuple(segments)
         merged = merge_segments(store, dataset, column, tail, kind)
@@ -221,6 +247,35 @@ def compact_list(
     written.append(merged.segment.key)
     store.put(merged.segment.key, merged.data)
     return (*segments[: -len(tail)], merged.segment)
+
+
+def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> Sequence[Segment]:
+    """Return the end of a list that is due, of what a commit can merge at all.
+
+    What is beyond that is no part of the question: it would fill the same level at every commit.
+    """
+    tail = _within(_within(segments, size_of, COMMIT_BYTES), lambda one: one.weight, COMMIT_PAIRS)
+    tail = tail[len(tail) - count_to_merge(tail) :]
+    if not tail or not (pat.is_string(kind) or pat.is_binary(kind)):
+        return tail
+    # What is due is read anyway; how long its texts are, only its footers tell.
+    tail = _within(
+        tail, lambda one: int(open_segment(store, one)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
+    )
+    return tail[len(tail) - count_to_merge(tail) :]
+
+
+def _within(
+    segments: Sequence[Segment], measure: Callable[[Segment], int], limit: int
+) -> Sequence[Segment]:
+    """Return the longest end of a list that does not exceed a limit."""
+    length, total = 0, 0
+    for segment in reversed(segments):
+        total += measure(segment)
+        if total > limit:
+            break
+        length += 1
+    return segments[len(segments) - length :]
 
 
 def groups_to_merge(segments: Sequence[Segment]) -> list[list[Segment]]:

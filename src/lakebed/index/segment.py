@@ -37,11 +37,14 @@ from lakebed.store.seekable import SeekableReader
 from lakebed.store.segments import Segment
 
 GROUP_ROWS = 10_000
+_GROUP_BYTES = 8 * 2**20  # in memory: row groups of long texts have fewer rows
 # Measured: up to here, one request for all takes less time than one for the footer and one more.
 SMALL_BYTES = 512 * 1024
 # Bytes between two row groups that are fetched along, since another request would take longer.
 _GAP_BYTES = 256 * 1024
 _BOUND_BYTES = 64  # of a text in the directory; what is longer is cut
+# Of a text in memory, where a segment of an earlier release does not tell.
+_GUESSED_BYTES = 64
 _HASH_BYTES = 16
 _VERSION = "1"
 _FORMAT, _FILES, _DIRECTORY, _VALUES = (
@@ -88,6 +91,7 @@ class _Group:
     last: Any
     start: int
     size: int
+    raw: int
     hash: bytes
 
 
@@ -102,7 +106,7 @@ class SegmentWriter:
         Args:
             kind: Of the values.
             file_ids: Of the files that it covers, ascending and distinct.
-            group_rows: Pairs in a row group.
+            group_rows: Pairs in a row group, at most.
         """
         self._group_rows = group_rows
         self._file_ids = file_ids
@@ -136,12 +140,15 @@ class SegmentWriter:
             self._write_groups(at_least=self._group_rows)
 
     def _write_groups(self, *, at_least: int) -> None:
-        if sum(rows.num_rows for rows in self._waiting) < at_least:
+        size_bytes = sum(rows.nbytes for rows in self._waiting)
+        row_count = sum(rows.num_rows for rows in self._waiting)
+        if row_count < at_least and size_bytes < _GROUP_BYTES:
             return
         rows = pa.concat_tables(self._waiting).combine_chunks()
-        while rows.num_rows >= at_least:
-            self._write_group(rows.slice(0, self._group_rows), is_special=False)
-            rows = rows.slice(self._group_rows)
+        count = max(1, min(self._group_rows, _GROUP_BYTES * row_count // size_bytes))
+        while rows.num_rows >= min(at_least, count):
+            self._write_group(rows.slice(0, count), is_special=False)
+            rows = rows.slice(count)
         self._waiting = [rows]
 
     def _write_group(self, rows: pa.Table, *, is_special: bool) -> None:
@@ -159,6 +166,7 @@ class SegmentWriter:
                 last=None if is_special else _upper(values[-1].as_py()),
                 start=start,
                 size=len(written) - start,
+                raw=rows.nbytes,
                 hash=_hash(written[start:]),
             )
         self._groups.append(group)
@@ -242,6 +250,7 @@ def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
             "last": pa.array([one.last for one in groups], _bound_type(kind)),
             "start": pa.array([one.start for one in groups], pa.int64()),
             "size": pa.array([one.size for one in groups], pa.int64()),
+            "raw": pa.array([one.raw for one in groups], pa.int64()),
             "hash": pa.array([one.hash for one in groups], pa.binary(_HASH_BYTES)),
         }
     )
@@ -266,7 +275,8 @@ class Footer:
         size_bytes: Of the object.
         kind: Of the values.
         file_ids: Of the files that it covers, ascending.
-        groups: The directory: columns `first`, `last`, `start`, `size`, `hash`.
+        groups: The directory: columns `first`, `last`, `start`, `size`, `raw`, `hash`; `raw` is
+            not there in segments of earlier releases.
         value_count: Distinct values, but for NaN and null.
         pair_count: Pairs of a value and a file, those of NaN and null among them.
         has_specials: Whether the last row group is that of NaN and null.
@@ -290,6 +300,26 @@ class Footer:
         """Number of row groups but that of NaN and null."""
         return int(self.groups.num_rows) - self.has_specials
 
+    @property
+    def regular_pair_count(self) -> int:
+        """Number of pairs but those of NaN and null."""
+        if not self.has_specials:
+            return self.pair_count
+        return self.pair_count - int(self.metadata.row_group(self.regular_count).num_rows)
+
+    @property
+    def raw_sizes(self) -> np.ndarray:
+        """Bytes that each row group takes in memory; guessed where the segment does not tell."""
+        if "raw" in self.groups.column_names:
+            sizes: np.ndarray = self.groups.column("raw").to_numpy()
+            return sizes
+        is_text = pat.is_string(self.kind) or pat.is_binary(self.kind)
+        width = 4 + (_GUESSED_BYTES if is_text else max(1, self.kind.bit_width // 8))
+        groups = (self.metadata.row_group(number) for number in range(self.groups.num_rows))
+        return np.array(
+            [max(width * one.num_rows, one.total_byte_size) for one in groups], dtype=np.int64
+        )
+
 
 def size_of(segment: Segment) -> int:
     """Return the length of a segment's object in bytes, which its name tells.
@@ -298,6 +328,12 @@ def size_of(segment: Segment) -> int:
         CorruptMetadataError: The name is of another form.
     """
     return int(_match_name(segment.key)["size"], 16)
+
+
+def is_small(segment: Segment) -> bool:
+    """Whether one request brings all of a segment, by its name."""
+    match = _NAME.fullmatch(segment.key.rpartition("/")[2])
+    return match is not None and int(match["size"], 16) <= SMALL_BYTES
 
 
 def _match_name(key: str) -> re.Match[str]:
@@ -342,6 +378,13 @@ def open_segment(store: Store, segment: Segment) -> tuple[Footer, int]:
     held_bytes = len(data) + 8 * len(footer.file_ids) + footer.groups.nbytes
     PROCESS_CACHE.hold(name, footer, size_bytes=held_bytes)
     return footer, 1
+
+
+def footer_of(encoded: EncodedSegment) -> Footer:
+    """Return the footer of a segment that need not be in a store: all of it is held."""
+    data = encoded.data
+    tail_size = int(_match_name(encoded.segment.key)["footer"], 16)
+    return _read_footer(encoded.segment.key, len(data), data[-tail_size:], data)
 
 
 def _fetch(store: Store, key: str, start: int, length: int) -> bytes:

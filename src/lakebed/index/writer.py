@@ -10,12 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 
+from lakebed.index.merge import merge_footers
 from lakebed.index.order import is_repetitive, sorted_pairs
 from lakebed.index.postings import Postings, joined
-from lakebed.index.segment import GROUP_ROWS, EncodedSegment, SegmentWriter
+from lakebed.index.segment import GROUP_ROWS, EncodedSegment, SegmentWriter, footer_of
 from lakebed.model.keys import file_id
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
+
+# Values of one file beyond it are sorted and encoded, part by part: a data file of a few MiB can
+# hold GiB of texts.
+PART_BYTES = 128 * 2**20
+_PART = "part"
+_MOST_BYTES = 2**30  # of texts in one array, which Arrow lets have 2 GiB
 
 
 class ColumnValues:
@@ -24,8 +31,10 @@ class ColumnValues:
     def __init__(self) -> None:
         """Begin without values."""
         self.chunks: list[pa.Array] = []
+        self.parts: list[EncodedSegment] = []
         self.has_nan = False
         self.has_null = False
+        self.chunk_bytes = 0
         self.size_bytes = 0
 
     def add(self, column: pa.ChunkedArray) -> None:
@@ -42,20 +51,44 @@ class ColumnValues:
             values = values.filter(pc.invert(pc.is_nan(values)))
         if len(values):
             self.chunks.append(values)
+            self.chunk_bytes += values.nbytes
             self.size_bytes += values.nbytes
+
+    def encode_part(self, number: int) -> None:
+        """Hold the values that came since the last part as a segment, which takes less memory.
+
+        Args:
+            number: Id of the file.
+        """
+        if not self.chunks:
+            return
+        part = ColumnValues()
+        part.chunks, self.chunks = self.chunks, []
+        encoded = encode_segment(_PART, _PART, part.chunks[0].type, {number: part})
+        self.parts.append(encoded)
+        self.size_bytes += len(encoded.data) - self.chunk_bytes
+        self.chunk_bytes = 0
 
 
 class FileValues:
     """The values of the indexed columns in one file in the making."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        """Begin without values."""
-        self.columns = {column: ColumnValues() for column in columns}
+    def __init__(self, columns: Sequence[str], number: int | None) -> None:
+        """Begin without values.
+
+        Args:
+            columns: That are indexed.
+            number: Id of the file; None if it has none.
+        """
+        self.columns = {column: ColumnValues() for column in columns if number is not None}
+        self._number = number
 
     def add(self, rows: pa.Table) -> None:
         """Add the values of some rows."""
         for name, values in self.columns.items():
             values.add(rows.column(name))
+            if self._number is not None and values.chunk_bytes > PART_BYTES:
+                values.encode_part(self._number)
 
     @property
     def size_bytes(self) -> int:
@@ -107,21 +140,22 @@ class PostingsWriter:
             store: Where the dataset is.
             dataset: Its name.
             types: Of the indexed columns.
-            max_bytes: Of values to hold. Beyond it a segment is written, and another one begun.
+            max_bytes: Of values to hold, but for one file. Beyond it a segment is written, and
+                another one begun.
         """
         self._store = store
         self._dataset = dataset
         self._types = types
-        self._max_bytes = max_bytes
+        self._max_bytes = min(max_bytes, _MOST_BYTES)
         self._files: dict[int, FileValues] = {}
         self._size_bytes = 0
         self._written: list[Postings] = []
         # Also of those whose writing failed: the store may hold them all the same.
         self._keys: list[str] = []
 
-    def new_file(self) -> FileValues:
+    def new_file(self, label: str) -> FileValues:
         """Return what takes the values of a file that is begun."""
-        return FileValues(tuple(self._types))
+        return FileValues(tuple(self._types), file_id(label))
 
     def add(self, label: str, values: FileValues) -> None:
         """Add a file that has all its values.
@@ -148,7 +182,15 @@ class PostingsWriter:
 
     def _write(self, column: str, files: Mapping[int, FileValues]) -> Segment:
         values = {number: one.columns[column] for number, one in files.items()}
-        encoded = encode_segment(self._dataset, column, self._types[column], values)
+        kind = self._types[column]
+        for number, one in values.items():
+            if one.parts:
+                one.encode_part(number)
+        encoded = encode_segment(self._dataset, column, kind, values)
+        parts = [part for one in values.values() for part in one.parts]
+        if parts:
+            footers = [footer_of(one) for one in (encoded, *parts)]
+            encoded = merge_footers(self._store, self._dataset, column, footers, kind)
         self._keys.append(encoded.segment.key)
         self._store.put(encoded.segment.key, encoded.data)
         return encoded.segment

@@ -30,6 +30,7 @@ from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
     LakebedError,
+    SchemaMismatchError,
 )
 from lakebed.index import kartothek as index_file
 from lakebed.index.merge import groups_to_merge, merge_segments
@@ -41,7 +42,7 @@ from lakebed.index.postings import (
     joined,
     keys_of,
 )
-from lakebed.index.segment import open_segment
+from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
 from lakebed.lifecycle.cleanup import NO_PROGRESS, Progress
 from lakebed.lifecycle.metadata import MergedList, kept_labels
@@ -87,9 +88,12 @@ class InvertedIndex:
         size_bytes: Of these together.
         file_count: Live data files.
         covered_count: Those of them that it knows; others are read whatever is asked.
+        indexed_count: Files whose postings it has, also of those that are live no more.
         value_count: Distinct values, counted in each segment by itself; null and NaN aside.
-        pair_count: Pairs of a value and a file that holds it.
-        file_share: Part of the files that hold a value, on average; None without values.
+        pair_count: Pairs of a value and a file that holds it, null and NaN among the values.
+        files_per_value: Files of one segment that hold a value, on average; None without values.
+            Values that lie in several segments lie in more files, so that it grows as segments
+            are merged.
         lost: Segments that cannot be read, by key: the reason.
         warning: Why it cannot help; empty if it can.
 
@@ -108,9 +112,10 @@ class InvertedIndex:
     size_bytes: int
     file_count: int
     covered_count: int
+    indexed_count: int
     value_count: int
     pair_count: int
-    file_share: float | None
+    files_per_value: float | None
     lost: Mapping[str, str]
     warning: str
 
@@ -122,12 +127,12 @@ class InvertedIndex:
     @property
     def values_per_file(self) -> float | None:
         """Distinct values in a file, on average."""
-        return self.pair_count / self.covered_count if self.covered_count else None
+        return self.pair_count / self.indexed_count if self.indexed_count else None
 
     @property
-    def files_per_value(self) -> float | None:
-        """Files that hold a value, on average."""
-        return None if self.file_share is None else self.file_share * self.covered_count
+    def file_share(self) -> float | None:
+        """Part of the files that hold a value, on average, at least; None without values."""
+        return None if self.files_per_value is None else self.files_per_value / self.indexed_count
 
     def __repr__(self) -> str:
         return (
@@ -155,23 +160,21 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
     for column in state.descriptor.index:
         coverage = _read_coverage(store, state.postings.get(column, ()))
         covered = int(np.isin(live[live >= 0], coverage.file_ids).sum())
-        weight = sum(values * files for values, _, files in coverage.counts)
-        pairs = sum(pairs for _, pairs, _ in coverage.counts)
-        share = pairs / weight if weight else None
-        found.append(
-            InvertedIndex(
-                column=column,
-                segment_count=len(state.postings.get(column, ())),
-                size_bytes=coverage.size_bytes,
-                file_count=len(state.labels),
-                covered_count=covered,
-                value_count=sum(values for values, _, _ in coverage.counts),
-                pair_count=pairs,
-                file_share=share,
-                lost=coverage.lost,
-                warning=_warning(store, state, column, share),
-            )
+        values = coverage.value_count
+        index = InvertedIndex(
+            column=column,
+            segment_count=len(state.postings.get(column, ())),
+            size_bytes=coverage.size_bytes,
+            file_count=len(state.labels),
+            covered_count=covered,
+            indexed_count=len(coverage.file_ids),
+            value_count=values,
+            pair_count=coverage.pair_count,
+            files_per_value=coverage.regular_pair_count / values if values else None,
+            lost=coverage.lost,
+            warning="",
         )
+        found.append(replace(index, warning=_warning(store, state, index)))
     return tuple(found)
 
 
@@ -181,35 +184,39 @@ class _Coverage:
 
     Attributes:
         file_ids: That they cover, ascending.
-        counts: For each segment its distinct values, its pairs and its files.
+        value_count: Distinct values of each, added up.
+        pair_count: Of all together.
+        regular_pair_count: Of these without null and NaN.
         size_bytes: Of their objects.
         lost: Segments that cannot be read, by key: the reason.
     """
 
     file_ids: np.ndarray
-    counts: tuple[tuple[int, int, int], ...]
+    value_count: int
+    pair_count: int
+    regular_pair_count: int
     size_bytes: int
     lost: Mapping[str, str]
 
 
 def _read_coverage(store: Store, segments: Sequence[Segment]) -> _Coverage:
-    def read(segment: Segment) -> tuple[np.ndarray, tuple[int, int, int], int] | str:
+    def read(segment: Segment) -> Footer | str:
         try:
-            footer, _ = open_segment(store, segment)
+            return open_segment(store, segment)[0]
         except CorruptMetadataError as exc:
             return exc.message
-        counts = (footer.value_count, footer.pair_count, len(footer.file_ids))
-        return footer.file_ids, counts, footer.size_bytes
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
         answers = list(threads.map(read, segments))
-    readable = [answer for answer in answers if not isinstance(answer, str)]
+    footers = [answer for answer in answers if isinstance(answer, Footer)]
     return _Coverage(
         file_ids=np.unique(
-            np.concatenate([np.zeros(0, np.int64), *(ids for ids, _, _ in readable)])
+            np.concatenate([np.zeros(0, np.int64), *(footer.file_ids for footer in footers)])
         ),
-        counts=tuple(counts for _, counts, _ in readable),
-        size_bytes=sum(size for _, _, size in readable),
+        value_count=sum(footer.value_count for footer in footers),
+        pair_count=sum(footer.pair_count for footer in footers),
+        regular_pair_count=sum(footer.regular_pair_count for footer in footers),
+        size_bytes=sum(footer.size_bytes for footer in footers),
         lost={
             segment.key: answer
             for segment, answer in zip(segments, answers, strict=True)
@@ -218,29 +225,16 @@ def _read_coverage(store: Store, segments: Sequence[Segment]) -> _Coverage:
     )
 
 
-def verify_segments(store: Store, state: State) -> dict[str, str]:
-    """Return the index segments of a state that cannot be read, by key: the reason.
-
-    Cost:
-        One GET a segment of its footer, or of all of a small one.
-    """
-    lost: dict[str, str] = {}
-    for segments in state.postings.values():
-        lost.update(_read_coverage(store, segments).lost)
-    return lost
-
-
-def _warning(store: Store, state: State, column: str, share: float | None) -> str:
+def _warning(store: Store, state: State, index: InvertedIndex) -> str:
     """Say why an index cannot help, if it cannot."""
-    count = len(state.labels)
-    if count < _FEW_FILES:
+    if min(index.file_count, index.indexed_count) < _FEW_FILES:
         return ""
-    if share is not None and share > COMMON_SHARE:
+    if index.file_share is not None and index.file_share > COMMON_SHARE:
         return (
-            f"A value lies in {share:.0%} of the files on average, so that few are ever dropped. "
-            "Drop the index, or partition by the column."
+            f"A value lies in {index.file_share:.0%} of the files on average, so that few are ever "
+            "dropped. Drop the index, or partition by the column."
         )
-    overlap = _overlap(store, state, column)
+    overlap = _overlap(store, state, index.column)
     if overlap is not None and overlap <= _CLUSTERED_FILES:
         return (
             f"The data is sorted by the column: the bounds of {overlap:.1f} files hold a value on "
@@ -309,6 +303,12 @@ def _name_column(store: Store, dataset: str, column: str, options: CommitOptions
         descriptor = read_own_head(store, dataset).state.descriptor
         if column in descriptor.index:
             return
+        names = descriptor.schema.names
+        if column not in names and column not in descriptor.partition_types and "." not in column:
+            raise SchemaMismatchError(
+                f"Dataset {dataset!r} has no column {column!r}.",
+                hint=nearest(column, names) or f"Columns are: {', '.join(names)}.",
+            )
         try:
             update(store, dataset, with_index(descriptor, (*descriptor.index, column)), options)
         except CommitConflictError:
@@ -437,7 +437,7 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
     writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)
     try:
         for file in files:
-            values = writer.new_file()
+            values = writer.new_file(file.label)
             alone = ScanPlan(state=state, predicate=TRUE, files=(file,), residual=None, requests=0)
             with scan(store, alone, [column]) as batches:
                 for batch in batches:
@@ -498,6 +498,9 @@ def compact_indices(
         except CorruptMetadataError as exc:
             _log.warning("index is left as it is column=%s error=%s", column, exc)
             continue
+        except LakebedError:
+            delete_or_leave(store, [*keys_of(postings), *indices.values()])
+            raise
         merged = {segment.key for group in groups for segment in group}
         gone |= merged
         if merged or column in indices:
@@ -548,13 +551,17 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
     ids = file_ids(state.labels)
     if column in state.indices or (ids < 0).any():
         return {}
-    data = index_file.encode(
-        store,
-        column,
-        state.postings.get(column, ()),
-        state.column_types[column],
-        dict(zip(ids.tolist(), state.labels, strict=True)),
-    )
+    try:
+        data = index_file.encode(
+            store,
+            column,
+            state.postings.get(column, ()),
+            state.column_types[column],
+            dict(zip(ids.tolist(), state.labels, strict=True)),
+        )
+    except (CorruptMetadataError, pa.ArrowException) as exc:
+        _log.warning("index is not written for other tools column=%s error=%s", column, exc)
+        return {}
     if data is None:
         return {}
     key = index_file.new_key(state.name, column, dt.datetime.now(dt.UTC))

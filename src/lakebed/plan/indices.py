@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.index.lookup import Lookup, lookup
+from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
 from lakebed.model.schema import Type
 from lakebed.store.base import Store
@@ -18,7 +18,10 @@ from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
 
-_LEAVES_AT_ONCE = 4  # each asks its segments side by side
+_QUESTIONS_AT_ONCE = 4  # each asks its segments side by side
+
+Question = tuple[Leaf, ...]
+"""Conditions on one column that one value is to meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +29,21 @@ class Answers:
     """What the indices know.
 
     Attributes:
-        lookups: For each condition what its index says.
+        lookups: For each question what its index says.
         lost: Segments that cannot be read, by key: the reason.
         requests: That it took.
     """
 
-    lookups: Mapping[Leaf, Lookup]
+    lookups: Mapping[Question, Lookup]
     lost: Mapping[str, str]
     requests: int
 
-    def may(self, leaf: Leaf, file_ids: np.ndarray) -> np.ndarray:
+    def may(self, question: Question, file_ids: np.ndarray) -> np.ndarray:
         """Return for each file whether it may hold a match.
 
         It may if the index knows of one, or does not know the file.
         """
-        answer = self.lookups[leaf]
+        answer = self.lookups[question]
         may: np.ndarray = _is_in(file_ids, answer.found) | ~_is_in(file_ids, answer.covered)
         return may
 
@@ -51,6 +54,11 @@ def names_values(leaf: Leaf) -> bool:
         case Comparison(op=Op.EQ) | Membership(negated=False):
             return True
     return False
+
+
+def is_range(leaf: Leaf) -> bool:
+    """Whether it bounds values on one side, so that a second bound may leave few of them."""
+    return isinstance(leaf, Comparison) and leaf.op in (Op.LT, Op.LE, Op.GT, Op.GE)
 
 
 def can_be_looked_up(leaf: Leaf) -> bool:
@@ -67,8 +75,9 @@ def can_be_looked_up(leaf: Leaf) -> bool:
 def ask(
     store: Store,
     postings: Mapping[str, Sequence[Segment]],
-    leaves: Sequence[Leaf],
+    questions: Sequence[Question],
     types: Mapping[str, Type],
+    max_bytes: int,
 ) -> Answers:
     """Look conditions up.
 
@@ -77,29 +86,36 @@ def ask(
     Args:
         store: Where the segments are.
         postings: Of the indexed columns.
-        leaves: Bound, each on an indexed column; at least one.
+        questions: Bound, each on an indexed column; at least one.
         types: Of these columns.
+        max_bytes: Of postings in memory to read for a question that does not name values.
 
     Cost:
-        For each condition what `lookup` says; conditions run side by side.
+        For each question what `lookup` says; questions run side by side.
     """
     lost: dict[str, str] = {}
 
     def note(segment: Segment, exc: CorruptMetadataError) -> None:
         lost[segment.key] = exc.message
 
-    def look(leaf: Leaf) -> Lookup:
-        return lookup(store, postings[leaf.column], leaf, types[leaf.column], on_damage=note)
+    def look(question: Question) -> Lookup:
+        column = question[0].column
+        limit = MAX_LOOKUP_BYTES
+        if not names_values(question[0]):
+            limit = min(limit, max_bytes)
+        return lookup(
+            store, postings[column], question, types[column], max_bytes=limit, on_damage=note
+        )
 
-    if len(leaves) > 1:
-        with ThreadPoolExecutor(min(len(leaves), _LEAVES_AT_ONCE)) as pool:
-            answers = list(pool.map(look, leaves))
+    if len(questions) > 1:
+        with ThreadPoolExecutor(min(len(questions), _QUESTIONS_AT_ONCE)) as pool:
+            answers = list(pool.map(look, questions))
     else:
-        answers = [look(leaf) for leaf in leaves]
+        answers = [look(question) for question in questions]
     for key, reason in sorted(lost.items()):
         _log.warning("index segment is ignored key=%s: %s", key, reason)
     return Answers(
-        lookups=dict(zip(leaves, answers, strict=True)),
+        lookups=dict(zip(questions, answers, strict=True)),
         lost=dict(sorted(lost.items())),
         # That a segment is lost took a request, too.
         requests=sum(answer.requests for answer in answers) + len(lost),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import file_ids, schema_number_of, split_label
 from lakebed.model.lineage import simplify
@@ -35,8 +36,8 @@ from lakebed.store.segments import Segment
 
 # What opening a data file takes: its size, its footer, and columns.
 _REQUESTS_A_FILE = 3
-# What asking a segment of an index takes: its footer, and row groups.
-_REQUESTS_A_LOOKUP = 2
+# Measured: so much of an index, in memory, is read in the time of a third of that.
+_INDEX_BYTES_A_REQUEST = 128 * 1024
 # Measured: facts of so many files are read in the time that opening one data file takes.
 _FACTS_A_REQUEST = 25_000
 # One file is opened in the time of one question, which might drop it or not.
@@ -120,8 +121,8 @@ class Search:
             for one in state.stored_schema
             if isinstance(one.type, Primitive | Decimal)
         }
-        columns = self._useful(lambda leaf: leaf.column in plain)
-        wanted = {leaf.column: plain[leaf.column] for leaf in columns}
+        useful = self._useful(lambda leaf: leaf.column in plain)
+        wanted = {leaf.column: plain[leaf.column] for leaves_ in useful for leaf in leaves_}
         if (
             not wanted
             or self._file_count < _FEW_FILES
@@ -157,33 +158,60 @@ class Search:
         """
         state = self._state
         can = indices.names_values if only_for_values else indices.can_be_looked_up
-        asked: list[Leaf] = []
-        useful = self._useful(
+        budget = _Budget(self._file_count)
+        asked: list[indices.Question] = []
+        for questions in self._questions(
             lambda leaf: leaf.column in state.postings and can(leaf) and leaf not in self._asked
-        )
-        for leaf in useful:
-            segments = state.postings[leaf.column]
-            if self._lookup_takes_less(segments):
-                asked.append(leaf)
+        ):
+            if budget.takes(questions, state.postings):
+                asked += [question for question in questions if question not in asked]
             elif not only_for_values:
-                self._ignore(f"index on {leaf.column}: {_less_work(self._file_count)}")
+                for column in dict.fromkeys(question[0].column for question in questions):
+                    self._ignore(f"index on {column}: {_less_work(self._file_count)}")
         if asked:
-            answers = indices.ask(store, state.postings, asked, state.predicate_types)
-            self.requests += answers.requests
-            self._asked.update(asked)
-            for leaf in asked:
-                self._indices[leaf.column] = len(state.postings[leaf.column])
-            for reason in answers.lost.values():
-                self._ignore(reason)
-            for group in self._groups:
-                ids = file_ids(self._labels_at(group.places))
-                for leaf in group.open_leaves():
-                    if leaf in answers.lookups:
-                        may = answers.may(leaf, ids)
-                        group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
-            self._narrow("index")
+            self._look_up(store, asked, budget.left * _INDEX_BYTES_A_REQUEST)
         if not only_for_values:
             self._note_idle_indices()
+
+    def _questions(self, can: Callable[[Leaf], bool]) -> Iterator[Sequence[indices.Question]]:
+        """Yield what indices may drop files by: questions that help if all of them are asked."""
+        ranges: dict[str, list[Leaf]] = {}
+        joined: list[list[Leaf]] = []
+        for leaves_ in self._useful(can):
+            # What every row has to meet anyway may be asked together, whatever else it stands in.
+            if leaves_[0] in self._conditions and indices.is_range(leaves_[0]):
+                ranges.setdefault(leaves_[0].column, []).append(leaves_[0])
+            else:
+                joined.append(leaves_)
+        yield from ([tuple(bounds)] for bounds in ranges.values())
+        yield from ([(leaf,) for leaf in leaves_] for leaves_ in joined)
+
+    def _look_up(self, store: Store, asked: list[indices.Question], max_bytes: int) -> None:
+        state = self._state
+        answers = indices.ask(
+            store, state.postings, asked, state.predicate_types, max_bytes // len(asked)
+        )
+        self.requests += answers.requests
+        for question in asked:
+            column, refused = question[0].column, answers.lookups[question].refused
+            self._asked.update(question)
+            count = len(state.postings[column])
+            if refused < count:
+                self._indices[column] = max(self._indices.get(column, 0), count - refused)
+            if refused:
+                self._ignore(
+                    f"index on {column}: too many values match in {refused} of {count} segments"
+                )
+        for reason in answers.lost.values():
+            self._ignore(reason)
+        for group in self._groups:
+            ids = file_ids(self._labels_at(group.places))
+            known = set(group.open_leaves())
+            for question in asked:
+                may = answers.may(question, ids)
+                for leaf in known.intersection(question):
+                    group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
+        self._narrow("index")
 
     def _labels_at(self, places: np.ndarray) -> pa.LargeStringArray:
         labels = self._paths.labels
@@ -201,14 +229,16 @@ class Search:
             elif not any(one.startswith(f"index on {column}: ") for one in self._ignored):
                 self._ignore(f"index on {column}: no condition here that it could drop a file by")
 
-    def _useful(self, can: Callable[[Leaf], bool]) -> tuple[Leaf, ...]:
-        """Return the conditions of which an answer may drop a file, if only some can be asked."""
-        found = (leaf for group in self._groups for leaf in group.useful_leaves(can))
-        return tuple(dict.fromkeys(found))
+    def _useful(self, can: Callable[[Leaf], bool]) -> list[list[Leaf]]:
+        """Return the parts of each condition of which an answer may drop a file.
 
-    def _lookup_takes_less(self, segments: Sequence[Segment]) -> bool:
-        count = self._file_count
-        return count >= _FEW_FILES and len(segments) * _REQUESTS_A_LOOKUP < count * _REQUESTS_A_FILE
+        Of some conditions only some parts can be asked.
+        """
+        found: dict[int, dict[Leaf, None]] = {}
+        for group in self._groups:
+            for number, leaves_ in group.useful_leaves(can):
+                found.setdefault(number, {}).update(dict.fromkeys(leaves_))
+        return [list(leaves_) for _, leaves_ in sorted(found.items())]
 
     @property
     def _file_count(self) -> int:
@@ -354,12 +384,12 @@ class _Group:
         )
         return tuple(dict.fromkeys(found))
 
-    def useful_leaves(self, can: Callable[[Leaf], bool]) -> list[Leaf]:
-        """Return the parts that can be asked, and whose answer may drop a file."""
-        found: list[Leaf] = []
+    def useful_leaves(self, can: Callable[[Leaf], bool]) -> Iterator[tuple[int, list[Leaf]]]:
+        """Yield numbers of conditions with the parts whose answer may drop a file."""
         for number in self.open_conditions():
-            found += self._useful(self.question.conditions[number], can)
-        return found
+            found = self._useful(self.question.conditions[number], can)
+            if found:
+                yield number, found
 
     def _useful(self, predicate: Predicate, can: Callable[[Leaf], bool]) -> list[Leaf]:
         match predicate:
@@ -419,6 +449,31 @@ class _Group:
         for surely in self.surely:
             unsure |= ~surely
         return unsure
+
+
+class _Budget:
+    """Requests that indices may take: fewer than opening the files that are left would."""
+
+    def __init__(self, file_count: int) -> None:
+        self.left = file_count * _REQUESTS_A_FILE if file_count >= _FEW_FILES else 0
+        self._opened: set[str] = set()
+
+    def takes(
+        self, questions: Sequence[indices.Question], postings: Mapping[str, Sequence[Segment]]
+    ) -> bool:
+        """Whether there is room for all of some questions, which is then taken.
+
+        The first of a column takes a request a segment for the footer, which is all of a small
+        one, and each takes one for row groups.
+        """
+        columns = [question[0].column for question in questions]
+        needed = sum(len(postings[column]) for column in set(columns) - self._opened)
+        needed += sum(not is_small(segment) for column in columns for segment in postings[column])
+        if needed >= self.left:
+            return False
+        self.left -= needed
+        self._opened.update(columns)
+        return True
 
 
 def _less_work(count: int) -> str:
