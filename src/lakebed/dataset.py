@@ -373,7 +373,8 @@ class Dataset(View):
     ) -> Commit | None:
         """Make an older state current again, as a new commit.
 
-        The files of that state come back and all others go; both stay readable by version. What
+        The files of that state come back and all others go; both stay readable by version. So
+        does what was known of raw files: an `Ingest` reads again what was taken out. What
         the dataset is stays as it is now: schema, partitions and properties.
 
         Args:
@@ -388,15 +389,16 @@ class Dataset(View):
 
         Raises:
             VersionNotFoundError: There is no such version, or files of it are gone.
-            CommitConflictError: Another commit touched a partition that would change; nothing has
-                changed.
+            CommitConflictError: Another commit touched a partition that would change, or read in
+                a raw file whose rows would; nothing has changed.
             InvalidInputError: Not exactly one of the three is given, or the view is of another
                 dataset.
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            The head, the history, the file table, a HEAD for each file that comes back, one PUT
-            and one conditional PUT. No data file is read or written.
+            The head, the history, the file table, what tells which raw files were read, a HEAD
+            for each file that comes back, one PUT, two where raw files are concerned, and one
+            conditional PUT. No data file is read or written.
         """
         found = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
         entry = restore(self._source.store, found, commit_options)
@@ -438,7 +440,8 @@ class Dataset(View):
         """Return the raw files that an `Ingest` has read into the dataset, oldest first.
 
         Also those are among them that others have taken the place of since: the last one of a
-        `slot` is the current one.
+        `slot` is the current one, but after a rollback that made another one current again, or
+        none.
 
         Args:
             batch_id: Only what was read into this batch.
@@ -476,7 +479,8 @@ class Dataset(View):
         the reason, the file and the line number. It is created when it is first needed. Its
         commit comes before that of the rows, in place of what an earlier attempt of the same run
         set aside: a crash between the two loses no line, and the run can be started again. A
-        named run that has been loaded is not loaded twice.
+        named run that has been loaded is not loaded twice, unless a rollback or an empty rerun
+        has taken out rows of it: then all that is there of the run is replaced.
 
         Args:
             paths: A path, a pattern, a directory, a URL, or several; see `find_files` in
@@ -854,7 +858,7 @@ class Dataset(View):
             commit_options: How long to fight for the head.
 
         Raises:
-            InvalidInputError: `older_than` is no age.
+            InvalidInputError: `older_than` or `clock_skew` is no age.
             ReadOnlyError: Another tool created the dataset.
             CorruptMetadataError: The history cannot be read, so that nothing can be proven.
             StorageError: Not everything could be deleted; run it again for the rest.
@@ -887,7 +891,7 @@ class Dataset(View):
         """Compare what the head says with what is on storage.
 
         Every live data file must be there, with the size that it was written with; those of
-        older versions that can be read, too. All that is known of files must be readable and
+        older versions that can be read and of protected batches, too. All that is known of files must be readable and
         fit them: facts, history, indices, the schema file of plateau. What is not needed is
         noted, and no problem; `cleanup` says more of it.
 
@@ -895,7 +899,8 @@ class Dataset(View):
             repair: Make right what data files and head can tell, as commits: rebuild facts and
                 postings from data files, drop Kartothek index files that are not right, write
                 the schema file. Data is never deleted, and never made up.
-            deep: Also read every live data file, and compare it with its checksum.
+            deep: Also read every data file of a version that can be read, and compare it with its
+                checksum.
             on_progress: Is told how many data files are compared, of how many.
 
         Raises:
@@ -958,8 +963,9 @@ class Dataset(View):
         Cost:
             The head, the history since the last publication, one LIST a changed partition. Calls
             of the metastore: about five, and one for each thousand partitions that are added,
-            changed or dropped; without a JVM in this process one for each that is changed. A check
-            or repair reads all partitions, and a check lists the whole dataset.
+            changed or dropped; without a JVM in this process one for each that is changed. One of
+            them names all partitions. A check or repair reads all partitions, as does publishing
+            beside others or after a failure, and a check lists the whole dataset.
 
         Source:
             docs/design/006-hive.md
@@ -976,6 +982,8 @@ class Dataset(View):
         dry_run: bool = False,
     ) -> bool:
         """Drop the table that `publish` made; the dataset and its files stay.
+
+        Cleanups forget the table, also one that was dropped by other means.
 
         Args:
             metastore: As for `publish`.
@@ -1036,8 +1044,9 @@ class Dataset(View):
 
         Cost:
             The head, the file table, and what tells runs and raw files. The small files are read
-            and written once, and the new ones read once more. Memory: that of one writer, and of
-            a few batches for each of up to four threads; with `sort_by`, temporary files.
+            and written once, and the new ones read once more. Memory: that of one writer, but one
+            and a half times `target_bytes` at least, and of a few batches for each of up to four
+            threads; with `sort_by` some 100 MiB more a thread, and temporary files.
         """
         self._check_writable()
         if view is not None:

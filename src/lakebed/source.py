@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakebed.errors import VersionNotFoundError
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
-from lakebed.state.protections import check_readable, kept_states, protected_batches
+from lakebed.state.protections import check_readable, kept_files, protected_batches
 from lakebed.state.reader import read_head
 from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
@@ -99,10 +99,9 @@ class Source:
                 f"Dataset {self.name!r} has no batch {batch_id}.", hint="history() lists them."
             )
         (entry,) = committed
-        if batch_id not in protected_batches(state):
-            kept = frozenset(label for one in kept_states(entries, state) for label in one)
-            if not kept.issuperset(entry.added):
-                check_readable(state, entries, entry.version)
+        is_protected = batch_id in protected_batches(state)
+        if not is_protected and not kept_files(entries, state).labels.issuperset(entry.added):
+            check_readable(state, entries, entry.version)
         past = history.replay(entries, entry.version)
         return self._past_source(snapshot, past, entry.added)
 

@@ -1,5 +1,7 @@
 """The verbs of upkeep on the command line."""
 
+import datetime as dt
+import time
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,19 @@ def test_check_ends_with_7_while_a_problem_remains(cli, address, tmp_path: Path)
     assert str(segment.name) in found.stdout
     assert "All is well" in repaired.stderr
     assert cli.json("check", address, "--deep") == []
+
+
+def test_cleanup_takes_out_what_has_expired_though_nothing_is_dead(cli, address, flights) -> None:
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=50)
+    flights.protect(version=1, reason="audit", until=soon)
+    time.sleep(0.06)
+
+    assert cli.json("cleanup", address) == []
+    assert len(cli.json("protections", address)) == 1
+    assert cli.json("cleanup", address, "--delete") == []  # and does not ask
+    assert cli.json("protections", address) == []
+
+
+@pytest.mark.parametrize("age", ["999999d", "60000w"])
+def test_age_that_is_beyond_all_years_is_refused(cli, address, age) -> None:
+    assert cli.error("cleanup", address, "--older-than", age)["code"] == "invalid-input"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from upkeep_lake import DESCRIPTOR, content, data_keys, new_lake, row, sweep
+from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, new_lake, row, sweep
 
 import lakebed
-from lakebed.errors import DatasetNotFoundError
+from lakebed.errors import CorruptMetadataError, DatasetNotFoundError
 from lakebed.lifecycle.check import CheckReport
 
 
@@ -84,6 +84,79 @@ def test_missing_file_of_an_older_version_is_an_error_until_it_is_cleaned_up(dat
     dataset.overwrite([row("a", 3)])
     sweep(dataset)
     assert dataset.check().is_ok
+
+
+@pytest.mark.parametrize("target", ["version", "batch_id"])
+@pytest.mark.parametrize("damage", ["missing", "longer", "flipped"])
+def test_damaged_file_that_only_a_protection_keeps_is_an_error(
+    dataset, lake, target, damage
+) -> None:
+    first = dataset.history()[1]
+    (key,) = first.files_added
+    dataset.protect(**{target: getattr(first, target)}, reason="audit")
+    dataset.overwrite([row("a", 2), row("b", 2)])
+    assert sweep(dataset).horizon > 1
+    data = lake.store.get(key).data
+    if damage == "missing":
+        lake.store.delete([key])
+    elif damage == "longer":
+        lake.store.put(key, data + b"x")
+    else:
+        lake.store.put(key, bytes([data[0] ^ 1]) + data[1:])
+
+    assert found(dataset.check(deep=True)) == {key: "error"}
+    assert dataset.check().is_ok == (damage == "flipped")
+
+
+def test_file_of_an_older_version_has_the_size_that_it_was_written_with(dataset, lake) -> None:
+    (key,) = (file.key for file in dataset.at(version=1).files())
+    lake.store.put(key, b"short")
+
+    (problem,) = dataset.check().problems
+
+    assert (problem.key, str(problem.severity)) == (key, "error")
+    assert "It has 5 bytes" in problem.what
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_check_beside_a_cleanup_tells_of_nothing_that_is_given_up(dataset, lake, is_live) -> None:
+    store = HaltingStore(lake.store, "list", "d/")
+
+    def meanwhile() -> None:
+        if is_live:
+            dataset.overwrite([row("a", 2), row("b", 2)])
+        sweep(dataset)
+
+    store.then = meanwhile
+    report = lakebed.Repository(store).open("d").check(deep=True)
+
+    assert report.problems == ()
+    assert len(data_keys(lake.store)) == 2  # the cleanup has deleted what the check knew
+
+
+def test_check_beside_a_cleanup_still_tells_of_what_is_lost(dataset, lake) -> None:
+    key = key_of(dataset, "p=b")
+    lake.store.delete([key])
+    store = HaltingStore(lake.store, "list", "d/")
+    store.then = lambda: sweep(dataset)
+
+    report = lakebed.Repository(store).open("d").check()
+
+    assert found(report) == {key: "error"}
+
+
+def test_unreadable_note_of_a_table_is_an_error_and_the_rest_is_checked(dataset, lake) -> None:
+    lake.store.put("d/published/db.t.json", b"{")
+    key = key_of(dataset, "p=b")
+    lake.store.delete([key])
+
+    report = dataset.check()
+
+    assert found(report) == {"d/published/db.t.json": "error", key: "error"}
+    (note,) = (one for one in report.problems if one.key != key)
+    assert "publish" in note.remedy
+    with pytest.raises(CorruptMetadataError, match=r"db\.t\.json"):
+        dataset.cleanup()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "garbage"])
@@ -233,6 +306,22 @@ def test_index_of_plateau_that_is_not_right_is_taken_out(dataset, lake, trouble)
     assert found(dataset.check()) == {key: "error"}
     assert dataset.check(repair=True).is_ok
     assert not json.loads(lake.store.get("d.by-dataset-metadata.json").data).get("indices")
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_index_file_is_checked_where_facts_of_many_dead_files_are_known_too(
+    dataset, lake, is_complete: bool
+) -> None:
+    for n in range(20):
+        dataset.rerun([row("z", n)], run="daily")
+    dataset.compact_metadata()
+    head = json.loads(lake.store.get("d.by-dataset-metadata.json").data)
+    assert head["indices"]
+    if not is_complete:
+        with_index(lake, list(head["partitions"])[:1])
+
+    assert dataset.check().is_ok == is_complete
+    assert dataset.check(repair=True).is_ok
 
 
 def test_unreadable_head_is_found_and_missing_dataset_is_an_error(dataset, lake) -> None:

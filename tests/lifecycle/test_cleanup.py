@@ -11,6 +11,7 @@ from upkeep_lake import (
     DESCRIPTOR,
     NO_SKEW,
     SHORT,
+    HaltingStore,
     age,
     content,
     data_keys,
@@ -426,6 +427,33 @@ def test_facts_of_deleted_files_leave_the_file_table(lake) -> None:
     assert [file.row_count for file in dataset.files()] == [1, 1, 1]
 
 
+def test_file_table_that_a_cleanup_has_named_stays_for_who_read_the_head_then(
+    lake, tmp_path
+) -> None:
+    from lakebed.state.reader import read_head
+
+    dataset = lake.create("d", DESCRIPTOR)
+    for n in range(6):
+        dataset.overwrite([row("a", n), row("b", n)])
+    store = HaltingStore(lake.store, "replace", "by-dataset-metadata", after=True)
+    seen = []
+
+    def meanwhile() -> None:
+        seen.append(read_head(lake.store, "d").state)
+        for n in range(9):  # the last one merges the segments
+            dataset.append([row("c", n)])
+
+    store.then = meanwhile
+    sweep(lakebed.Repository(store).open("d"))
+
+    (state,) = seen
+    stored = {one.key for one in lake.store.list("d/")}
+    assert len(state.files) == 1
+    assert {one.key for one in (*state.files, *state.history)} <= stored
+    now = {one.key for one in read_head(lake.store, "d").state.files}
+    assert state.files[0].key not in now
+
+
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "7 days", None])
 def test_age_is_a_number_and_a_unit(dataset, text) -> None:
     with pytest.raises(InvalidInputError, match="is no age"):
@@ -437,6 +465,30 @@ def test_ages_add_up() -> None:
     assert parse_age("90m") == parse_age("5400s")
     with pytest.raises(InvalidInputError, match="negative"):
         parse_age(dt.timedelta(days=-1))
+
+
+@pytest.mark.parametrize("long", ["999999d", "999999w", dt.timedelta.max])
+def test_age_of_more_than_a_thousand_years_is_refused(dataset, long) -> None:
+    with pytest.raises(InvalidInputError, match="thousand years"):
+        dataset.cleanup(long)
+    with pytest.raises(InvalidInputError, match="thousand years"):
+        dataset.cleanup(clock_skew=parse_age("52w") * 1020)
+    assert dataset.cleanup("52000w").files == ()
+
+
+def test_expired_protection_goes_though_no_file_is_dead(dataset) -> None:
+    sweep(dataset)
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=50)
+    dataset.protect(version=dataset.version, reason="audit", until=soon)
+    time.sleep(0.06)
+
+    assert dataset.cleanup("0s").files == ()
+    assert len(dataset.protections()) == 1  # a dry run changes nothing
+    report = sweep(dataset)
+
+    assert report.files == ()
+    assert (report.version, dataset.protections()) == (dataset.version, ())
+    assert sweep(dataset).version is None
 
 
 def test_dataset_of_another_tool_is_not_cleaned_up(lake) -> None:

@@ -14,18 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upkeep_lake import DyingStore, Interfering, Killed, data_keys
+from upkeep_lake import DyingStore, HaltingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
 
 import lakebed
 from lakebed import by
 from lakebed.arrow import rewrite
-from lakebed.arrow.kernel import KernelWriter
+from lakebed.arrow.kernel import MIB, KernelWriter
 from lakebed.errors import (
     CommitConflictError,
     CorruptMetadataError,
@@ -35,7 +36,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.lifecycle import compaction
-from lakebed.state import runs
+from lakebed.state import history, runs
 from lakebed.state.reader import read_head
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
@@ -219,6 +220,68 @@ def test_rows_are_sorted_across_the_files_of_a_partition(
     assert numbers == sorted(numbers, key=lambda n: (n is None, n or 0))
 
 
+def test_rows_that_differ_much_in_length_are_sorted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewrite, "_SORTED_BYTES", 2_000)
+    monkeypatch.setattr(rewrite, "_SORTED_LIMIT", 3_000)
+    dataset = make()
+    dice = random.Random(5)
+    for _ in range(6):
+        numbers = [dice.randrange(100) for _ in range(50)]
+        # Long texts come together, and far more of them than the average tells.
+        texts = ["x" * 900 if n < 20 else "" for n in numbers]
+        dataset.append(
+            pa.table({"p": ["a"] * 50, "n": pa.array(numbers, pa.int64()), "text": texts})
+        )
+    before = content(dataset)
+
+    dataset.compact(sort_by="n")
+
+    assert content(dataset) == before
+    numbers = dataset.arrow(["n"]).column("n").to_pylist()
+    assert numbers == sorted(numbers)
+
+
+def test_sorting_needs_no_more_memory_for_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewrite, "_SORTED_BYTES", MIB)
+    peaks = []
+    for count in (4, 40):
+        batches = [
+            pa.record_batch(
+                {"n": range(start, 1_000 * count, count), "text": ["x" * 2_000] * 1_000}
+            )
+            for start in range(count)
+        ]
+        pool = pa.proxy_memory_pool(pa.default_memory_pool())
+        usual = pa.default_memory_pool()
+        pa.set_memory_pool(pool)
+        try:
+            found = [
+                batch.column("n").to_pylist()
+                for batch in rewrite._in_order(pa.Table.from_batches(batches), ("n",))
+            ]
+        finally:
+            pa.set_memory_pool(usual)
+        assert list(itertools.chain(*found)) == list(range(1_000 * count))
+        peaks.append(pool.max_memory())
+
+    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < 8 * MIB
+
+
+@pytest.mark.long
+def test_more_than_two_gib_of_one_column_are_sorted(tmp_path: Path) -> None:
+    dataset = make(PosixStore(tmp_path / "lake", durable=False))
+    text = pa.array(["x" * 4_000] * 100_000)
+    for n in range(6):
+        numbers = pa.array(range(n, n + 600_000, 6), pa.int64())
+        dataset.append(pa.table({"p": ["a"] * 100_000, "n": numbers, "text": text}))
+
+    report = dataset.compact(sort_by="n")
+
+    assert (report.row_count, report.files_after) == (600_000, 1)
+    assert dataset.arrow(["n"]).column("n").to_pylist() == list(range(600_000))
+
+
 def test_order_must_be_of_fields_that_hold_single_values() -> None:
     schema = pa.schema([("n", pa.int64()), ("many", pa.list_(pa.int64()))])
     dataset = make(descriptor=lakebed.DatasetDescriptor(schema=schema))
@@ -253,6 +316,48 @@ def test_large_partition_is_compacted_piece_by_piece(monkeypatch: pytest.MonkeyP
     (done,) = report.partitions if len(report.partitions) == 1 else (None,)
     assert done is None or done.files_after > 1
     assert 2 <= len(dataset.files()) < 9
+
+
+def random_numbers(dice: np.random.Generator, count: int) -> pa.Table:
+    """Rows of about 8 bytes, however they are written."""
+    columns = {"p": ["a"] * count, "n": dice.integers(0, 2**62, count), "text": [""] * count}
+    return pa.table(columns, schema=SCHEMA)
+
+
+def test_small_files_that_pieces_leave_are_put_together_in_the_same_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction, "_TARGETS_AT_ONCE", 2)
+    monkeypatch.setattr(compaction.os, "cpu_count", lambda: 4)
+    dice = np.random.default_rng(2)
+    dataset = make()
+    for _ in range(30):
+        dataset.append(random_numbers(dice, 2_000))
+    before = content(dataset)
+
+    report = dataset.compact(target_bytes=115_000)
+
+    assert len(report.commits) == 2
+    assert content(dataset) == before
+    assert dataset.compact(target_bytes=115_000).commits == ()
+
+
+def test_files_are_not_closed_so_early_that_they_are_small_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction.os, "cpu_count", lambda: 4)
+    options = compaction.WriteOptions
+    monkeypatch.setattr(
+        compaction, "WriteOptions", lambda **given: options(memory_bytes=MIB, **given)
+    )
+    dice = np.random.default_rng(2)
+    dataset = make()
+    for _ in range(30):
+        dataset.append(random_numbers(dice, 5_000))
+
+    dataset.compact(target_bytes=400_000)
+
+    assert dataset.compact(target_bytes=400_000).commits == ()
 
 
 def test_nested_and_odd_values_stay_what_they_are() -> None:
@@ -677,7 +782,7 @@ def test_memory_of_a_writer_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
         compaction, "WriteOptions", lambda **given: options(memory_bytes=200_000, **given)
     )
 
-    dataset.compact(sort_by="text")
+    dataset.compact(sort_by="text", target_bytes=100_000)
 
     assert content(dataset) == before
 
@@ -767,3 +872,27 @@ class TestMetadata:
         versions = [commit.version for commit in dataset.history()]
         assert versions == list(range(dataset.version + 1))
         assert all(file.row_count is not None for file in dataset.files())
+
+    def test_what_the_commit_has_named_stays_and_is_told_though_others_merge_it_at_once(
+        self,
+    ) -> None:
+        dataset = scattered(6)
+        inner = dataset._source.store
+        store = HaltingStore(inner, "replace", "by-dataset-metadata", after=True)
+        seen = []
+
+        def meanwhile() -> None:
+            seen.append(read_head(inner, "d").state)
+            for n in range(9):
+                dataset.append([row(n)])
+
+        store.then = meanwhile
+        merged = {one.name for one in lakebed.Repository(store).open("d").compact_metadata()}
+
+        (state,) = seen
+        assert merged == {"files", "history"}
+        assert [len(state.files), len(state.history)] == [1, 2]
+        now = read_head(inner, "d").state
+        assert not {one.key for one in state.files} & {one.key for one in now.files}
+        assert {one.key for one in state.files} <= {one.key for one in inner.list("d/files")}
+        assert [one.version for one in history.read(inner, state.history)] == list(range(8))

@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from upkeep_lake import DESCRIPTOR, new_lake, row
 from lakebed.errors import CorruptMetadataError
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
-from lakebed.state.protections import Protection, is_readable
+from lakebed.state.history import Entry, replay
+from lakebed.state.protections import Protection, is_readable, kept_files
 from lakebed.state.state import Change, State, apply
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -67,6 +70,78 @@ def test_cleanup_shuts_out_what_it_says_and_nothing_that_is_open(change: Change,
 
     wanted = at >= change.oldest_batch or at in change.open_batches
     assert (at >= after.oldest_batch or at in after.open_batches) == wanted
+
+
+LABELS = st.frozensets(st.sampled_from("abcde"))
+
+
+def history(steps: list[tuple[frozenset[str], frozenset[str]]]) -> list[Entry]:
+    return [
+        Entry(
+            version=version,
+            commit_id=str(version),
+            operation="overwrite",
+            committed_at=NOW,
+            batch_id=version,
+            added=tuple(sorted(added)),
+            removed=tuple(sorted(removed)),
+        )
+        for version, (added, removed) in enumerate(steps)
+    ]
+
+
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=9), st.data())
+def test_kept_are_the_files_of_each_version_that_can_be_read_and_of_protected_batches(
+    steps: list, data: st.DataObject
+) -> None:
+    entries = history(steps)
+    versions = st.integers(0, len(entries) - 1)
+    horizon, batches = data.draw(versions), data.draw(st.frozensets(versions))
+    protected = data.draw(st.frozensets(versions))
+    protections = [Protection(reason="x", by="y", at=NOW, version=one) for one in protected]
+    protections += [Protection(reason="x", by="y", at=NOW, batch_id=one) for one in batches]
+    state = replace(
+        first_state("d", DESCRIPTOR, HeadFormat.JSON),
+        version=len(entries) - 1,
+        labels=replay(entries, len(entries) - 1).labels,
+        horizon=horizon,
+        protections=tuple(protections),
+    )
+
+    kept = kept_files(entries, state)
+
+    readable = [one.version for one in entries if is_readable(state, one.version)]
+    wanted = {label for version in readable for label in replay(entries, version).labels}
+    wanted |= {label for version in batches for label in entries[version].added}
+    assert kept.labels == wanted | kept.retained
+    of_horizon = set(replay(entries, horizon).labels)
+    assert kept.retained == of_horizon.union(*(one.added for one in entries[horizon + 1 :]))
+
+
+def test_history_is_read_as_often_for_many_protections_as_for_one() -> None:
+    class Counted(list):
+        passes = 0
+
+        def __iter__(self) -> Iterator[Entry]:
+            self.passes += 1
+            return super().__iter__()
+
+    passes = set()
+    for count in (1, 50):
+        entries = Counted(history([(frozenset("a"), frozenset("a"))] * 60))
+        state = replace(
+            first_state("d", DESCRIPTOR, HeadFormat.JSON),
+            version=59,
+            labels=("a",),
+            horizon=59,
+            protections=tuple(
+                Protection(reason="x", by="y", at=NOW, version=one) for one in range(count)
+            ),
+        )
+        kept_files(entries, state)
+        passes.add(entries.passes)
+
+    assert len(passes) == 1
 
 
 def test_version_is_readable_from_the_horizon_on_or_while_it_is_protected() -> None:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from lakebed.arrow import scan
 from lakebed.arrow.digest import RowDigest, row_hashes
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter
 from lakebed.errors import CorruptMetadataError, StorageError
 from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
@@ -34,6 +35,8 @@ from lakebed.store.base import Store, delete_or_leave
 
 _SOURCE = "lakebed.source"  # no field has a dot in its name
 _SORTED_ROWS = 2**15  # that are given to the writer at once
+_SORTED_BYTES = 32 * MIB  # of rows that are put in order at once
+_SORTED_LIMIT = 4 * _SORTED_BYTES  # where rows differ much in length
 
 
 class Routed(NamedTuple):
@@ -386,22 +389,69 @@ def _sorted(rows: _Rows, job: Job) -> _Rows:
         return
     file, batch, numbers = first
     schema = batch.schema.append(pa.field(_SOURCE, pa.int32()))
+    marked = (_marked(batch, numbers, schema) for _, batch, numbers in chain((first,), rows))
     with _translating(), tempfile.TemporaryDirectory(prefix="lakebed-") as directory:
         path = os.path.join(directory, "rows")  # noqa: PTH118 - pyarrow takes text
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(_marked(batch, numbers, schema))
-            for _, batch, numbers in rows:
-                writer.write_batch(_marked(batch, numbers, schema))
+            for batch in _not_tiny(marked):
+                writer.write_batch(batch)
         with pa.memory_map(path) as mapped:
             table = pa.ipc.open_file(mapped).read_all()
-            keys = table.select(dict.fromkeys(job.sort_by))
-            order = pc.sort_indices(keys, [(name, "ascending") for name in keys.schema.names])
-            for start in range(0, len(order), _SORTED_ROWS):
-                taken = table.take(order.slice(start, _SORTED_ROWS)).combine_chunks()
-                for part in taken.to_batches():
-                    marks = part.column(_SOURCE).to_numpy() if numbers is not None else None
-                    yield file, part.drop_columns([_SOURCE]), marks
-            del table, keys
+            for batch in _in_order(table, job.sort_by):
+                marks = batch.column(_SOURCE).to_numpy() if numbers is not None else None
+                yield file, batch.drop_columns([_SOURCE]), marks
+            del table
+
+
+def _not_tiny(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches: putting rows in order looks at each batch again and again."""
+    waiting: list[pa.RecordBatch] = []
+    row_count = size_bytes = 0
+    for batch in batches:
+        is_full = row_count >= _SORTED_ROWS or size_bytes + batch.nbytes > _SORTED_BYTES
+        if waiting and is_full:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, row_count, size_bytes = [], 0, 0
+        waiting.append(batch)
+        row_count += batch.num_rows
+        size_bytes += batch.nbytes
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+def _in_order(table: pa.Table, sort_by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in order, a few at a time.
+
+    Never are all rows of a column brought together: they may not fit into memory, nor texts of
+    more than 2 GiB into one array.
+    """
+    keys = [(name, "ascending") for name in dict.fromkeys(sort_by)]
+    order = pc.sort_indices(table.select([name for name, _ in keys]), keys).to_numpy()
+    batches = table.to_batches()
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])[:-1]
+    count = max(1, int(_SORTED_BYTES * table.num_rows / max(1, table.nbytes)))
+    todo = [order[start : start + count] for start in range(0, len(order), count)][::-1]
+    while todo:
+        rows = todo.pop().astype(np.int64)
+        ascending = np.argsort(rows)
+        places = rows[ascending]
+        cuts = np.searchsorted(places, [*starts, table.num_rows])
+        found = pa.Table.from_batches(
+            [
+                batch.take(pa.array(places[low:high] - start))
+                for batch, start, low, high in zip(
+                    batches, starts, cuts[:-1], cuts[1:], strict=True
+                )
+                if low < high
+            ]
+        )
+        if found.nbytes > _SORTED_LIMIT and len(rows) > 1:
+            todo += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]  # long texts are together here
+            continue
+        back = np.empty_like(rows)
+        back[ascending] = np.arange(len(rows))
+        taken = found.combine_chunks().take(pa.array(back)).combine_chunks()
+        yield from taken.to_batches(max_chunksize=_SORTED_ROWS)
 
 
 def _marked(batch: pa.RecordBatch, numbers: np.ndarray | None, schema: pa.Schema) -> pa.RecordBatch:

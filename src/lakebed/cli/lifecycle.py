@@ -144,8 +144,8 @@ def cleanup(
     dataset = repository.open(name)
     with output.progress("Looking for what is dead"):
         report = dataset.cleanup(older_than)
-    if is_deleting and report.files:
-        if not is_sure:
+    if is_deleting:
+        if report.files and not is_sure:
             click.confirm(
                 f"Delete {_total(report)} of {dataset.uri}? Versions before {report.horizon} "
                 "can then no longer be read, unless they are protected.",

@@ -33,13 +33,14 @@ from lakebed.index import segment as index_segment
 from lakebed.lifecycle.cleanup import CLOCK_SKEW, NO_PROGRESS, Progress
 from lakebed.lifecycle.indexing import build_index
 from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Judge, Reason, Rules, look
+from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
-from lakebed.state import file_table, history, kartothek, runs, schema_file, sources
+from lakebed.state import file_table, history, kartothek, published, runs, schema_file, sources
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.head import HeadFormat
-from lakebed.state.protections import kept_states
+from lakebed.state.published import Shown
 from lakebed.state.reader import Head
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import commit_change, read_own_head
@@ -204,6 +205,7 @@ class _Checker:
         self._store = store
         self.head = head
         self.state = head.state
+        self._live = frozenset(head.state.labels)
         self.lost_facts: list[str] = []  # labels of live files whose facts are missing or wrong
         self.lost_files: list[Segment] = []  # segments of the file table that cannot be read
         self.lost_postings: list[Segment] = []
@@ -216,15 +218,23 @@ class _Checker:
         findings += self._check_segments()
         table, damaged = self._read_file_table()
         findings += damaged
-        present, found = self._check_files(objects, table)
-        findings += found
+        present, of_files = self._check_files(self.state.labels, objects, table)
+        findings += self._check_facts(present, table)
+        shown, of_notes = self._read_notes()
+        findings += of_notes
+        has_history = not any(map(_is_history, findings))
+        if has_history:
+            kept = kept_labels(self._store, self.state, shown)
+            older, found = self._check_files(sorted(kept - self._live), objects, table)
+            present += older
+            of_files = self._without_cleaned_up(of_files + found, objects)
+        findings += of_files
         findings += self._check_postings(is_deep=is_deep)
         findings += self._check_indices()
         findings += self._check_schema_file()
         if is_deep:
             findings += self._check_content(present, table, on_progress)
-        if not any(one.severity is Severity.ERROR and _is_history(one) for one in findings):
-            findings += self._check_past(objects)
+        if has_history and not of_notes:
             findings += self._note_others()
         return findings
 
@@ -311,38 +321,71 @@ class _Checker:
         return table, findings
 
     def _check_files(
-        self, objects: Mapping[str, ObjectInfo], table: Mapping[str, tuple[int, str]]
+        self,
+        labels: Iterable[str],
+        objects: Mapping[str, ObjectInfo],
+        table: Mapping[str, tuple[int, str]],
     ) -> tuple[list[str], list[Finding]]:
+        """Return those of some files that are there, and what is wrong with all of them."""
         findings, present = [], []
-        for label in self.state.labels:
+        for label in labels:
             key = self.state.key(label)
             info = objects.get(key)
             known = table.get(label)
+            if info is not None:
+                present.append(label)
             if info is None:
-                findings.append(
-                    Finding(
-                        severity=Severity.ERROR,
-                        key=key,
-                        what="The data file is missing.",
-                        remedy="Restore it from a copy, or roll back or rerun its partition.",
-                    )
-                )
+                what = "The data file is missing."
+            elif known is not None and known[0] != info.size_bytes:
+                what = f"It has {info.size_bytes} bytes, and was written with {known[0]}."
+            else:
                 continue
-            present.append(label)
-            if known is None:
-                if is_own_name(label):
-                    self.lost_facts.append(label)
-                    findings.append(_without_facts(key))
-            elif known[0] != info.size_bytes:
-                findings.append(
-                    Finding(
-                        severity=Severity.ERROR,
-                        key=key,
-                        what=f"It has {info.size_bytes} bytes, and was written with {known[0]}.",
-                        remedy="Restore it from a copy, or roll back or rerun its partition.",
-                    )
-                )
+            findings.append(self._finding_of_file(label, what))
         return present, findings
+
+    def _finding_of_file(self, label: str, what: str) -> Finding:
+        remedy = (
+            "Restore it from a copy, or roll back or rerun its partition."
+            if label in self._live
+            else "It is of an older version: restore it from a copy. The current one is not affected."
+        )
+        return Finding(severity=Severity.ERROR, key=self.state.key(label), what=what, remedy=remedy)
+
+    def _check_facts(
+        self, present: Iterable[str], table: Mapping[str, tuple[int, str]]
+    ) -> Iterator[Finding]:
+        for label in present:
+            if label not in table and is_own_name(label):
+                self.lost_facts.append(label)
+                yield _without_facts(self.state.key(label))
+
+    def _read_notes(self) -> tuple[list[Shown], list[Finding]]:
+        """Return what tables of a metastore show, and the notes that do not tell it."""
+        shown, findings = [], []
+        for key, note in published.read_each(self._store, self.state.name):
+            if isinstance(note, Shown):
+                shown.append(note)
+                continue
+            findings.append(
+                Finding(
+                    severity=Severity.ERROR,
+                    key=key,
+                    what=f"{note.message} No cleanup deletes anything meanwhile.",
+                    remedy=note.hint,
+                )
+            )
+        return shown, findings
+
+    def _without_cleaned_up(
+        self, findings: list[Finding], objects: Mapping[str, ObjectInfo]
+    ) -> list[Finding]:
+        """Leave out files that are missing since a cleanup has given them up meanwhile."""
+        if all(one.key in objects for one in findings):
+            return findings
+        state = read_own_head(self._store, self.state.name).state
+        kept = kept_labels(self._store, state, self._read_notes()[0])
+        keys = {state.key(label) for label in kept}
+        return [one for one in findings if one.key in objects or one.key in keys]
 
     def _check_postings(self, *, is_deep: bool) -> list[Finding]:
         findings = []
@@ -400,9 +443,8 @@ class _Checker:
         kind = self.state.column_types.get(column)
         if kind is None or column in self.state.partition_keys or not self.state.labels:
             return ""
-        known = file_table.find(
-            self._store, self.state.files, self.state.labels, {column: type_to_arrow(kind)}
-        )
+        live = pa.array(self.state.labels, pa.large_string())
+        known = file_table.find(self._store, self.state.files, live, {column: type_to_arrow(kind)})
         has_values = pc.is_valid(known.columns[column].min).to_pylist()
         for label, has_some in zip(self.state.labels, has_values, strict=True):
             if has_some and label not in labels:
@@ -457,28 +499,9 @@ class _Checker:
             return None  # a cleanup was faster, or the listing has told of it
         if digest.hexdigest() == wanted:
             return None
-        return Finding(
-            severity=Severity.ERROR,
-            key=key,
-            what="Its content is not what was written: the checksum differs.",
-            remedy="Restore it from a copy, or roll back or rerun its partition.",
+        return self._finding_of_file(
+            label, "Its content is not what was written: the checksum differs."
         )
-
-    def _check_past(self, objects: Mapping[str, ObjectInfo]) -> Iterator[Finding]:
-        """Check the files of older versions that can be read."""
-        state = self.state
-        entries = history.read(self._store, state.history)
-        live = frozenset(state.labels)
-        for labels in kept_states(entries, state):
-            for label in labels:
-                key = state.key(label)
-                if label not in live and key not in objects:
-                    yield Finding(
-                        severity=Severity.ERROR,
-                        key=key,
-                        what="A data file of an older version is missing.",
-                        remedy="Restore it from a copy; the current version is not affected.",
-                    )
 
     def _note_others(self) -> Iterator[Finding]:
         """Tell of what no version needs; `cleanup` says more."""

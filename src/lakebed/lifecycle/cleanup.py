@@ -36,7 +36,7 @@ from lakebed.lifecycle.inventory import (
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.state import file_table, reservation
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change
+from lakebed.state.transaction import CommitOptions, commit_and_tell
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -47,6 +47,7 @@ KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
 _ROUNDS = 20  # against protections, each of which is a commit
 _AGE = re.compile(r"([0-9]{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST_AGE = dt.timedelta(days=366 * 1000)  # no time before the year 1 comes of it
 _LOG_SUFFIX = ".json.zst"
 
 Progress = Callable[[int, int], None]
@@ -192,21 +193,24 @@ def parse_age(age: str | dt.timedelta) -> dt.timedelta:
     """Read an age such as `7d`, `12h`, `30m`, `45s` or `2w`.
 
     Raises:
-        InvalidInputError: It is of no such form, or negative.
+        InvalidInputError: It is of no such form, negative, or of more than a thousand years.
 
     >>> parse_age("7d")
     datetime.timedelta(days=7)
     """
     if isinstance(age, dt.timedelta):
-        if age < dt.timedelta():
-            raise InvalidInputError(f"{age} is negative.", hint="Give an age, such as '7d'.")
-        return age
-    match = _AGE.fullmatch(age.strip()) if isinstance(age, str) else None
-    if match is None:
-        raise InvalidInputError(
-            f"{age!r} is no age.", hint="Write a number and s, m, h, d or w, such as '7d'."
-        )
-    return dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
+        found = age
+    else:
+        match = _AGE.fullmatch(age.strip()) if isinstance(age, str) else None
+        if match is None:
+            raise InvalidInputError(
+                f"{age!r} is no age.", hint="Write a number and s, m, h, d or w, such as '7d'."
+            )
+        found = dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if not dt.timedelta() <= found <= _LONGEST_AGE:
+        why = "is negative" if found < dt.timedelta() else "is more than a thousand years"
+        raise InvalidInputError(f"{age} {why}.", hint="Give an age, such as '7d'.")
+    return found
 
 
 def cleanup(
@@ -303,12 +307,18 @@ def _give_up(
             sight.objects
         )
         wanted = _keys_of_dead(judged)
-        if wanted <= _keys_of_dead(given_up) and not _may_be_named(store, sight, judged):
+        if (
+            wanted <= _keys_of_dead(given_up)
+            and planned.protections == state.protections
+            and not _may_be_named(store, sight, judged)
+        ):
             return state, given_up, None
         change = _change(state, planned)
         segments = _pruned(store, sight, planned, rules)
         try:
-            entry = commit_change(store, state, replace(change, new_files=segments), options)
+            entry, made = commit_and_tell(
+                store, state, replace(change, new_files=segments), options
+            )
         except CommitConflictError:
             _delete_unused(store, segments or (), state)
             head, entries = read_history(store, state.name)
@@ -316,8 +326,9 @@ def _give_up(
             if not left:
                 raise
             continue
+        if made is not None:
+            _delete_unused(store, segments or (), made)
         head, entries = read_history(store, state.name)
-        _delete_unused(store, segments or (), head.state)
         if head.state.created_at != state.created_at:
             raise CommitConflictError(
                 f"Dataset {state.name!r} was dropped and created again meanwhile.",
@@ -377,6 +388,7 @@ def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[S
 
 
 def _delete_unused(store: Store, segments: Sequence[Segment], state: State) -> None:
+    """Delete segments that the head does not name from the start, so that nobody has seen them."""
     named = {segment.key for segment in state.files}
     delete_or_leave(store, [one.key for one in segments if one.key not in named])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -43,6 +45,7 @@ _SMALL = 1 / 2  # of the target: larger files stay as they are
 _TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
 _ROUNDS = 3  # in which what others have changed meanwhile is looked at again
 _THREADS = 4
+_MEMORY_OF_FILE = 3  # a writer keeps open files in a third of its memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,11 @@ class CompactionOptions:
         """Files below this size are compacted."""
         return self.target_bytes * _SMALL
 
+    @property
+    def writer_bytes(self) -> int:
+        """Memory with which a writer closes no file so early that it is small again."""
+        return math.ceil(_MEMORY_OF_FILE * self.small_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedPartition:
@@ -112,7 +120,8 @@ class CompactionReport:
         dataset: Its name.
         is_dry_run: Whether nothing was done.
         commits: That it made; none if there was nothing to do.
-        partitions: That it rewrote, in order of path.
+        partitions: That it rewrote, in order of path. One comes again if the small files that
+            the pieces of a large one left were put together afterwards.
         skipped: Paths of partitions that others changed again and again.
 
     >>> import pyarrow as pa
@@ -233,9 +242,9 @@ def compact(
             commits += [commit] if commit is not None else []
             done += compacted
             lost += changed
-        if not lost:
+        again = {unit.key.partition for unit in lost} | _cut_partitions(units)
+        if not again:
             break
-        again = frozenset(unit.key.partition for unit in lost)
         state = read_own_head(store, name).state
         found = _find_units(store, state, constraint, options)
         units = [unit for unit in found if unit.key.partition in again]
@@ -328,6 +337,12 @@ def _pieces(
             piece, done = [], done + 1
     if piece:
         yield tuple(piece)
+
+
+def _cut_partitions(units: Iterable[_Unit]) -> set[str]:
+    """Return the partitions that were cut into pieces, each of which may leave a small file."""
+    counts = Counter(unit.key for unit in units)
+    return {key.partition for key, count in counts.items() if count > 1}
 
 
 def _portions(units: Iterable[_Unit], limit_bytes: int) -> Iterator[list[_Unit]]:
@@ -445,11 +460,14 @@ class _Attempt:
 
     def _job(self, transaction: Transaction) -> Job:
         base = transaction.base
+        options = WriteOptions(target_bytes=self.options.target_bytes)
         target = BatchTarget(
             dataset=base.name,
             batch_id=transaction.batch_id,
             descriptor=base.descriptor,
-            options=WriteOptions(target_bytes=self.options.target_bytes),
+            options=replace(
+                options, memory_bytes=max(options.memory_bytes, self.options.writer_bytes)
+            ),
             schema_number=base.lineage.number,
         )
         return Job(
@@ -464,9 +482,10 @@ class _Attempt:
         ]
         noted = sources.read(self.store, base.sources)
         if self.spark is None or not self.store.is_shared:
-            threads = min(_THREADS, os.cpu_count() or 1)
-            parts = _divided(units, threads)
             options = job.target.options
+            room = options.memory_bytes // self.options.writer_bytes
+            threads = max(1, min(_THREADS, os.cpu_count() or 1, room))
+            parts = _divided(units, threads)
             shared = replace(options, memory_bytes=max(1, options.memory_bytes // threads))
             job = replace(job, target=replace(job.target, options=shared))
             works = [_work_of(part, noted) for part in parts]

@@ -24,8 +24,8 @@ from lakebed.model.keys import (
     split_label,
 )
 from lakebed.state import history, published, reservation
-from lakebed.state.history import Entry, replay
-from lakebed.state.protections import kept_states, protected_batches, protected_versions
+from lakebed.state.history import Entry
+from lakebed.state.protections import kept_files, protected_batches, protected_versions
 from lakebed.state.published import Shown
 from lakebed.state.reader import Head
 from lakebed.state.reservation import LEASE, BatchRecord
@@ -226,15 +226,11 @@ class Judge:
         self._rules = rules
         self._committed = _committed(entries)
         self._live = frozenset(state.labels)
-        retained, *protected = kept_states(entries, state)
-        self._retained = retained
-        self._protected = frozenset(label for labels in protected for label in labels)
+        kept = kept_files(entries, state)
+        self._retained, self._protected = kept.retained, kept.protected
         versions = {version for one in shown for version in one.versions}
-        self._shown = frozenset(
-            label
-            for version in versions
-            if version <= state.version
-            for label in replay(entries, version).labels
+        self._shown = history.labels_of(
+            entries, [version for version in versions if version <= state.version]
         )
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
@@ -243,8 +239,6 @@ class Judge:
             self._ever.update(entry.added)
             self._ever.update(entry.removed)
             self._removed.update(dict.fromkeys(entry.removed, entry))
-            if entry.batch_id in self._batches:
-                self._protected = self._protected.union(entry.added)
         self._referenced = frozenset(_referenced(state))
         # Files that were there before the dataset lie anywhere in its directory.
         self._adopted = {
@@ -412,7 +406,7 @@ class Judge:
         record = self._records[batch_id]
         if record is None:
             return False
-        return record.lease_until + self._rules.clock_skew <= self._rules.now
+        return record.lease_until <= self._rules.now - self._rules.clock_skew
 
     def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> StoredFile:
         """Judge a segment that the head does not name.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pyarrow.compute as pc
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.lifecycle.inventory import Judge, Rules
 from lakebed.state import file_table, history
+from lakebed.state.published import Shown
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.transaction import CommitOptions, commit_and_tell, read_own_head
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -51,7 +53,8 @@ def compact_metadata(
     on storage until a cleanup takes them.
 
     Returns:
-        The lists that changed; none if there is nothing to do, or if others kept changing them.
+        The lists that changed. One is not among them if there is nothing to do, or if others kept
+        changing it.
 
     Raises:
         ReadOnlyError: The dataset cannot be written.
@@ -62,11 +65,15 @@ def compact_metadata(
         The history and the file table, read once and written once, and one commit. Memory: the
         larger of the two.
     """
+    done: dict[str, MergedList] = {}
     for _ in range(_ROUNDS):
         state = read_own_head(store, name).state
-        found = [one for one in (_file_table(store, state), _history(store, state)) if one]
-        if not found or is_dry_run:
+        wanted = (_file_table(store, state), _history(store, state))
+        found = [one for one in wanted if one and one.report.name not in done]
+        if is_dry_run:
             return tuple(one.report for one in found)
+        if not found:
+            break
         for one in found:
             for segment in one.new:
                 store.put(segment.key, one.data)
@@ -78,18 +85,24 @@ def compact_metadata(
         )
         written = {segment.key for one in found for segment in one.new}
         try:
-            commit_change(store, state, change, options)
+            _, made = commit_and_tell(store, state, change, options)
         except CommitUnknownError:
             raise
         except LakebedError:
             delete_or_leave(store, sorted(written))
             raise
-        after = read_own_head(store, name).state
-        unused = written - {segment.key for segment in (*after.files, *after.history)}
-        if not unused:
-            return tuple(one.report for one in found)
-        delete_or_leave(store, sorted(unused))
-    return ()
+        # What the commit has named stays, though later ones may name it no more: somebody may
+        # have read the head between. If nobody knows what it has named, a cleanup will tell.
+        after = made or read_own_head(store, name).state
+        named = {segment.key for segment in (*after.files, *after.history)}
+        if made is not None:
+            delete_or_leave(store, sorted(written - named))
+        for one in found:
+            if all(segment.key in named for segment in one.new):
+                done[one.report.name] = one.report
+        if all(one.report.name in done for one in found):
+            break
+    return tuple(done.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +136,16 @@ def _file_table(store: Store, state: State) -> _Merge | None:
     return _Merge(report, state.files, new, file_table.merge(parts) if parts else b"")
 
 
-def kept_labels(store: Store, state: State) -> frozenset[str]:
-    """Return the files of every version that can be read, and those of protected batches."""
+def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> frozenset[str]:
+    """Return the files of every version that can be read, and those of protected batches.
+
+    Args:
+        store: Where the dataset is.
+        state: What the head says.
+        shown: What tables of a metastore show: their files are kept too.
+    """
     rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
-    return Judge(state, history.read(store, state.history), {}, rules).kept_labels
+    return Judge(state, history.read(store, state.history), {}, rules, shown).kept_labels
 
 
 def _history(store: Store, state: State) -> _Merge | None:

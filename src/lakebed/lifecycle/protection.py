@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lakebed.state import history
 from lakebed.state.history import Entry
-from lakebed.state.protections import Protection, check_readable, kept_states, protected_batches
+from lakebed.state.protections import Protection, check_readable, kept_files, protected_batches
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store
@@ -134,8 +134,7 @@ def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> N
     if target.batch_id in protected_batches(state):
         return
     written = {label for entry in committed for label in entry.added}
-    for kept in kept_states(entries, state):
-        written.difference_update(kept)
+    written -= kept_files(entries, state).labels
     if written:
         raise VersionNotFoundError(
             f"Batch {target.batch_id} of {state.name!r} was cleaned up: "

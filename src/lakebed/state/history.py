@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -118,6 +119,38 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     return tuple(entry for entries in reversed(found) for entry in entries)
 
 
+def labels_of(entries: Sequence[Entry], versions: Collection[int]) -> frozenset[str]:
+    """Return the files of any of some versions, in one pass over the history.
+
+    Raises:
+        VersionNotFoundError: There is no such version.
+    """
+    missing = frozenset(versions).difference(entry.version for entry in entries)
+    if missing:
+        raise _no_version(entries, min(missing))
+    wanted = sorted(versions)
+    added_in: dict[str, int] = {}  # of the files that are there
+    found = set()
+    for entry in entries:
+        for label in entry.removed:
+            added = added_in.pop(label, entry.version)
+            place = bisect.bisect_left(wanted, added)
+            if place < len(wanted) and wanted[place] < entry.version:
+                found.add(label)
+        for label in entry.added:
+            added_in.setdefault(label, entry.version)
+    last = wanted[-1] if wanted else -1
+    found.update(label for label, added in added_in.items() if added <= last)
+    return frozenset(found)
+
+
+def _no_version(entries: Sequence[Entry], version: int) -> VersionNotFoundError:
+    return VersionNotFoundError(
+        f"There is no version {version}.",
+        hint=f"Versions are 0 to {max((entry.version for entry in entries), default=0)}.",
+    )
+
+
 def replay(entries: Sequence[Entry], version: int) -> PastState:
     """Return the state after the commit that made `version`.
 
@@ -136,8 +169,5 @@ def replay(entries: Sequence[Entry], version: int) -> PastState:
         descriptor = entry.descriptor or descriptor
         last = entry
     if last is None or last.version != version:
-        raise VersionNotFoundError(
-            f"There is no version {version}.",
-            hint=f"Versions are 0 to {max((entry.version for entry in entries), default=0)}.",
-        )
+        raise _no_version(entries, version)
     return PastState(labels=tuple(labels), descriptor=descriptor, entry=last)

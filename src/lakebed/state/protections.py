@@ -7,13 +7,14 @@ protects an older version asks the head alone, and the swap of the head decides 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from lakebed.errors import VersionNotFoundError
-from lakebed.state.history import Entry, replay
+from lakebed.state.history import Entry, labels_of
 
 if TYPE_CHECKING:
     from lakebed.state.state import State
@@ -101,10 +102,26 @@ def check_readable(state: State, entries: Sequence[Entry], version: int) -> None
     )
 
 
-def kept_states(entries: Sequence[Entry], state: State) -> Iterator[Collection[str]]:
-    """Yield the files of the versions that can be read: together, what a cleanup keeps.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFiles:
+    """Labels of the data files that somebody may still read.
 
-    The first are those of the version at the horizon, together with all that were added since.
+    Attributes:
+        retained: Of the versions from the horizon on.
+        protected: Of the protected versions before it, and of protected batches.
+    """
+
+    retained: frozenset[str]
+    protected: frozenset[str]
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """All of them."""
+        return self.retained | self.protected
+
+
+def kept_files(entries: Sequence[Entry], state: State) -> KeptFiles:
+    """Return what no cleanup may delete. What tables of a metastore show comes on top of it.
 
     Args:
         entries: The whole history.
@@ -113,12 +130,13 @@ def kept_states(entries: Sequence[Entry], state: State) -> Iterator[Collection[s
     Raises:
         VersionNotFoundError: The history lacks a version that the head names.
     """
-    retained = dict.fromkeys(replay(entries, state.horizon).labels)
+    retained = {*labels_of(entries, (state.horizon,)), *state.labels}
+    batches = protected_batches(state)
+    of_batches: set[str] = set()
     for entry in entries:
         if entry.version > state.horizon:
-            retained.update(dict.fromkeys(entry.added))
-    retained.update(dict.fromkeys(state.labels))
-    yield retained
-    for version in sorted(protected_versions(state)):
-        if version < state.horizon:
-            yield replay(entries, version).labels
+            retained.update(entry.added)
+        if entry.batch_id in batches:
+            of_batches.update(entry.added)
+    older = [version for version in protected_versions(state) if version < state.horizon]
+    return KeptFiles(retained=frozenset(retained), protected=labels_of(entries, older) | of_batches)

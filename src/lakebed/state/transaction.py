@@ -241,16 +241,19 @@ class Transaction:
         try:
             self._reservation.complete(_manifest(facts), staging=staging, lease=lease)
         except PreconditionFailedError as exc:
-            self._owns_batch = False
-            state = read_head(self._store, self._base.name).state
-            _check_same_dataset(self._base, state)
-            raise CommitConflictError(
-                f"Batch {self.batch_id} of {self._base.name!r} was taken away from its writer: "
-                f"{_outlasted(self._options.lease)}",
-                hint=_LONGER_LEASE,
-                expected=self._base.version,
-                actual=state.version,
-            ) from exc
+            raise self._taken_away() from exc
+
+    def _taken_away(self) -> CommitConflictError:
+        self._owns_batch = False
+        state = read_head(self._store, self._base.name).state
+        _check_same_dataset(self._base, state)
+        return CommitConflictError(
+            f"Batch {self.batch_id} of {self._base.name!r} was taken away from its writer: "
+            f"{_outlasted(self._options.lease)}",
+            hint=_LONGER_LEASE,
+            expected=self._base.version,
+            actual=state.version,
+        )
 
     def stage(self, facts: pa.Table, scope: Scope, lease: dt.timedelta) -> None:
         """Note what was written, so that anybody can commit it later; nothing becomes visible.
@@ -266,24 +269,31 @@ class Transaction:
             StorageError: The store failed; what was written has been deleted.
 
         Cost:
-            Two PUTs.
+            Two PUTs; the history if another tool has changed the base.
         """
         labels, rows = self._labels_and_rows(facts)
         segment = file_table.new_segment(self._base.name, facts)
-        staging = Staging(
-            created_at=self._base.created_at,
-            base_version=self._base.version,
-            staged_at=dt.datetime.now(dt.UTC),
-            row_count=rows,
-            scope=ScopeNote.of(scope),
-            facts=None if segment is None else segment.key,
-            postings={
-                column: tuple(one.key for one in segments)
-                for column, segments in postings_in(facts).items()
-            },
-            caught=caught_in(facts),
-        )
+        noted = ScopeNote.of(scope)
         try:
+            # An append conflicts with nothing, whoever did it.
+            foreign = (
+                None if isinstance(scope, Nothing) else _foreign_entry(self._store, self._base)
+            )
+            staging = Staging(
+                created_at=self._base.created_at,
+                base_version=self._base.version,
+                staged_at=dt.datetime.now(dt.UTC),
+                row_count=rows,
+                scope=noted,
+                facts=None if segment is None else segment.key,
+                postings={
+                    column: tuple(one.key for one in segments)
+                    for column, segments in postings_in(facts).items()
+                },
+                caught=caught_in(facts),
+                foreign_added=foreign.added if foreign else (),
+                foreign_removed=foreign.removed if foreign else (),
+            )
             if segment is not None:
                 self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
             self._complete(facts, staging, lease)
@@ -308,13 +318,16 @@ class Transaction:
         """Renew the lease once half of it is over; a long write calls it now and then.
 
         Raises:
-            PreconditionFailedError: Somebody took the writer for dead and its id away.
-            StorageError: The store failed.
+            CommitConflictError: A cleanup has taken the writer for dead.
+            StorageError: The store failed, and nothing is left of the lease.
 
         Cost:
             Nothing, or one PUT.
         """
-        self._reservation.renew_if_due(self._options.lease)
+        try:
+            self._reservation.renew_if_due(self._options.lease)
+        except PreconditionFailedError as exc:
+            raise self._taken_away() from exc
 
     def abort(self, staged: Sequence[str]) -> None:
         """Delete what was staged; an object that cannot be deleted stays invisible garbage."""
@@ -348,11 +361,16 @@ class _Attempts:
         change: Change,
         options: CommitOptions,
         sources: Sources | None = None,
+        *,
+        only_on: State | None = None,
+        staged_until: dt.datetime | None = None,
     ) -> None:
         self._store = store
         self._base = base
         self._change = change
         self._sources = sources
+        self._only_on = only_on
+        self._staged_until = staged_until
         self._options = options
         self._seen_version = base.version
         # Etags, by key, of the heads under which a put of ours may still land, or has landed.
@@ -361,6 +379,8 @@ class _Attempts:
         self._trouble: StorageError | None = None
         # Segments that only heads name which did not win.
         self.unused_segments: list[str] = []
+        # What the head said right after the commit; None if it was not seen.
+        self.made: State | None = None
 
     def run(self) -> Entry:
         deadline = time.monotonic() + self._options.deadline_s
@@ -454,12 +474,14 @@ class _Attempts:
         since = self._entries_since_base(head.state)
         for entry in since:
             if entry.commit_id == self._change.commit_id:
+                self.made = head.state if head.state.version == entry.version else None
                 return entry
         self._settle(head)
         if is_late:
             raise self._lost(attempt - 1)
         self._check_conflicts(since, head.state)
-        return self._swap(head, self._foreign_entry(head.state))
+        self._check_expected(head.state)
+        return self._swap(head, _foreign_entry(self._store, head.state))
 
     def _settle(self, head: Head) -> None:
         """Note what the absence of our commit proves of the attempts before."""
@@ -472,12 +494,6 @@ class _Attempts:
         if state.version == self._base.version:
             return ()
         return history.read(self._store, state.history, after=self._base.version)
-
-    def _foreign_entry(self, state: State) -> Entry | None:
-        if not state.is_changed_by_others:
-            return None
-        past = history.replay(history.read(self._store, state.history), state.version)
-        return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
     def _check_conflicts(self, since: Sequence[Entry], state: State) -> None:
         """Compare the files in the scope with those of the base.
@@ -504,6 +520,16 @@ class _Attempts:
             expected=self._base.version,
             actual=state.version,
             partitions=both,
+        )
+
+    def _check_expected(self, state: State) -> None:
+        expected = self._only_on
+        if expected is None or (state.version, state.labels) == (expected.version, expected.labels):
+            return
+        raise PreconditionFailedError(
+            f"{self._change.operation} of {state.name!r} is meant for version {expected.version}, "
+            f"and version {state.version} is current, or another tool has changed it.",
+            hint="Look at the current version, and try again.",
         )
 
     def _check_run(self, since: Sequence[Entry], state: State) -> None:
@@ -547,10 +573,16 @@ class _Attempts:
             and batch_id < state.oldest_batch
             and batch_id not in state.open_batches
         ):
+            told, hint = _outlasted(self._options.lease), _LONGER_LEASE
+            if self._staged_until is not None:
+                told = (
+                    f"its lease ended at {self._staged_until.isoformat(timespec='seconds')}, and a "
+                    "cleanup has given it up. Nothing became visible."
+                )
+                hint = "Stage the data again, with a longer lease: stage(…, lease=…)."
             raise CommitConflictError(
-                f"Batch {batch_id} of {base.name!r} comes too late: "
-                f"{_outlasted(self._options.lease)}",
-                hint=_LONGER_LEASE,
+                f"Batch {batch_id} of {base.name!r} comes too late: {told}",
+                hint=hint,
                 expected=base.version,
                 actual=state.version,
             )
@@ -569,12 +601,12 @@ class _Attempts:
         """Check that nobody else has read in the same raw files: rows would come twice."""
         if self._sources is None:
             return
-        base = self._base
-        taken = source_list.read_meanwhile(self._store, base.sources, state.sources, self._sources)
-        if taken is not None:
+        base, mine = self._base, self._sources
+        other = source_list.changed_meanwhile(self._store, base.sources, state.sources, mine)
+        if other is not None:
             raise CommitConflictError(
                 f"{self._change.operation} of {base.name!r}, based on version {base.version}, "
-                f"conflicts with run {taken.run!r}, which read {taken.location} meanwhile.",
+                f"conflicts with {other}.",
                 hint="Run it again: it takes what is left.",
                 expected=base.version,
                 actual=state.version,
@@ -647,6 +679,7 @@ class _Attempts:
                 self.unused_segments += written
         if not has_won:
             return None
+        self.made = new
         self._tidy(head)
         return entry
 
@@ -748,6 +781,14 @@ def _outlasted(lease: dt.timedelta) -> str:
         f"its writer outlasted its lease of {lease}, and a cleanup has taken it for dead. Nothing "
         "became visible."
     )
+
+
+def _foreign_entry(store: Store, state: State) -> Entry | None:
+    """Return the entry for what other tools have changed since our last commit, if they have."""
+    if not state.is_changed_by_others:
+        return None
+    past = history.replay(history.read(store, state.history), state.version)
+    return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
 
 def _check_same_dataset(base: State, now: State) -> None:
@@ -860,28 +901,65 @@ def update(
 
 
 def commit_change(
-    store: Store, base: State, change: Change, options: CommitOptions | None = None
+    store: Store,
+    base: State,
+    change: Change,
+    options: CommitOptions | None = None,
+    *,
+    sources: Sources | None = None,
+    only_on: State | None = None,
+    staged_until: dt.datetime | None = None,
 ) -> Entry:
-    """Commit a change that brings no batch of its own: nothing was staged for it.
+    """Commit a change that brings no batch of its own, or one that was staged before.
 
     Args:
         store: Where the dataset is.
         base: The state that the change was computed from.
         change: What it does.
         options: How long to fight for the head.
+        sources: What the segment of the change says of raw files.
+        only_on: The state that it may be committed on; None for any without a conflict.
+        staged_until: When the lease of a batch ends that was staged before, for the error.
 
     Returns:
         The entry in the history.
 
     Raises:
-        CommitConflictError: A commit since the base changed a partition in its scope, or the
-            race was lost until the deadline; nothing has changed.
+        CommitConflictError: A commit since the base changed a partition in its scope or read in
+            one of the raw files, or the race was lost until the deadline; nothing has changed.
+        PreconditionFailedError: The dataset is no longer in the state that it may be committed
+            on; nothing has changed.
         CommitUnknownError: The store stopped answering.
 
     Cost:
         A read of the head for each attempt, one PUT, one conditional PUT.
     """
+    attempts = _Attempts(
+        store,
+        base,
+        change,
+        options or CommitOptions(),
+        sources,
+        only_on=only_on,
+        staged_until=staged_until,
+    )
+    return _run(store, attempts)
+
+
+def commit_and_tell(
+    store: Store, base: State, change: Change, options: CommitOptions | None = None
+) -> tuple[Entry, State | None]:
+    """Commit a change, and tell what the head said right after it; see `commit_change`.
+
+    Returns:
+        The entry in the history, and the state; None for that if an answer was lost and somebody
+        has committed since.
+    """
     attempts = _Attempts(store, base, change, options or CommitOptions())
+    return _run(store, attempts), attempts.made
+
+
+def _run(store: Store, attempts: _Attempts) -> Entry:
     try:
         return attempts.run()
     except CommitUnknownError:
