@@ -81,7 +81,7 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
     """
     levels = [level_of(segment.weight) for segment in segments]
     for level in sorted(set(levels)):
-        tail = list(itertools.takewhile(lambda one: one <= level, reversed(levels)))
+        tail = list(itertools.takewhile(level.__ge__, reversed(levels)))
         if tail.count(level) >= FANOUT:
             return len(tail)
     return 0
