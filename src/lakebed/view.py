@@ -371,9 +371,11 @@ class View:
         for file in chosen.files:
             path = partition_of(split_label(file.label)[0])
             found[path] = {name: file.partition[name] for name in levels}
-        return tuple(
-            PartitionView(self._source, path, values) for path, values in sorted(found.items())
-        )
+        views: dict[tuple[Scalar, ...], PartitionView] = {}
+        for path, values in sorted(found.items()):
+            # The two zeros are equal, so that a view of one holds the rows of both.
+            views.setdefault(tuple(values.values()), PartitionView(self._source, path, values))
+        return tuple(views.values())
 
     def is_aligned(self) -> bool:
         """Whether the view consists of whole partitions, so that it can be overwritten."""

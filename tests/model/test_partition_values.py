@@ -60,16 +60,6 @@ def test_value_without_a_partition_is_refused_by_both_faces(text: str, kind: Kin
         assert column.value.message == alone.value.message
 
 
-@pytest.mark.parametrize("kind", [Kind.FLOAT, Kind.DOUBLE])
-def test_the_two_zeros_have_one_partition(kind: Kind) -> None:
-    function, source = by.identity("x"), Primitive(kind)
-
-    found = function.array(pa.array([0.0, -0.0, None], type_to_arrow(source)), source).to_pylist()
-
-    assert [str(one) for one in found] == ["0.0", "0.0", "None"]
-    assert str(function.value(-0.0, source)) == "0.0"
-
-
 # Kite's vectors
 
 

@@ -31,7 +31,7 @@ from lakebed.model.partition import (
 )
 from lakebed.model.partition.function import kind_of
 from lakebed.model.schema import Field, Kind, Schema, Type, dotted_types, path_of
-from lakebed.model.values import FLOATS, TIMES, Scalar
+from lakebed.model.values import TIMES, Scalar
 from lakebed.spark.answers import read_error, write_error
 from lakebed.spark.dimension import dimension_column
 from lakebed.spark.types import struct_type
@@ -83,9 +83,7 @@ def partition_column(
     if isinstance(function, Dimension):
         return dimension_column(function, column, kind)
     if isinstance(function, Identity):
-        if kind_of(kind) not in FLOATS:
-            return column
-        return F.when(column == 0, F.lit(0.0).cast(_spark_type(kind))).otherwise(column)
+        return column
     found = _native(function, column, kind)
     if found is None:
         found = _through_python(function, column, kind, result)

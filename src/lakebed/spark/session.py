@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -153,7 +154,9 @@ class _Changed:
     users: int = 0
 
 
-_changed: dict[tuple[str, str], _Changed] = {}  # by session and name
+# What tells sessions apart while settings of them are changed: several objects may stand for one.
+_MARK = "lakebed.session"
+_changed: dict[tuple[str, str], _Changed] = {}  # by mark and name
 _given_back = threading.Condition()
 
 
@@ -165,40 +168,40 @@ def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
     the last of them puts back what was there before the first. Those that want another value wait
     until then. What is nested in a thread must not want another value than what is around it.
     """
-    session = _session_id(spark)
     with ExitStack() as stack:
         with _given_back:
             # All at once: whoever waits holds nothing that others may wait for.
-            _given_back.wait_for(lambda: _may_set(session, settings))
+            _given_back.wait_for(lambda: _may_set(spark, settings))
             for name, value in settings.items():
-                _change(spark, (session, name), value)
-                stack.callback(_give_back, spark, (session, name))
+                stack.callback(_give_back, spark, _change(spark, name, value))
         yield
 
 
 def caller_setting(spark: SparkSession, name: str) -> str | None:
     """Return what the caller has set, whatever `settings_for` has made of it for a while."""
     with _given_back:
-        changed = _changed.get((_session_id(spark), name))
+        changed = _changed_setting(spark, name)
         return spark.conf.get(name, None) if changed is None else changed.before
 
 
-def _session_id(spark: SparkSession) -> str:
-    """Return what tells sessions apart: several Python objects may stand for one."""
-    return spark._jsparkSession.sessionUUID() if is_classic(spark) else spark.session_id  # type: ignore[attr-defined,no-any-return]  # of Connect
+def _changed_setting(spark: SparkSession, name: str) -> _Changed | None:
+    return _changed.get((spark.conf.get(_MARK, None) or "", name))
 
 
-def _may_set(session: str, settings: Mapping[str, str]) -> bool:
-    changed = ((_changed.get((session, name)), value) for name, value in settings.items())
+def _may_set(spark: SparkSession, settings: Mapping[str, str]) -> bool:
+    changed = ((_changed_setting(spark, name), value) for name, value in settings.items())
     return all(one is None or one.value == value for one, value in changed)
 
 
-def _change(spark: SparkSession, key: tuple[str, str], value: str) -> None:
+def _change(spark: SparkSession, name: str, value: str) -> tuple[str, str]:
+    key = (spark.conf.get(_MARK, None) or uuid.uuid4().hex, name)
     if key not in _changed:
-        before = spark.conf.get(key[1], None)
-        spark.conf.set(key[1], value)
+        before = spark.conf.get(name, None)
+        spark.conf.set(name, value)
+        spark.conf.set(_MARK, key[0])
         _changed[key] = _Changed(value, before)
     _changed[key].users += 1
+    return key
 
 
 def _give_back(spark: SparkSession, key: tuple[str, str]) -> None:
@@ -209,10 +212,16 @@ def _give_back(spark: SparkSession, key: tuple[str, str]) -> None:
             return
         del _changed[key]
         _given_back.notify_all()
-        if changed.before is None:
-            spark.conf.unset(key[1])
-        else:
-            spark.conf.set(key[1], changed.before)
+        _put_back(spark, key[1], changed.before)
+        if all(mark != key[0] for mark, _ in _changed):
+            spark.conf.unset(_MARK)
+
+
+def _put_back(spark: SparkSession, name: str, before: str | None) -> None:
+    if before is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, before)
 
 
 def listing_by_driver() -> dict[str, str]:

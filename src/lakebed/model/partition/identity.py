@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import types as pat
 
 from lakebed.model.partition.function import PartitionFunction, flat
 from lakebed.model.predicate import Leaf, Predicate
@@ -37,12 +35,11 @@ class Identity(PartitionFunction):
 
     def value(self, value: Scalar, source: Type) -> Scalar:  # noqa: ARG002 - see PartitionFunction
         """Return the value."""
-        # The two zeros are equal, so that they have one partition. The sum of both is 0.0.
-        return value + 0.0 if isinstance(value, float) else value
+        return value
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:  # noqa: ARG002 - see PartitionFunction
         """Return the column."""
-        return pc.add(array, pa.scalar(0.0, array.type)) if pat.is_floating(array.type) else array
+        return array
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:  # noqa: ARG002 - exact both ways
         """Return the same condition: it holds for a partition as for its entities."""
