@@ -379,3 +379,38 @@ def test_facts_bound_the_fields_of_documents() -> None:
     assert written.columns["build"] == ColumnFacts(min=3, max=3, null_count=1)
     assert written.columns["uuid"] == ColumnFacts(min="a", max="b", null_count=0)
     assert written.columns["document"] == ColumnFacts(null_count=0)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        [{"reason": None, "build": None}],
+        [{"reason": "c"}],
+        [{"reason": "c", "build": None, "more": [1]}],
+        [{"reason": "ü", "build": 2**63 - 1}, {}],
+    ],
+    ids=["alike", "null", "missing", "more", "far"],
+)
+def test_fields_are_read_the_same_whatever_other_documents_hold(lake, others) -> None:
+    fields = [("reason", pa.string()), ("build", pa.int64())]
+    dataset = lake.create("some", descriptor(fields))
+    documents = [{"reason": "a", "build": 1}, {"build": 2, "reason": "b"}, *others]
+
+    dataset.append([{"uuid": str(n), "document": one} for n, one in enumerate(documents)])
+
+    found = sorted(dataset.arrow().to_pylist(), key=lambda row: row["uuid"])
+    assert [(one["reason"], one["build"]) for one in found] == [
+        (one.get("reason"), one.get("build")) for one in documents
+    ]
+
+
+@pytest.mark.parametrize("value", ["2.5", "9223372036854775808", '"1"', "true"])
+def test_a_document_of_another_type_is_refused_among_plain_ones(lake, value) -> None:
+    dataset = lake.create("some", descriptor([("build", pa.int64())]))
+    documents = ['{"build": 1}', f'{{"build": {value}}}']
+
+    with pytest.raises(SchemaMismatchError):
+        dataset.append([{"uuid": str(n), "document": one} for n, one in enumerate(documents)])
+
+    assert dataset.version == 0

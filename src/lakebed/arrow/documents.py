@@ -99,6 +99,20 @@ class DocumentReader:
                 found[field.name] = _from_json(value, field.type, field.name, is_open=True)
         return found
 
+    def read_columns(self, documents: Sequence[bytes]) -> list[tuple[Any, ...]] | None:
+        """Return the values of each field; None if a document does not hold what its fields say."""
+        if self._others or not self._fields:
+            return None
+        decode, astuple = self._plain_decoder.decode, msgspec.structs.astuple
+        try:
+            rows = [astuple(decode(document)) for document in documents]
+        except _BAD_JSON:
+            return None
+        columns = list(zip(*rows, strict=True))
+        return (
+            None if any(type(msgspec.UNSET) in set(map(type, one)) for one in columns) else columns
+        )
+
     def _read_closely(self, data: bytes) -> dict[str, Any]:
         """Read a document some value of which is not what its field says."""
         try:

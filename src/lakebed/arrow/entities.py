@@ -171,7 +171,10 @@ def entities_to_batch(
         entities = [_with_text(entity) for entity in entities]
         given = {UUID, DOCUMENT}.union(*entities)
         fields = [field for field in fields if field.name in given]
-    columns = [_column(entities, field) for field in fields]
+    columns = []
+    for field in fields:
+        default = default_of(field)
+        columns.append(to_column([entity.get(field.name, default) for entity in entities], field))
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(map(field_to_arrow, fields)))
 
 
@@ -183,12 +186,15 @@ def _with_text(submission: Mapping[str, Any]) -> Mapping[str, Any]:
     )
 
 
-def _column(entities: Sequence[Mapping[str, Any]], field: Field) -> pa.Array:
-    default = default_of(field)
+def to_column(given: Sequence[Any], field: Field) -> pa.Array:
+    """Return the values of a field as a column.
+
+    Raises:
+        SchemaMismatchError: A value is of another type, or null where that may not be.
+    """
     kind, fits = plain_values(field.type)
     try:
         # Arrow takes 1.5 for a long, and drops unknown fields of a struct, without a word.
-        given = [entity.get(field.name, default) for entity in entities]
         values = [
             value
             if type(value) is kind and fits(value)

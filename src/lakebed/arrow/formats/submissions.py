@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.documents import document_reader
-from lakebed.arrow.entities import entities_to_batch
+from lakebed.arrow.entities import entities_to_batch, to_column
 from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
@@ -133,8 +133,12 @@ def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
 def _derive(uuids: pa.Array, documents: pa.Array, fields: Sequence[Field]) -> list[pa.Array]:
     """Read fields from documents; with none they are only checked."""
     reader = document_reader(tuple(fields))
+    texts = documents.cast(pa.binary()).to_pylist()
+    columns = reader.read_columns(texts)
+    if columns:
+        return [to_column(values, field) for values, field in zip(columns, fields, strict=True)]
     entities = []
-    for position, document in enumerate(documents.cast(pa.binary()).to_pylist()):
+    for position, document in enumerate(texts):
         try:
             entities.append(reader.read(document))
         except InvalidInputError as exc:
