@@ -237,3 +237,29 @@ def test_everything_public_in_the_package_is_exported() -> None:
     }
 
     assert public <= set(lakebed.__all__)
+
+
+@pytest.mark.parametrize("given", [pa.table({"n": [1]}), pa.schema([("n", pa.int64())]), "n long"])
+def test_dataset_is_not_created_from_something_else_than_a_descriptor(given: object) -> None:
+    repository = lakebed.open_repository("memory://no-descriptor")
+
+    with pytest.raises(InvalidInputError, match=r"cannot be created from a .*DatasetDescriptor"):
+        repository.create("x", given)
+
+    assert repository.list() == []
+
+
+def test_file_is_no_repository(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("n\n1\n")
+
+    with pytest.raises(InvalidInputError, match="is a file"):
+        lakebed.open_repository(tmp_path / "rows.csv")
+
+
+def test_missing_directory_is_told_from_an_empty_repository(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(DatasetNotFoundError, match="no such directory"):
+        lakebed.open_repository(tmp_path / "mistyped").open("flights")
+    with pytest.raises(DatasetNotFoundError, match="The repository is empty"):
+        lakebed.open_repository(tmp_path / "empty").open("flights")

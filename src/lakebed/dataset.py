@@ -742,7 +742,7 @@ class Dataset(View):
         if view is None:
             raise InvalidInputError(
                 f"Delete of {self.name!r} says not what.",
-                hint="Give a view, such as dataset.where(…); to empty it, the dataset itself.",
+                hint="Say what by a condition; to empty the dataset, delete all of it.",
             )
         self._check_own(view)
         doomed = View(self._source, view.constraint)

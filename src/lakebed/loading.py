@@ -277,7 +277,7 @@ def find_quarantine(store: Store, name: str) -> State | None:
     if state.descriptor.schema.names != QUARANTINE.schema.names:
         raise InvalidInputError(
             f"Dataset {name!r} is no quarantine, its fields are others.",
-            hint="Give the name of another with quarantine=….",
+            hint="Give the name of another quarantine.",
         )
     return state
 

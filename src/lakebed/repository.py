@@ -107,6 +107,11 @@ class Repository:
         format_ = _head_format(head_format)
         if descriptor is None:
             descriptor = self._load_descriptor(name)
+        if not isinstance(descriptor, DatasetDescriptor):
+            raise InvalidInputError(
+                f"Dataset {name!r} cannot be created from a {type(descriptor).__name__}.",
+                hint="Make a DatasetDescriptor; its schema may be that of a table or a frame.",
+            )
         found = self._find(name)
         if found is not None:
             return self._existing(found, descriptor, if_exists)
@@ -192,7 +197,7 @@ class Repository:
         if if_exists == "error":
             raise DatasetExistsError(
                 f"Dataset {found.name!r} exists in {self.uri}.",
-                hint="Open it, choose another name, or create it with if_exists='open'.",
+                hint="Open it, choose another name, or let `create` open what exists (if_exists: open).",
             )
         if found.descriptor != descriptor:
             raise DatasetExistsError(

@@ -630,7 +630,7 @@ class View:
         if self._source.pinned is not None:
             raise ReadOnlyError(
                 f"{self!r} is an older state, which can only be read.",
-                hint="Open the dataset without at() to write.",
+                hint="Write to the dataset itself, not to a version of it.",
             )
 
     def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:

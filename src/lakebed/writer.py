@@ -66,7 +66,7 @@ def _settle(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> S
             if not touched:
                 raise InvalidInputError(
                     f"Overwrite of {base.name!r} with no rows says not what to replace.",
-                    hint="Give the view that shall be empty: overwrite(data, view).",
+                    hint="Say what shall be empty: a view, or on the command line --where.",
                 )
             scope = ThesePartitions(frozenset(touched))
         elif isinstance(scope, WholeView):

@@ -364,3 +364,8 @@ def test_two_uploaders_and_a_third_that_is_killed(tmp_path: Path, queue: UploadQ
     assert codes[1:] == [0, 0]
     assert list(queue.directory.iterdir()) == []
     check_everything_is_there_once(tmp_path / "raw", 12)
+
+
+def test_bundle_is_opened_by_a_path_that_is_text(queue: UploadQueue, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"x\.tar"), open_bundle(str(tmp_path / "x.tar")):
+        pass

@@ -1,11 +1,16 @@
 """Errors: one line for a person, one document for a program, and an exit code for a script."""
 
+import ast
 import json
 import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
+import lakebed
 from lakebed.cli import main
 from lakebed.cli.options import verb
 from lakebed.errors import CommitConflictError, LakebedError
@@ -107,3 +112,42 @@ def test_log_goes_to_stderr_and_leaves_no_trace(cli, address, write, flag, level
     assert level in result.stderr
     after = (logging.getLogger("lakebed").level, logging.getLogger("lakebed").handlers)
     assert after == before
+
+
+def test_list_of_a_missing_directory_is_an_error(cli, tmp_path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    error = cli.error("list", tmp_path / "mistyped")
+    empty = cli("list", tmp_path / "empty")
+
+    assert error["code"] == "not-found"
+    assert "mistyped" in error["message"]
+    assert empty.exit_code == 0
+
+
+def test_hints_are_for_the_command_line_as_well_as_for_python() -> None:
+    """A hint names verbs, which both have; calls and keywords are those of Python alone."""
+    # Partition functions and constraints of URIs are written alike in both.
+    shared = r"(?!date\(|hash\(|hour\(|exists\()"
+    python = re.compile(rf"(?<!\?)\b{shared}[a-z_]+(?:\((?:\)|[a-z_]+=|…\))|=['…])")
+    sources = Path(lakebed.__file__).parent
+
+    spoken = [
+        f"{path.relative_to(sources)}:{node.lineno}: {text}"
+        for path in sources.rglob("*.py")
+        for node, text in hints_of(ast.parse(path.read_text()))
+        if python.search(text)
+    ]
+
+    assert spoken == []
+
+
+def hints_of(tree: ast.AST) -> Iterator[tuple[ast.keyword, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "hint":
+            parts = [
+                part.value
+                for part in ast.walk(node.value)
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            ]
+            yield node, "{}".join(parts)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -119,7 +120,7 @@ BAD = {
     "missing.csv": ("carrier\nAA\n", "time_hour"),
     "twice.csv": ("time_hour,flight,flight\n2013-03-01,1,2\n", "twice"),
     "type.csv": ("time_hour,flight\n2013-03-01,one\n", "'one'"),
-    "ragged.csv": ("time_hour,flight\n2013-03-01,1,2\n", "Expected 2 columns"),
+    "ragged.csv": ("time_hour,flight\n2013-03-01,1,2\n", "3 cells, but there are 2 columns"),
     "time.csv": ("time_hour,flight\nyesterday,1\n", "yesterday"),
     "empty.csv": ("", "empty"),
     "null.csv": ("time_hour,flight\n,1\n", "time_hour"),
@@ -242,3 +243,26 @@ def test_file_of_many_rows_is_streamed(cli, flights, address, tmp_path) -> None:
 
     assert commit["row_count"] == n
     assert flights.where("dt = '2013-01-05'").count() == n
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("2013-01-01T05:00:00,UA,1,2.5,10.25,2013-13-01", "Text '2013-13-01' is no date .*'day'"),
+        ("yesterday,UA,1,2.5,10.25,2013-01-01", "Text 'yesterday' is no timestamp .*'time_hour'"),
+        ("2013-01-01T05:00:00,UA,one,2.5,10.25,2013-01-01", "Text 'one' is no int .*'flight'"),
+        ("2013-01-01T05:00:00,UA,1,late,10.25,2013-01-01", "Text 'late' is no double .*'delay'"),
+        ("2013-01-01T05:00:00,UA,1,2.5,dear,2013-01-01", "Text 'dear' is no decimal.*'price'"),
+        ("2013-01-01T05:00:00,UA,1", "3 cells, but there are 6 columns"),
+    ],
+)
+def test_cell_of_csv_that_does_not_fit_is_told_with_its_line_and_column(
+    cli, address, write, row, message
+) -> None:
+    good = "2013-01-01T05:00:00,UA,1,2.5,10.25,2013-01-01"
+    rows = write("rows.csv", f"time_hour,carrier,flight,delay,price,day\n{good}\n{row}\n")
+
+    error = cli.error("append", address, rows)
+
+    assert re.search(f"rows.csv: Line 3: .*{message}", error["message"])
+    assert "CSV column" not in error["message"]

@@ -89,6 +89,7 @@ def test_schema_of_no_known_form_is_refused(source: object) -> None:
         [by.date("ts", name="dt"), by.hash("carrier", 3)],
         (by.date("ts", name="dt"), by.hash("carrier", 3)),
         PartitionStrategy.parse("date(ts) as dt, hash(carrier, 3)"),
+        ["date(ts) as dt", by.hash("carrier", 3)],
     ],
 )
 def test_strategy_is_read_from_every_form(partition_by: object) -> None:
@@ -142,6 +143,10 @@ def test_descriptor_cannot_be_changed() -> None:
         ({"properties": {1: "a"}}, InvalidInputError, "text to text"),
         ({"partition_by": "date(tss)"}, PartitionSpecError, "Did you mean 'ts'"),
         ({"partition_by": "date(ts) as _dt"}, InvalidNameError, "hide"),
+        ({"partition_by": [{"ts": "date"}]}, PartitionSpecError, "lakebed.by"),
+        ({"partition_by": {"ts": "date"}}, PartitionSpecError, "lakebed.by"),
+        ({"partition_by": [None]}, PartitionSpecError, "lakebed.by"),
+        ({"partition_by": 3}, PartitionSpecError, "lakebed.by"),
     ],
 )
 def test_descriptor_that_is_wrong_in_itself_is_refused(arguments, error, message: str) -> None:

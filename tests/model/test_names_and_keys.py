@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -174,9 +175,14 @@ def test_dataset_name_of_kartotheks_rule_is_legal(name: str) -> None:
         "\na",
         "a\0",
         "x" * (MAX_DATASET_NAME_LENGTH + 1),
+        5,
+        None,
+        b"flights",
+        Path("flights"),
+        pytest.param(10**5000, id="5,001 digits"),
     ],
 )
-def test_illegal_dataset_name_is_refused(name: str) -> None:
+def test_illegal_dataset_name_is_refused(name: object) -> None:
     with pytest.raises(InvalidNameError):
         check_dataset_name(name)
 

@@ -537,3 +537,33 @@ def test_round_trip_keeps_every_entry() -> None:
         assert head.decode_head(head.encode_head(document, head_format), head_format, "x") == (
             document
         )
+
+
+@pytest.mark.parametrize("batch_id", [-5, 10**18, 2**63, 2**70])
+def test_batch_id_that_none_can_have_is_refused_by_name(batch_id: int) -> None:
+    store = make_store()
+    for info in store.list("d/history/"):
+        document = json.loads(store.get(info.key).data)
+        for entry in document["entries"]:
+            entry["batch_id"] = batch_id
+        store.put(info.key, json.dumps(document).encode())
+    dataset = lakebed.Repository(store).open("d")
+
+    for read in (dataset.history, dataset.batches, lambda: dataset.at(version=1)):
+        with pytest.raises(CorruptMetadataError, match="batch_id"):
+            read()
+
+
+def test_batch_whose_id_is_no_time_is_listed_without_one() -> None:
+    store = make_store()
+    for info in store.list("d/history/"):
+        data = store.get(info.key).data
+        document = json.loads(data)
+        for entry in document["entries"]:
+            if entry["version"] == 2:
+                entry["batch_id"] = 20151210235959999
+        store.put(info.key, json.dumps(document).encode())
+
+    batches = lakebed.Repository(store).open("d").batches()
+
+    assert [batch.started_at is None for batch in batches] == [False, True, False]

@@ -416,7 +416,7 @@ def prepare_fields(
     if found["path"] is None:
         if not isinstance(source, str | os.PathLike):
             msg = "A file that is open has no path to tell of."
-            raise InvalidInputError(msg, hint="Give path='/…'.")
+            raise InvalidInputError(msg, hint="Give its path, such as /var/log/syslog.")
         found["path"] = os.path.abspath(source)  # noqa: PTH100 - links in the path must stay
     for name in ("where", "what", "work_id"):
         value = found[name]
@@ -458,4 +458,4 @@ def _default_index(store: Store) -> str | Path:
     if path is not None:
         return path.parent / _DEFAULT_INDEX
     msg = f"The archive {store.uri} needs an index."
-    raise InvalidInputError(msg, hint="Give index='sqlite:///PATH' or 'dynamodb://TABLE'.")
+    raise InvalidInputError(msg, hint="Give the URL of one: sqlite:///PATH or dynamodb://TABLE.")

@@ -113,7 +113,7 @@ def _sync(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def open_bundle(path: Path) -> Iterator[Bundle]:
+def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
     """Open a bundle.
 
     Raises:
@@ -121,6 +121,7 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
         UnsupportedVersionError: The bundle or its metadata is of another version.
         InvalidInputError: Its metadata breaks a rule, or the file cannot be read.
     """
+    path = Path(path)
     with contextlib.ExitStack() as stack:
         with using(path):
             file = stack.enter_context(path.open("rb"))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 from pyarrow import types as pat
 
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow, type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -198,7 +199,8 @@ def _cast(column: pa.Array, target: pa.DataType, field: Field) -> pa.Array:
         return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
         raise SchemaMismatchError(
-            f"Column {field.name!r} of type {column.type} does not fit {field.type}: {exc}",
+            f"Column {field.name!r} of type {column.type} does not fit {field.type}: "
+            f"{reason_of(exc)}.",
             hint="Cast or round it before writing; nothing is converted where a value could change.",
         ) from exc
 

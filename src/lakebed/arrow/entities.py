@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakebed.arrow.conform import check_nulls, check_shapes, default_of
 from lakebed.arrow.documents import compact
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
@@ -82,7 +83,7 @@ def _from_pandas(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
         raise SchemaMismatchError(
-            f"The pandas frame has a column of mixed types: {exc}",
+            f"The pandas frame has a column of mixed types: {reason_of(exc)}.",
             hint="Give the column one type.",
         ) from exc
 
@@ -208,7 +209,7 @@ def to_column(given: Sequence[Any], field: Field) -> pa.Array:
         raise SchemaMismatchError(exc.message, hint=exc.hint) from exc
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
         raise SchemaMismatchError(
-            f"Field {field.name!r} of type {field.type} does not take a value: {exc}",
+            f"Field {field.name!r} of type {field.type} does not take a value: {reason_of(exc)}.",
             hint="Correct the entity, or evolve the schema.",
         ) from exc
     check_nulls(column, field.type, field.name, nullable=field.nullable)

@@ -18,6 +18,7 @@ from lakebed.arrow.filesystem import filesystem_for
 from lakebed.arrow.formats.base import FileReader
 from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.older import OlderFiles
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
@@ -62,7 +63,7 @@ def _check_columns(names: tuple[str, ...]) -> None:
     if not names:
         raise SchemaMismatchError(
             "The argument columns names no column.",
-            hint="Name at least one, or leave it out for all fields; count() counts rows.",
+            hint="Name at least one, or leave it out for all fields; `count` counts rows.",
         )
     for name in names:
         if names.count(name) > 1:
@@ -420,7 +421,8 @@ def _translating(dataset: str) -> Iterator[None]:
                 f"A data file of {dataset!r} cannot be read: {exc}", retryable=True
             ) from exc
         raise CorruptMetadataError(
-            f"A data file of {dataset!r} is damaged, or of another type than its column: {exc}",
+            f"A data file of {dataset!r} is damaged, or of another type than its column: "
+            f"{reason_of(exc)}.",
             hint="The head names it, so it was overwritten from outside.",
         ) from exc
 

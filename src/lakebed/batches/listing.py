@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.model.html import facts_to_html
+from lakebed.model.values import EPOCH
 from lakebed.state.history import Entry, replay
 from lakebed.state.protections import protected_batches, protected_versions
 from lakebed.state.reservation import BatchRecord
@@ -25,7 +26,8 @@ class Batch:
         run: Name of the run, if it had one.
         operation: Of its commit: `append`, `overwrite`, `rerun` and so on.
         version: That its commit made; None if it is staged.
-        started_at: When the run began, which the id tells; aware, UTC.
+        started_at: When the run began, which the id tells; aware, UTC. None where the id is no
+            time, as an adopted directory's may be.
         committed_at: When it became visible; None if it is staged.
         superseded_at: When the last of its files stopped being live; None while one is, or if it
             had none.
@@ -50,7 +52,7 @@ class Batch:
     run: str | None
     operation: str
     version: int | None
-    started_at: dt.datetime
+    started_at: dt.datetime | None
     committed_at: dt.datetime | None
     superseded_at: dt.datetime | None
     row_count: int
@@ -72,7 +74,7 @@ class Batch:
                 "run": self.run or "none",
                 "operation": self.operation,
                 "version": "staged" if self.version is None else self.version,
-                "started at": self.started_at,
+                "started at": self.started_at or "unknown",
                 "committed at": self.committed_at or "not yet",
                 "superseded at": self.superseded_at or "never",
                 "rows": f"{self.row_count:,}",
@@ -83,14 +85,17 @@ class Batch:
         )
 
 
-def started_at(batch_id: int) -> dt.datetime:
-    """Return when the run of a batch began.
+def started_at(batch_id: int) -> dt.datetime | None:
+    """Return when the run of a batch began; None if its id is no time that a clock shows.
 
     >>> started_at(1449784608123).isoformat(), started_at(1449784608).year
     ('2015-12-10T21:56:48.123000+00:00', 2015)
     """
     milliseconds = batch_id if batch_id >= _LEAST_MILLISECONDS else batch_id * 1000
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
+    try:
+        return EPOCH + dt.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
 
 
 def committed_batches(

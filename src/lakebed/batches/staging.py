@@ -229,7 +229,7 @@ class Staged(Generic[_D]):
         raise CommitConflictError(
             f"Batch {self.batch_id} of {name!r} passed its checks {_ROUNDS_OF_CHECKS} times, and "
             "each time another commit had changed the dataset meanwhile.",
-            hint="Commit it while fewer others write, or check the batch alone: of='batch'.",
+            hint="Commit it while fewer others write, or check the batch alone.",
             expected=self.base_version,
             actual=head.state.version,
         )

@@ -23,11 +23,12 @@ from lakebed.cli.options import (
 from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
 from lakebed.dataset import Dataset
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
 from lakebed.repository import Repository, open_repository
 from lakebed.state.head import HeadFormat
+from lakebed.store.base import location_exists
 
 
 def read_strategy(text: str) -> PartitionStrategy:
@@ -199,6 +200,11 @@ def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]
     """List the datasets of a repository."""
     opened = open_repository(repository, storage_options=storage_options)
     names = opened.list()
+    if not names and not location_exists(opened.store):
+        raise NotFoundError(
+            f"There is no directory {opened.uri}.",
+            hint="Check the path; `lakebed create` makes it.",
+        )
     if not names:
         output.note(f"There is no dataset in {opened.uri}.")
     output.rows(

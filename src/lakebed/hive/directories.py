@@ -78,8 +78,8 @@ def directories_of(
         raise InvalidInputError(
             f"{len(crowded):,} partitions of {state.name!r} have several live batches: {named}. "
             "A partition of a Hive table is one directory.",
-            hint="compact(gather=True) makes each of them one directory; or publish each batch as a "
-            "partition of its own: mode='batches'.",
+            hint="`compact` with gather makes each of them one directory; or publish each batch as a "
+            "partition of its own, in mode batches.",
         )
     return result
 

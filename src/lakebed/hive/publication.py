@@ -398,7 +398,7 @@ class _Publisher:
             raise InvalidInputError(
                 f"{len(wrong):,} directories of {state.name!r} do not hold exactly their live "
                 f"files, so that the table would show others: {named}.",
-                hint="compact(gather=True) gives such partitions directories of their own; where live "
+                hint="`compact` with gather gives such partitions directories of their own; where live "
                 "files are missing, roll back or rerun. Nothing was published.",
             )
         if not is_check:

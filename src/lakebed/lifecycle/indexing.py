@@ -294,7 +294,15 @@ def build_index(
             on_progress(done, max(done, len(missing)))
     compact_indices(store, dataset, columns=(column,), options=options)
     state = read_own_head(store, dataset).state
-    return next(one for one in describe_indices(store, state) if one.column == column)
+    for index in describe_indices(store, state):
+        if index.column == column:
+            return index
+    raise CommitConflictError(
+        f"The index of {column!r} in {dataset!r} was dropped while it was built.",
+        hint="Build it again if that is what you want.",
+        expected=state.version,
+        actual=state.version,
+    )
 
 
 def _name_column(store: Store, dataset: str, column: str, options: CommitOptions | None) -> None:

@@ -70,7 +70,10 @@ class DatasetDescriptor:
         self,
         *,
         schema: object,
-        partition_by: PartitionStrategy | Iterable[PartitionFunction] | str = (),
+        partition_by: PartitionStrategy
+        | PartitionFunction
+        | Iterable[PartitionFunction | str]
+        | str = (),
         format: str = "parquet",  # noqa: A002 - the word of API.md
         compression: str | None = None,
         index: Iterable[str] | str = (),
@@ -82,7 +85,7 @@ class DatasetDescriptor:
             schema: Avro (parsed, JSON text, or the path of an .avsc file), a pyarrow.Schema,
                 a Spark StructType or DataFrame, a dataclass, or a Lakebed schema.
             partition_by: Functions from `lakebed.by`, or text such as
-                `"date(time_hour) as dt, hash(user_id, 64)"`.
+                `"date(time_hour) as dt, hash(user_id, 64)"`, or a list of both.
             format: Of the data files: parquet, avro or submissions.
             compression: Of the data files. Parquet has zstd (the default), snappy, gzip, lz4 and
                 uncompressed; Avro has deflate (the default), snappy, zstd, bzip2, xz and
@@ -98,13 +101,9 @@ class DatasetDescriptor:
             InvalidInputError: The format is unknown, or lacks the compression; or a column
                 cannot have an index.
         """
-        if isinstance(partition_by, str):
-            partition_by = PartitionStrategy.parse(partition_by)
-        elif not isinstance(partition_by, PartitionStrategy):
-            partition_by = PartitionStrategy(tuple(partition_by))
         set_field = object.__setattr__
         set_field(self, "schema", read_schema(schema))
-        set_field(self, "partition_by", partition_by)
+        set_field(self, "partition_by", PartitionStrategy.of(partition_by))
         _check_choice("format", format, FORMATS)
         set_field(self, "format", format)
         set_field(

@@ -10,7 +10,9 @@ import re
 import urllib.parse
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +32,8 @@ OWN_FILE_PREFIX = "part-"
 # their paths in the dataset's directory.
 ADOPTED_PREFIX = "adopted-"
 _BATCH_NUMBER = re.compile(r"[0-9]{1,18}")
+# A batch id in documents that come from storage; its directory has up to 18 digits.
+BatchId = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
 _SCHEMA_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _HEX_DIGITS = 32  # of a UUID
 # For Python and for Arrow, which do not share a sign for the end of the text alone.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from lakebed.errors import InvalidNameError
+from lakebed.model.shown import shown
 
 # Kartothek's rule for a uuid. A full match: theirs lets a final newline through.
 _DATASET_NAME = re.compile(r"[A-Za-z0-9+\-_]+")
@@ -16,16 +17,16 @@ _FIELD_NAME = re.compile(r"[A-Za-z0-9_]+")
 MAX_DATASET_NAME_LENGTH = 200  # leaves room for ".by-dataset-metadata.msgpack.zstd" in 255 bytes
 
 
-def check_dataset_name(name: str) -> str:
+def check_dataset_name(name: object) -> str:
     """Return `name` if a dataset may have it.
 
     Raises:
-        InvalidNameError: It is empty, too long, or holds other characters than
+        InvalidNameError: It is no text, is empty, too long, or holds other characters than
             letters, digits, `+`, `-` and `_`.
     """
-    if not _DATASET_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _DATASET_NAME.fullmatch(name):
         raise InvalidNameError(
-            f"Illegal dataset name {name!r}.",
+            f"Illegal dataset name {shown(name)}.",
             hint="Use letters, digits, '+', '-' and '_' only.",
         )
     if len(name) > MAX_DATASET_NAME_LENGTH:
@@ -36,16 +37,16 @@ def check_dataset_name(name: str) -> str:
     return name
 
 
-def check_field_name(name: str) -> str:
+def check_field_name(name: object) -> str:
     """Return `name` if a field of a schema may have it.
 
     Raises:
-        InvalidNameError: It is empty or holds other characters than letters, digits and `_`.
+        InvalidNameError: It is no text, is empty, or holds other characters than letters, digits and `_`.
     """
-    if not _FIELD_NAME.fullmatch(name):
-        suggestion = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_").lower() or "field"
+    if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name):
+        suggestion = re.sub(r"[^A-Za-z0-9_]+", "_", str(name)[:80]).strip("_").lower() or "field"
         raise InvalidNameError(
-            f"Illegal field name {name!r}.",
+            f"Illegal field name {shown(name)}.",
             hint=f"Use letters, digits and '_' only, for example {suggestion!r}.",
         )
     return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,15 @@ from lakebed.model.predicate import (
     negate,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.values import FLOATS, INTEGERS, TIMES, Scalar, check_value, parse_value
+from lakebed.model.shown import shown
+from lakebed.model.values import (
+    FLOATS,
+    INTEGERS,
+    TIMES,
+    Scalar,
+    check_value,
+    parse_value,
+)
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -44,17 +53,40 @@ def parse_sql(text: str, types: Mapping[str, Type]) -> Predicate:
     """
     # Loaded on first use: a quarter of a second that only SQL predicates need to pay.
     import sqlglot
-    from sqlglot.errors import SqlglotError
+    from sqlglot.errors import ParseError, SqlglotError
 
     try:
         tree = sqlglot.parse_one(text, into=sqlglot.expressions.Condition, dialect="spark")
-        predicate = _Reader(text, types).read(tree)
-    except (SqlglotError, RecursionError) as exc:
-        raise PredicateError(
-            f"Cannot read the predicate {text[:200]!r}: {str(exc).splitlines()[0]}",
-            hint="Write what would stand behind WHERE, for example \"carrier = 'UA'\".",
-        ) from exc
-    return predicate
+        return _Reader(text, types).read(tree)
+    except ParseError as exc:
+        place = exc.errors[0] if exc.errors else {}
+        near = f" near {shown(place['highlight'])}" if place.get("highlight") else ""
+        raise _unreadable(text, f"it is incomplete or wrong{near}") from exc
+    except SqlglotError as exc:
+        raise _unreadable(text, "a quote is not closed") from exc
+    except RecursionError as exc:
+        raise _unreadable(text, "it is nested too deeply") from exc
+
+
+def _unreadable(text: str, reason: str) -> PredicateError:
+    return PredicateError(
+        f"Cannot read the predicate {shown(text)}: {reason}.",
+        hint="Write what would stand behind WHERE, for example \"carrier = 'UA'\".",
+    )
+
+
+_QUOTED = TIMES | {Kind.STRING}
+# Where the words of `check_value` are for Python and not for SQL.
+_LITERAL_HINTS: Mapping[Kind | None, str] = {
+    Kind.STRING: "Write text in single quotes, as in 'UA'.",
+    Kind.BYTES: "Write bytes as hexadecimal digits, as in X'0aff'.",
+    Kind.BOOLEAN: "Write TRUE or FALSE.",
+    Kind.DATE: "Write it as '2013-06-01'.",
+    Kind.TIMESTAMP: "Write it as '2013-06-01T12:30:00'; without a zone it is UTC, and it has up to "
+    "six digits of a second.",
+    Kind.TIMESTAMP_NTZ: "Write it as '2013-06-01T12:30:00', without a zone and with up to six "
+    "digits of a second.",
+}
 
 
 class _Reader:
@@ -150,7 +182,25 @@ class _Reader:
         except PredicateError:
             raise
         except InvalidInputError as exc:
-            raise PredicateError(exc.message, hint=exc.hint) from exc
+            hint = _LITERAL_HINTS.get(_kind_of(self._types[column]), exc.hint)
+            raise PredicateError(exc.message, hint=hint) from exc
+
+    def _no_literal(self, node: exp.Expr, column: str) -> PredicateError:
+        """Return the error for a column, or for text without quotes, in the place of a literal."""
+        text = ".".join(part.name for part in node.parts)
+        if text in self._types:
+            return PredicateError(
+                f"Column {column!r} is compared with the column {text!r} in {shown(self._text)}.",
+                hint="Compare a column with a literal; columns are compared after reading.",
+            )
+        example = f"{column} = '{text}'"
+        return PredicateError(
+            f"{text!r}, which column {column!r} is compared with, is neither a literal nor a "
+            f"column in {shown(self._text)}.",
+            hint=f"Put text into single quotes, as in {shown(example)}."
+            if _kind_of(self._types[column]) in _QUOTED
+            else _LITERAL_HINTS.get(_kind_of(self._types[column]), "Write a number."),
+        )
 
     def _value(self, node: exp.Expr, column: str) -> Scalar:
         exp = self._exp
@@ -165,6 +215,8 @@ class _Reader:
                 )
             case exp.Boolean():
                 return check_value(bool(node.this), kind, column)
+            case exp.Column() | exp.Dot():
+                raise self._no_literal(node, column)
             case exp.Neg(this=exp.Literal(is_string=False) as number):
                 return _number("-" + number.name, kind, column)
             case exp.Literal(is_string=False):
@@ -184,7 +236,7 @@ class _Reader:
 
     def _refused(self, node: exp.Expr) -> PredicateError:
         return PredicateError(
-            f"Cannot use {node.sql(dialect='spark')!r} in the predicate {self._text[:200]!r}.",
+            f"Cannot use {shown(node.sql(dialect='spark'))} in the predicate {shown(self._text)}.",
             hint="Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine.",
         )
 
@@ -210,16 +262,24 @@ def _number(text: str, kind: Type, column: str) -> Scalar:
     if isinstance(kind, Decimal):
         return check_value(decimal.Decimal(text), kind, column)
     if _is_float(kind):
-        return check_value(float(text), kind, column)
-    if isinstance(kind, Primitive) and kind.kind in INTEGERS:
+        number = float(text)
+        if math.isfinite(number):
+            return check_value(number, kind, column)
+    elif isinstance(kind, Primitive) and kind.kind in INTEGERS:
         return parse_value(text, kind, column)
-    # No other type takes a number: this raises, and says what was given.
-    return check_value(int(text) if text.lstrip("-").isdecimal() else float(text), kind, column)
+    raise InvalidInputError(
+        f"The number {shown(text)[1:-1]} does not fit column {column!r} of type {kind}.",
+        hint=f"Give a value of type {kind}.",
+    )
+
+
+def _kind_of(kind: Type) -> Kind | None:
+    return kind.kind if isinstance(kind, Primitive) else None
 
 
 def _is_float(kind: Type) -> bool:
-    return isinstance(kind, Primitive) and kind.kind in FLOATS
+    return _kind_of(kind) in FLOATS
 
 
 def _is_timely(kind: Type) -> bool:
-    return isinstance(kind, Primitive) and kind.kind in TIMES
+    return _kind_of(kind) in TIMES

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.shown import shown
 
 Scalar = bool | int | float | str | bytes | dt.date | dt.datetime | decimal.Decimal | None
 
@@ -44,7 +45,7 @@ def check_value(value: object, kind: Type, place: str) -> Scalar:
     normal = _normalise(value, kind)
     if normal is None:
         raise InvalidInputError(
-            f"Value {value!r} ({type(value).__name__}) does not fit column {place!r} "
+            f"Value {shown(value)} ({type(value).__name__}) does not fit column {place!r} "
             f"of type {kind}.",
             hint=_hint(value, kind),
         )
@@ -156,14 +157,16 @@ def parse_value(text: str, kind: Type, place: str) -> Scalar:
             value = _PARSERS[kind.kind](text)
         except ValueError as exc:
             raise InvalidInputError(
-                f"Text {text!r} is no {kind} (column {place!r}).", hint=_text_hint(kind.kind)
+                f"Text {shown(text)} is no {kind} (column {place!r}).", hint=text_hint(kind)
             ) from exc
         return check_value(value, kind, place)
     if isinstance(kind, Decimal):
         try:
             return check_value(decimal.Decimal(text), kind, place)
         except decimal.InvalidOperation as exc:
-            raise InvalidInputError(f"Text {text!r} is no {kind} (column {place!r}).") from exc
+            raise InvalidInputError(
+                f"Text {shown(text)} is no {kind} (column {place!r}).", hint=text_hint(kind)
+            ) from exc
     raise InvalidInputError(f"Column {place!r} of type {kind} has no text form.")
 
 
@@ -212,8 +215,11 @@ _PARSERS: dict[Kind, Callable[[str], Scalar]] = {
 }
 
 
-def _text_hint(kind: Kind) -> str:
-    if kind in INTEGERS:
+def text_hint(kind: Primitive | Decimal) -> str:
+    """Say how a value of a type is written as text."""
+    if isinstance(kind, Decimal):
+        return f"Write a number of up to {kind.precision} digits, {kind.scale} of them decimals."
+    if kind.kind in INTEGERS:
         return "Write a whole number."
     return {
         Kind.BOOLEAN: "Write true or false.",
@@ -221,7 +227,7 @@ def _text_hint(kind: Kind) -> str:
         Kind.TIMESTAMP: "Write it as 2013-06-01T12:30:00; without a zone it is UTC, and it has "
         "up to six digits of a second.",
         Kind.TIMESTAMP_NTZ: "Write it as 2013-06-01T12:30:00, with up to six digits of a second.",
-    }.get(kind, "Write a number.")
+    }.get(kind.kind, "Write a number.")
 
 
 def format_value(value: Scalar) -> str:

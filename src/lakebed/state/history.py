@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
+from lakebed.model.keys import BatchId
 from lakebed.state.caps import Caught
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
@@ -45,11 +46,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         descriptor: The descriptor from this version on, where it changed.
     """
 
-    version: int
+    version: Annotated[int, msgspec.Meta(ge=0)]
     commit_id: str
     operation: str
     committed_at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
-    batch_id: int | None = None
+    batch_id: BatchId | None = None
     run: str | None = None
     row_count: int = 0
     added: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from lakebed.errors import VersionNotFoundError
+from lakebed.model.keys import BatchId
 from lakebed.state.history import Entry, labels_of
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     by: str
     at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
-    version: int | None = None
-    batch_id: int | None = None
+    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    batch_id: BatchId | None = None
     until: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
 
     @property

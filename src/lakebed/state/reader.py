@@ -17,7 +17,7 @@ from lakebed.state.state import (
     is_ours,
     to_document,
 )
-from lakebed.store.base import Store
+from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
 
 
@@ -95,7 +95,12 @@ def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
     """Return the error for a name that no dataset has."""
     known = list_names(store)
-    listed = f"Datasets are: {', '.join(known)}." if known else "The repository is empty."
+    if known:
+        listed = f"Datasets are: {', '.join(known)}."
+    elif location_exists(store):
+        listed = "The repository is empty."
+    else:
+        listed = "There is no such directory."
     return DatasetNotFoundError(
         f"Dataset {name!r} not found in {store.uri}.", hint=nearest(name, known) or listed
     )

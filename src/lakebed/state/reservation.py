@@ -19,6 +19,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
+from lakebed.model.keys import BatchId
 from lakebed.model.schema import Type
 from lakebed.model.sql import parse_sql
 from lakebed.state.caps import Caught
@@ -132,7 +133,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         staging: Of a batch that is staged: what its commit needs.
     """
 
-    batch_id: int
+    batch_id: BatchId
     commit_id: str
     operation: str
     writer: str

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from lakebed.model.keys import BatchId
 from lakebed.state.history import Entry
 from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store
@@ -60,7 +61,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     slot: str
     fingerprint: str
     size_bytes: int
-    batch_id: int
+    batch_id: BatchId
     run: str
     row_count: int
     rejected_count: int

@@ -56,7 +56,7 @@ def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Stagi
 def _not_staged(state: State, batch_id: int) -> VersionNotFoundError:
     return VersionNotFoundError(
         f"Dataset {state.name!r} has no staged batch {batch_id}.",
-        hint="staged() lists those that there are. After its lease, a cleanup takes a batch.",
+        hint="`staged` lists those that there are. After its lease, a cleanup takes a batch.",
     )
 
 
@@ -251,7 +251,7 @@ def _mark(store: Store, state: State, record: BatchRecord, etag: str) -> str:
         raise CommitConflictError(
             f"Batch {record.batch_id} of {state.name!r} is being committed or discarded by "
             "somebody else.",
-            hint="Look at history() and staged(), and do it again if it still is right.",
+            hint="Look at `history` and `staged`, and do it again if it still is right.",
             expected=state.version,
             actual=state.version,
         ) from exc
@@ -284,7 +284,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
     if committed is not None:
         raise InvalidInputError(
             f"Batch {batch_id} of {dataset!r} is committed, as version {committed.version}.",
-            hint="Go back by rollback(); the batch stays readable.",
+            hint="Go back by `rollback`; the batch stays readable.",
         )
     if staging.committing_until is not None and dt.datetime.now(dt.UTC) < staging.committing_until:
         raise CommitConflictError(

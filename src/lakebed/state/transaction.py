@@ -592,7 +592,7 @@ class _Attempts:
             raise CommitConflictError(
                 f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts "
                 "with a cleanup or another protection.",
-                hint="Look at protections(), and do it again if it still is right.",
+                hint="Look at `protections`, and do it again if it still is right.",
                 expected=base.version,
                 actual=state.version,
             )
@@ -773,7 +773,7 @@ def _upkeep(state: State) -> tuple[int, tuple[Protection, ...]]:
     return state.horizon, state.protections
 
 
-_LONGER_LEASE = "Write the data again, with a longer lease: CommitOptions(lease=…)."
+_LONGER_LEASE = "Write the data again, with a longer lease."
 
 
 def _outlasted(lease: dt.timedelta) -> str:
@@ -1057,7 +1057,7 @@ def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknown
     return CommitUnknownError(
         f"The store did not say whether dataset {state.name!r} was created: "
         f"{cause.message if cause else 'no answer'}",
-        hint="Open it, or create it again with if_exists='open'.",
+        hint="Open it, or create it again and let it be opened if it exists.",
         commit_id=state.commit_id,
     )
 

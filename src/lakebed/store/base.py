@@ -510,6 +510,16 @@ class Store(ABC):
         _log.debug("store call operation=%s key=%s store=%s", operation, key, self.uri)
 
 
+def location_exists(store: Store) -> bool:
+    """Whether the directory of a store is there; a bucket is taken to be.
+
+    Cost:
+        No request.
+    """
+    path = store.local_path("x")
+    return path is None or path.parent.is_dir()
+
+
 def delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
     """Delete objects that no head refers to, and say whether that worked.
 

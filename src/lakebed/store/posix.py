@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from lakebed.errors import (
     AccessDeniedError,
+    InvalidInputError,
     InvalidNameError,
     LakebedError,
     ObjectExistsError,
@@ -104,8 +105,15 @@ class PosixStore(Store):
             root: The directory; a relative one is taken from the current directory, now.
             durable: Whether a write returns only when it would survive a loss of power. False is
                 faster and just as safe against a crash of the process.
+
+        Raises:
+            InvalidInputError: There is a file of that name.
         """
         self._root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path must stay
+        if self._root.is_file():
+            raise InvalidInputError(
+                f"{self._root} is a file.", hint="Name the directory that holds datasets."
+            )
         self._durable = durable
         self.uri = self._root.as_uri()
         self.supports_compare_and_swap = fcntl is not None

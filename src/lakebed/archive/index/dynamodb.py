@@ -533,7 +533,7 @@ def translating_boto_errors(where: str) -> Iterator[None]:
         raise AccessDeniedError(f"No credentials for {where}: {exc}.", hint=hint) from exc
     except exceptions.NoRegionError as exc:
         raise InvalidInputError(
-            f"No region for {where}.", hint="Add region=… or AWS_REGION."
+            f"No region for {where}.", hint="Add ?region=… to its URL, or set AWS_REGION."
         ) from exc
     except (exceptions.BotoCoreError, ValueError) as exc:
         raise StorageError(f"{where} did not answer: {exc}", retryable=True) from exc

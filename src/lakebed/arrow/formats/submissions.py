@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.documents import document_reader
 from lakebed.arrow.entities import entities_to_batch, to_column
 from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Decimal, Field, Primitive, Schema
@@ -74,7 +75,7 @@ def _texts(values: Iterable[bytes]) -> pa.Array:
         return pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid as exc:
         raise SchemaMismatchError(
-            f"This is no UTF-8: {exc}", hint="Convert the file to UTF-8."
+            f"This is no UTF-8: {reason_of(exc)}.", hint="Convert the file to UTF-8."
         ) from exc
 
 
@@ -121,7 +122,8 @@ def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
         column.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise SchemaMismatchError(
-            f"Column {name!r} is no text: {exc}", hint="Give the uuid, and the JSON as text."
+            f"Column {name!r} is no text: {reason_of(exc)}.",
+            hint="Give the uuid, and the JSON as text.",
         ) from exc
     if column.null_count:
         raise SchemaMismatchError(

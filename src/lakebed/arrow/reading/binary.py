@@ -17,6 +17,7 @@ from lakebed.arrow.conform import Conformer, check_columns, check_types
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import RawFile
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
 from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
@@ -79,7 +80,7 @@ class ParquetReader(FormatReader):
 
 
 def _rest_of_rows(number: int, cause: Exception) -> Reject:
-    said = " ".join(str(cause).split()).rstrip(".") or type(cause).__name__
+    said = reason_of(cause)
     reason = f"The file cannot be read from row {number} on: {said}."
     return Reject(reason, number, b"", "Look at the file.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -22,10 +23,13 @@ from lakebed.arrow.reading.chunks import (
     without_blanks,
 )
 from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Decimal, Kind, Primitive, Schema, Type
+from lakebed.model.shown import shown
+from lakebed.model.values import text_hint
 
 _ROWS_PER_CHUNK = 16_384  # Arrow's parser begins slowly, and is fast then
 _MAX_RECORD_BYTES = 2**20  # looking for the end of a quoted cell goes no farther
@@ -113,6 +117,7 @@ class _CsvParser:
         given = descriptor.schema.select(names)
         self._types = [field.type for field in given]
         self._names = list(names)
+        self._options = options
         self._conformer = Conformer(pa.schema(map(field_to_arrow, given)), descriptor)
         self._parsing = pacsv.ParseOptions(
             delimiter=options.delimiter,
@@ -133,14 +138,39 @@ class _CsvParser:
         )
         try:
             table = pacsv.read_csv(io.BytesIO(data), reading, self._parsing, self._converting)
-            columns = [
-                _from_csv(table.column(name).combine_chunks(), kind)
-                for name, kind in zip(self._names, self._types, strict=True)
-            ]
         except pa.ArrowException as exc:
-            reason = " ".join(str(exc).split())
-            raise SchemaMismatchError(reason, hint="Correct the file.") from exc
+            raise self._refused(records, str(exc)) from exc
+        columns = [
+            _from_csv(table.column(name).combine_chunks(), kind, name)
+            for name, kind in zip(self._names, self._types, strict=True)
+        ]
         return self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._names))
+
+    def _refused(self, records: Sequence[bytes], said: str) -> SchemaMismatchError:
+        """Say in words of the file what Arrow says in numbers of its columns."""
+        column = _BAD_COLUMN.search(said)
+        # Of many records, whoever reads them looks for the one that does not fit.
+        if column and len(records) == 1:
+            place = int(column[1])
+            text = csv_cells(records[0], self._options)[place]
+            return _no_value(text, self._types[place], self._names[place])
+        count = _BAD_COUNT.search(said)
+        if count:
+            return SchemaMismatchError(
+                f"The line has {count['actual']} cells, but there are {count['expected']} columns.",
+                hint="Correct the file: a cell with a delimiter or a newline stands in quotes.",
+            )
+        return SchemaMismatchError(f"{said.splitlines()[0]}.", hint="Correct the file.")
+
+
+# Arrow names columns by their numbers, from 0.
+_BAD_COLUMN = re.compile(r"In CSV column #(\d+): ")
+_BAD_COUNT = re.compile(r"Expected (?P<expected>\d+) columns, got (?P<actual>\d+)")
+
+
+def _no_value(text: str, kind: Type, column: str) -> SchemaMismatchError:
+    hint = text_hint(kind) if isinstance(kind, Primitive | Decimal) else "Correct the file."
+    return SchemaMismatchError(f"Text {shown(text)} is no {kind} (column {column!r}).", hint=hint)
 
 
 def _csv_type(kind: Type) -> pa.DataType:
@@ -149,9 +179,18 @@ def _csv_type(kind: Type) -> pa.DataType:
     return type_to_arrow(kind)
 
 
-def _from_csv(column: pa.Array, kind: Type) -> pa.Array:
+def _from_csv(column: pa.Array, kind: Type, name: str) -> pa.Array:
     if kind != Primitive(Kind.TIMESTAMP):
         return column
+    try:
+        return _to_timestamps(column)
+    except pa.ArrowInvalid as exc:
+        if len(column) > 1:  # whoever reads many rows at once looks for the one that fails
+            raise SchemaMismatchError(f"Column {name!r}: {reason_of(exc)}.") from exc
+        raise _no_value(column[0].as_py(), kind, name) from exc
+
+
+def _to_timestamps(column: pa.Array) -> pa.Array:
     text = pc.utf8_trim_whitespace(column)
     has_time = pc.match_substring(text, ":")
     text = pc.if_else(has_time, text, pc.binary_join_element_wise(text, "T00:00", ""))

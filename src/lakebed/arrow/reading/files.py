@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from lakebed.arrow.reading.hashes import check_hash, content_hash
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import open_store
@@ -451,11 +452,10 @@ def reading(location: str | os.PathLike[str]) -> Iterator[None]:
         with naming(place):
             yield
     except (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError) as exc:
-        reason = " ".join(str(exc).split())
-        raise InvalidInputError(f"{place}: {reason}", hint="Correct the file.") from exc
+        raise InvalidInputError(f"{place}: {reason_of(exc)}.", hint="Correct the file.") from exc
     except OSError as exc:
-        reason = exc.strerror or " ".join(str(exc).split())
-        raise InvalidInputError(f"Cannot read {place}: {reason}", hint="Check the file.") from exc
+        reason = exc.strerror or reason_of(exc)
+        raise InvalidInputError(f"Cannot read {place}: {reason}.", hint="Check the file.") from exc
 
 
 def read_text(path: Path) -> str:
@@ -548,7 +548,7 @@ def _chunks(file: RawFile) -> Iterator[bytes]:
     except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as exc:
         if file.codec is None or (isinstance(exc, OSError) and exc.errno is not None):
             raise
-        cause = " ".join(str(exc).split()).rstrip(".")
+        cause = reason_of(exc)
     # A read that fails gives nothing of what it had decoded; single bytes give it all.
     last = b"".join(_bytes_after(file.open, good))
     if last:

@@ -30,6 +30,7 @@ from lakebed.arrow.reading.files import (
     naming,
     reading,
 )
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH
@@ -180,9 +181,8 @@ def _as_text(chunk: Sequence[Line], names: Sequence[str], options: CsvOptions) -
         if len(chunk) > 1:
             for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
                 _as_text(half, names, options)
-        said = " ".join(str(exc).split())
         raise SchemaMismatchError(
-            f"Line {chunk[0].number}: {said}", hint="Correct the file."
+            f"Line {chunk[0].number}: {reason_of(exc)}.", hint="Correct the file."
         ) from exc
 
 

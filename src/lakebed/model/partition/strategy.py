@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Kind, Primitive, Schema, Type
+from lakebed.model.shown import shown
 from lakebed.model.values import Scalar, check_value
 
 NOTHING_PROVIDED: Mapping[str, Scalar] = MappingProxyType({})
@@ -52,6 +53,13 @@ class PartitionStrategy:
     functions: tuple[PartitionFunction, ...] = ()
 
     def __post_init__(self) -> None:
+        for function in self.functions:
+            if not isinstance(function, PartitionFunction):
+                raise PartitionSpecError(
+                    f"A strategy was given {shown(function)} as a partition function.",
+                    hint="Make functions with lakebed.by, or write text such as "
+                    "'date(time_hour) as dt, carrier'.",
+                )
         names = [function.name for function in self.functions]
         for name in names:
             if names.count(name) > 1:
@@ -325,6 +333,36 @@ class PartitionStrategy:
             PartitionSpecError: It is not of that form.
         """
         return cls(functions_from_document(document))
+
+    @classmethod
+    def of(cls, source: object) -> Self:
+        """Read a strategy from any of the forms that a descriptor takes.
+
+        Args:
+            source: A strategy, a function, text, or any number of functions and texts.
+
+        Raises:
+            PartitionSpecError: It is none of them, or the text is not of the short form.
+        """
+        if isinstance(source, cls):
+            return source
+        if isinstance(source, str):
+            return cls.parse(source)
+        if isinstance(source, PartitionFunction):
+            return cls((source,))
+        if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
+            raise PartitionSpecError(
+                f"A strategy cannot be read from {shown(source)}.",
+                hint="Give functions of lakebed.by, or text such as "
+                "'date(time_hour) as dt, carrier'.",
+            )
+        return cls(
+            tuple(
+                function
+                for one in source
+                for function in (cls.parse(one) if isinstance(one, str) else (one,))
+            )
+        )
 
     @classmethod
     def parse(cls, text: str) -> Self:

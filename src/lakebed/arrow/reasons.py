@@ -1,0 +1,12 @@
+"""What Arrow says of bad data, without its advice to programmers."""
+
+from __future__ import annotations
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first sentence of an error, on one line and without a full stop.
+
+    >>> reason_of(ValueError("Magic bytes not found. Either the file is corrupted or …"))
+    'Magic bytes not found'
+    """
+    return " ".join(str(error).split()).partition(". ")[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,30 @@
+"""How messages show a value that may be anything."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+
+
+class _Short(reprlib.Repr):
+    """Shortens what a message quotes, also whole numbers that Python refuses to write out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 80
+
+    def repr_int(self, number: int, level: int) -> str:
+        try:
+            return super().repr_int(number, level)
+        except ValueError:  # more digits than sys.get_int_max_str_digits()
+            digits = int(number.bit_length() * math.log10(2)) + 1
+            return f"a whole number of about {digits:,} digits"
+
+
+def shown(value: object) -> str:
+    """Return what a message shows of a value: its `repr`, in at most a line.
+
+    >>> shown("UA"), shown(10**5000)
+    ("'UA'", 'a whole number of about 5,001 digits')
+    """
+    return _Short().repr(value)
