@@ -338,3 +338,14 @@ def test_what_is_no_uri_is_refused(uri: str, message: str) -> None:
 def test_missing_dataset_is_named(dataset: Dataset) -> None:
     with pytest.raises(DatasetNotFoundError, match="test-name"):
         open_uri(f"{dataset.dataset_uri}s")
+
+
+def test_view_without_constraint_has_the_uri_of_its_dataset() -> None:
+    repository = lakebed.open_repository("memory://unconstrained")
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+    numbers = repository.create("numbers", lakebed.DatasetDescriptor(schema=schema))
+
+    assert numbers.view_uri == numbers.dataset_uri == "dataset:memory://unconstrained/numbers"
+    assert numbers.at(version=0).view_uri == numbers.at(version=0).dataset_uri
+    assert numbers.from_("n", 3).view_uri.startswith("view:")
+    assert lakebed.open_uri(numbers.view_uri).view_uri == numbers.view_uri

@@ -109,7 +109,9 @@ class View:
         if source.pinned is not None:
             terms.append(f"{VERSION}={source.pinned.state.version}")
         query = f"?{'&'.join(terms)}" if terms else ""
-        return f"view:{source.store.uri}/{source.name}{query}"
+        # As in Kite: what has no constraint is the dataset itself.
+        kind = "dataset" if self._constraint == TRUE else "view"
+        return f"{kind}:{source.store.uri}/{source.name}{query}"
 
     def is_of(self, other: View) -> bool:
         """Whether both are views of one dataset, at whatever version."""

@@ -386,7 +386,7 @@ def test_latest_is_the_latest_start(server: Server, push) -> None:
     assert server.get("/v0/archive/latest/old/box?lookback=20").status == 200
     for path in ("old/box?lookback=19", "old/box", "old/box/data", "log/nowhere", "No%20such/x"):
         assert server.get(f"/v0/archive/latest/{path}").code == (404, "NoSuchFile")
-    for lookback in ("nine", "-1", "", "1.5", "1_0", "36526", "9" * 5000):
+    for lookback in ("nine", "-1", "", "1.5", "1_0", "9" * 5000):
         answer = server.get(f"/v0/archive/latest/log/box?lookback={lookback}")
         assert answer.code == (400, "InvalidLookback")
         assert len(answer.body) < 300

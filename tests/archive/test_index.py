@@ -633,6 +633,17 @@ def test_table_has_the_keys_and_records_of_the_document(aws, dynamodb_url, recor
         ("16515:apache", "nebraska:91dd2525a5924c6c972e3d67fee8cda9"),
         ("id:91dd2525a5924c6c972e3d67fee8cda9", "nebraska:91dd2525a5924c6c972e3d67fee8cda9"),
     ]
+    by_key = {one["time_index_key"]["S"]: one for one in items}
+    for document in record.to_documents():
+        stored = by_key[document["time_index_key"]]
+        assert document.keys() <= stored.keys()
+        assert stored["work_id_index_key"]["S"] == "job-1:apache"
+    assert sorted(by_key["id:91dd2525a5924c6c972e3d67fee8cda9"]) == [
+        "day_keys",
+        "range_key",
+        "time_index_key",
+        "token",
+    ]
     by_name = {one["IndexName"]: one["KeySchema"] for one in table["GlobalSecondaryIndexes"]}
     assert [one["AttributeName"] for one in by_name["work-id-index"]] == [
         "work_id_index_key",
@@ -703,3 +714,47 @@ def test_now_is_a_time_of_a_question() -> None:
     now = dt.datetime(2015, 3, 20, tzinfo=dt.UTC)
 
     assert ArchiveQuery.of("x", start=0, end="now", now=now).end == T0
+
+
+def test_table_of_an_earlier_release_is_read_and_mended_by_the_next_put(
+    aws, dynamodb_url, record_of
+) -> None:
+    """Its items of days had no key of the work id, and the item of the file held the record."""
+    import boto3
+
+    index = open_index(dynamodb_url)
+    index.create()
+    record = record_of(id="a", end=T0 + DAY, work_id="job-1")
+    index.put([record])
+    table = boto3.resource("dynamodb", region_name="us-east-1", endpoint_url=aws).Table(
+        dynamodb_url.partition("://")[2].partition("?")[0]
+    )
+    items = {item["time_index_key"]: item for item in table.scan()["Items"]}
+    first = items["16514:apache"]
+    table.put_item(Item={**first, **items["id:a"]})
+    for key in ("16514:apache", "16515:apache"):
+        old = {name: items[key][name] for name in items[key] if name != "work_id_index_key"}
+        table.put_item(
+            Item={name: old[name] for name in old if name not in ("start", "what_where_key")}
+        )
+
+    def answers() -> list[object]:
+        return [
+            index.find("a"),
+            list(index.records()),
+            ask(index, "apache", work_id="job-1"),
+            ask(index, "apache", start=T0, end=T0 + DAY),
+            latest(index),
+        ]
+
+    expected = [record, [record], [record], [record], "a"]
+    assert answers() == expected
+    index.put([record])
+    assert answers() == expected
+    assert (
+        "metadata"
+        not in table.get_item(Key={"time_index_key": "id:a", "range_key": record.range_key})["Item"]
+    )
+    index.delete(["a"])
+    assert table.scan()["Items"] == []
+    index.close()

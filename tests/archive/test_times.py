@@ -133,3 +133,13 @@ def test_without_dateutil_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_file_touches_these_days(start: int, end: int | None, buckets: list[int]) -> None:
     assert list(time_buckets(start, end)) == buckets
+
+
+def test_days_of_times_that_are_no_whole_milliseconds_are_those_of_the_whole_ones() -> None:
+    assert list(time_buckets(1430092800000.0, 1430330070000.5)) == [16552, 16553, 16554]
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf")])
+def test_no_day_has_a_time_that_is_none(moment: float) -> None:
+    with pytest.raises(InvalidInputError, match="is no time"):
+        time_buckets(moment, None)

@@ -27,7 +27,7 @@ def test_csv_makes_a_partitioned_dataset_and_fills_it(cli, lake, write) -> None:
     assert [f"{field.name}: {field.type}" for field in dataset.schema] == [
         "time_hour: timestamp",
         "carrier: string",
-        "flight: int",
+        "flight: long",
     ]
     rows = sorted(dataset.reader(), key=lambda row: row["time_hour"])
     assert [row["carrier"] for row in rows] == ['A "B", C', None]

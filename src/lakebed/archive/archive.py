@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DEFAULT_LOOKBACK_DAYS = 14
-MAX_LOOKBACK_DAYS = 36_525  # a century
+_FIRST_DAY = -719_162  # of the calendar, in days since the epoch
 
 _DEFAULT_INDEX = ".lakebed/archive.db"  # hidden from listings of the store
 
@@ -232,16 +232,17 @@ class Archive:
 
         Raises:
             RecordNotFoundError: There is none.
-            InvalidInputError: `lookback_days` is out of range.
+            InvalidInputError: `lookback_days` is negative, or no whole number.
         """
-        if not isinstance(lookback_days, int) or not 0 <= lookback_days <= MAX_LOOKBACK_DAYS:
+        if not isinstance(lookback_days, int) or lookback_days < 0:
             msg = f"{lookback_days!r} is no number of days to look back."
-            raise InvalidInputError(msg, hint=f"Give 0 to {MAX_LOOKBACK_DAYS:,}.")
+            raise InvalidInputError(msg, hint="Give 0 or more.")
         today = time_bucket(to_epoch_ms("now", now=now))
+        first_day = max(today - lookback_days, _FIRST_DAY)
         found = self.index.latest(
             what,
             where,
-            first_ms=(today - lookback_days) * DAY_MS,
+            first_ms=first_day * DAY_MS,
             last_ms=(today + 1) * DAY_MS - 1,
         )
         if found is None:

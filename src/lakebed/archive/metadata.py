@@ -209,8 +209,13 @@ def _check_work_id(fields: Mapping[str, Any]) -> None:
         raise InvalidInputError(msg, hint="Leave it None, or begin it with a word of your own.")
 
 
+def is_absolute(path: str) -> bool:
+    """Whether a path is absolute, on POSIX or on Windows."""
+    return path.startswith("/") or _WINDOWS_PATH.fullmatch(path) is not None
+
+
 def _check_path(path: object) -> None:
-    if not isinstance(path, str) or not (path.startswith("/") or _WINDOWS_PATH.fullmatch(path)):
+    if not isinstance(path, str) or not is_absolute(path):
         msg = f"Metadata has path {_shortened(path)}, which is not absolute."
         raise InvalidInputError(msg, hint=r"Write it as /var/log/syslog, or C:\logs\syslog.")
 

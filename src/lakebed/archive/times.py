@@ -152,19 +152,25 @@ def _no_time(value: object) -> InvalidInputError:
     return InvalidInputError(f"{value!r} is no time.", hint=_HINT)
 
 
-def time_bucket(ms: int) -> int:
-    """Return the day of a time.
+def time_bucket(ms: float) -> int:
+    """Return the day of a time in milliseconds, whole or not.
 
     Days before the epoch count down; the originals put the last of them into day 0.
+
+    Raises:
+        InvalidInputError: It is infinite, or not a number.
 
     Examples:
         >>> time_bucket(1426809600000)
         16514
     """
-    return ms // DAY_MS
+    try:
+        return int(ms // DAY_MS)
+    except (OverflowError, ValueError) as exc:
+        raise _no_time(ms) from exc
 
 
-def time_buckets(start: int, end: int | None) -> range:
+def time_buckets(start: float, end: float | None) -> range:
     """Return the days from `start` to `end`, both included; without `end` the day of `start`.
 
     Examples:

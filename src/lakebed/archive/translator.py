@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from lakebed.archive.metadata import is_absolute
 from lakebed.archive.template import fill
 from lakebed.errors import InvalidInputError
 
@@ -51,8 +52,14 @@ class Translator:
         """Return the value for a path.
 
         Raises:
-            InvalidInputError: The pattern does not match, or a group that is used took no part.
+            InvalidInputError: The path is not absolute, the pattern does not match, or a group
+                that is used took no part.
         """
+        if not is_absolute(path):
+            msg = f"Translator {self.expression!r} was given {path!r}, which is not absolute."
+            raise InvalidInputError(
+                msg, hint=r"Give a path such as /var/log/syslog, or C:\logs\syslog."
+            )
         found = self._pattern.match(path)
         if found is None:
             msg = f"Translator {self.expression!r} does not match {path!r}."

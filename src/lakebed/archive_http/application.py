@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lakebed.archive import Archive, ArchiveRecord, to_epoch_ms
-from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, MAX_LOOKBACK_DAYS
+from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS
 from lakebed.archive.files import key_of
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive_http.answers import (
@@ -276,8 +276,8 @@ class _Service:
     def _find_latest(self, request: Request) -> ArchiveRecord:
         what, where = request.path_params["what"], request.path_params["where"]
         text = request.query_params.get("lookback", str(DEFAULT_LOOKBACK_DAYS))
-        if not _DAYS.fullmatch(text) or int(text) > MAX_LOOKBACK_DAYS:
-            msg = f"lookback is {_shortened(text)}, which is not 0 to {MAX_LOOKBACK_DAYS} days."
+        if not _DAYS.fullmatch(text):
+            msg = f"lookback is {_shortened(text)}, which is no number of up to nine digits."
             raise Refusal(400, "InvalidLookback", msg)
         try:
             return self._archive.latest(what, where, lookback_days=int(text))

@@ -114,6 +114,7 @@ def _record(done: Publication) -> dict[str, object]:
         "mode": done.mode,
         "is_applied": done.is_applied,
         "is_in_step": done.is_in_step,
+        "was_in_step": done.was_in_step,
         "created": done.created,
         "schema_changes": list(done.schema_changes),
         **{name: list(getattr(done, name)) for name in _PARTITION_LISTS},

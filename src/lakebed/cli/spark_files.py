@@ -22,7 +22,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
-from lakebed.spark.types import struct_type
+from lakebed.spark.types import struct_type, with_long_integers
 
 # Paths are meant as they are. Without the second, Spark reads files in a directory such as
 # `a [1]` as often as there are files.
@@ -75,7 +75,8 @@ def _read_csv(
         negativeInf="-Infinity",
     )
     if descriptor is None:
-        frame = reader.options(inferSchema=True).csv(uris)
+        inferred = reader.options(inferSchema=True).csv(uris).schema
+        frame = reader.schema(with_long_integers(inferred)).csv(uris)
         # Spark renames columns that differ only in case.
         return frame if header is None else frame.toDF(*header)
     check_flat(descriptor.schema)

@@ -99,6 +99,11 @@ class Publication:
 
     @property
     def is_in_step(self) -> bool:
+        """Whether the table is right now: because it was, or because it has been mended."""
+        return self.was_in_step or (self.is_applied and not self.damaged)
+
+    @property
+    def was_in_step(self) -> bool:
         """Whether the table was right before, so that nothing was to do."""
         return not (
             self.created
@@ -115,7 +120,7 @@ class Publication:
             {
                 "version": self.version,
                 "mode": self.mode,
-                "was in step": self.is_in_step,
+                "was in step": self.was_in_step,
                 "columns": shortened(self.schema_changes) or "right",
                 "added": shortened(self.added) or "none",
                 "changed": shortened(self.changed) or "none",

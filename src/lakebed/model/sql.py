@@ -185,7 +185,7 @@ class _Reader:
             hint = _LITERAL_HINTS.get(_kind_of(self._types[column]), exc.hint)
             raise PredicateError(exc.message, hint=hint) from exc
 
-    def _no_literal(self, node: exp.Expr, column: str) -> PredicateError:
+    def _no_literal(self, node: exp.Column | exp.Dot, column: str) -> PredicateError:
         """Return the error for a column, or for text without quotes, in the place of a literal."""
         text = ".".join(part.name for part in node.parts)
         if text in self._types:

@@ -1,10 +1,11 @@
 """An index in a table of DynamoDB, for any number of machines.
 
-A file has one item for each day that it touches (more than 30 days: one item under `long`), found
-by `time_index_key` as in the record format. One more item, under `id:<id>`, stands for the file
-itself: it alone is in the two secondary indices, by work id and by latest start, so that no answer
-from there holds a file twice; and it names the other items, so that a change or a removal leaves
-none behind. All items of a file change in one transaction.
+A file has one item for each day that it touches (more than 30 days: one item under `long`). They
+are records of version 0 as the record format has them, all keys included, so that other readers of
+such a table find them by time and by work id. The first of them stands for the file: it is also in
+the index by latest start, and an answer by work id shows it alone. One small item more, under
+`id:<id>`, holds no record: it names the others, so that a change or a removal leaves none behind.
+All items of a file change in one transaction.
 """
 
 from __future__ import annotations
@@ -157,8 +158,8 @@ class DynamoDbIndex(ArchiveIndex):
 
     def _put(self, records: Iterable[ArchiveRecord]) -> None:
         for record in records:
-            file_item, day_items = _items_of(record)
-            self._swap(record.id, [file_item, *day_items])
+            pointer, day_items = _items_of(record)
+            self._swap(record.id, [pointer, *day_items])
 
     def _delete(self, ids: Iterable[str]) -> None:
         for file_id in ids:
@@ -222,16 +223,46 @@ class DynamoDbIndex(ArchiveIndex):
         }
 
     def _find(self, file_id: str) -> ArchiveRecord | None:
-        found = [self._record_of(item) for item in self._file_items(file_id)]
-        return max(found, key=lambda record: record.create_time_ms, default=None)
+        for _ in range(_ATTEMPTS):
+            pointers = self._file_items(file_id)
+            items = [item for one in pointers for item in self._pointed_at(one)]
+            # A pointer whose record is gone was overtaken by another writer of the file.
+            if len(items) == len(pointers):
+                records = [self._record_of(item) for item in items]
+                return max(records, key=lambda record: record.create_time_ms, default=None)
+        msg = f"{self.url} has a damaged item {_file_key(file_id)!r}: its record is missing."
+        raise CorruptMetadataError(msg, hint="Make the index anew by reindex.")
+
+    def _pointed_at(self, pointer: _Item) -> list[_Item]:
+        """Return the item that stands for a file; none if it is no longer there."""
+        if "metadata" in pointer:  # written before records were left to the items of days
+            return [pointer]
+        key = dict(zip(_TABLE_KEYS, (pointer["day_keys"][0], pointer["range_key"]), strict=True))
+        with self._translating():
+            answer = self._open().get_item(
+                TableName=self._table, Key=self._serialized(key), ConsistentRead=True
+            )
+        return [self._deserialized(answer["Item"])] if "Item" in answer else []
 
     def _file_items(self, file_id: str) -> list[_Item]:
         return list(self._query(("time_index_key", _file_key(file_id)), is_consistent=True))
 
     def _records(self) -> Iterator[ArchiveRecord]:
         for item in self._pages("scan", ConsistentRead=True):
-            if "token" in item:
-                yield self._record_of(item)
+            record = self._standing_for(item)
+            if record is not None:
+                yield record
+
+    def _standing_for(self, item: _Item) -> ArchiveRecord | None:
+        """Return the record of a file if the item is the one that stands for it."""
+        if "metadata" not in item:
+            return None
+        record = self._record_of(item)
+        if "token" in item:  # written before records were left to the items of days
+            return record
+        # Of those days the index by work id knows nothing.
+        is_first = item["time_index_key"] == record.time_index_keys[0]
+        return record if is_first and "work_id_index_key" in item else None
 
     def _page(
         self, query: ArchiveQuery, after: Position | None, limit: int
@@ -263,7 +294,10 @@ class DynamoDbIndex(ArchiveIndex):
         for item in self._query(
             ("work_id_index_key", key), index=_WORK_ID_INDEX, where=query.where, start=start
         ):
-            yield self._record_of(item), (item["time_index_key"], item["range_key"])
+            record = self._standing_for(item)
+            # A file without work id has a key that a work id may look like.
+            if record is not None and record.work_id == query.work_id:
+                yield record, (item["time_index_key"], item["range_key"])
 
     def _by_time(
         self, query: ArchiveQuery, after: Position | None
@@ -431,22 +465,17 @@ def _first_key(record: ArchiveRecord, days: range) -> str:
 
 
 def _items_of(record: ArchiveRecord) -> tuple[_Item, list[_Item]]:
-    """Return the item that stands for the file, and those of its days."""
-    day_items = []
-    for document in record.to_documents():
-        del document["work_id_index_key"]  # keeps it out of the secondary index
-        day_items.append(_to_decimals(document))
-    file_item = {
-        **day_items[0],
+    """Return the item that names the others, and those of the file's days."""
+    day_items = [_to_decimals(document) for document in record.to_documents()]
+    day_items[0]["what_where_key"] = f"{record.what}:{record.where}"
+    day_items[0]["start"] = record.metadata.start
+    pointer = {
         "time_index_key": _file_key(record.id),
-        "what_where_key": f"{record.what}:{record.where}",
-        "start": record.metadata.start,
+        "range_key": record.range_key,
         "day_keys": list(record.time_index_keys),
         "token": uuid.uuid4().hex,
     }
-    if record.work_id is not None:
-        file_item["work_id_index_key"] = record.work_id_index_key
-    return file_item, day_items
+    return pointer, day_items
 
 
 def _to_decimals(document: Mapping[str, Any]) -> _Item:
