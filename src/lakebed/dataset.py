@@ -13,6 +13,7 @@ from lakebed.batches.diff import Diff, difference
 from lakebed.batches.listing import Batch, committed_batches, staged_batches
 from lakebed.batches.rollback import Restoration, find_restoration, restore
 from lakebed.batches.staging import Staged
+from lakebed.batches.transaction import DatasetTransaction
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError
 from lakebed.hive.publication import Publication, PublishOptions, publish, unpublish
@@ -730,6 +731,30 @@ class Dataset(View):
         begun = prepared[0]
         record = staged_list.read(self._source.store, begun.base, begun.batch_id)
         return Staged(self._source, record, Dataset)
+
+    def transaction(self, *, commit_options: CommitOptions | None = None) -> DatasetTransaction:
+        """Return a transaction: one snapshot to read from, and one commit of all that is written.
+
+        ```
+        with flights.transaction() as t:
+            t.overwrite(corrected(t.where("dt = '2013-01-01'").arrow()))
+        ```
+
+        Args:
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The transaction. At the end of `with` it is committed: all of it or nothing, and
+            nothing if there was an error, or if somebody has changed meanwhile what was read.
+
+        Raises:
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            A read of the head; then as the reads and writes, and one commit.
+        """
+        self._check_writable()
+        return DatasetTransaction(self._source, commit_options)
 
     def staged(self) -> tuple[Staged[Dataset], ...]:
         """Return the batches that are staged and wait for their commit, oldest first.

@@ -150,6 +150,8 @@ def check(
             message names it.
         StaleRerunError: A later rerun of the same run was faster.
     """
+    for read in reads:
+        check_same_dataset(read.state, now)
     later = after(since, base)
     _check_upkeep(base, now, later, change)
     _check_descriptor(base, now, later, change, reads)

@@ -296,6 +296,7 @@ class Transaction:
         noted = ScopeNote.of(scope)
         base = base or self._base
         try:
+            conflicts.check_same_dataset(base, self._base)
             # An append conflicts with nothing, whoever did it.
             foreign = None if isinstance(scope, Nothing) else _foreign_entry(self._store, base)
             staging = Staging(
