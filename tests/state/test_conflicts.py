@@ -16,10 +16,11 @@ import lakebed
 from lakebed import by
 from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
 from lakebed.state import conflicts
+from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.scope import RewrittenFiles, Scope, ThesePartitions
-from lakebed.state.state import FOREIGN, Change, State
+from lakebed.state.state import FOREIGN, Change, State, to_document
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore
@@ -148,6 +149,38 @@ def test_promotion_does_not_bring_back_what_came_and_went(undo: str) -> None:
     assert (comes.acted, goes.acted) == (1, 1)
     assert content(dataset) == before
     assert dataset.with_("p_dimension", "a").count() == 3
+
+
+def change_as_another_tool(store: Store, labels: Callable[[tuple[str, ...]], Any]) -> None:
+    """Change the files of a head and nothing else, as plateau does."""
+    head = read_head(store, "d")
+    changed = replace(head.state, labels=tuple(labels(head.state.labels)))
+    data = encode_head(to_document(changed), head.state.head_format)
+    store.replace(head.key, data, if_match=head.etag)
+
+
+def test_promotion_does_not_bring_back_what_another_tool_put_in_and_took_out() -> None:
+    store = new_store()
+    dataset = new_dataset(store, dimension=True)
+    before = content(dataset)
+    label = "p_dimension=OTHER/batch_id=7/theirs"
+    copy = store.get(dataset.files()[0].key).data
+    store.put(f"d/data/{label}.parquet", copy)
+    goes = Interfering(
+        store,
+        lambda operation, key: operation == "replace" and "/batches/" in key,
+        lambda: change_as_another_tool(store, lambda old: [one for one in old if one != label]),
+    )
+    comes = Interfering(
+        goes,
+        lambda operation, key: operation == "put" and "/data/" in key,
+        lambda: change_as_another_tool(store, lambda old: [*old, label]),
+    )
+
+    lakebed.Repository(comes).open("d").promote({"p": ["z", "a"]})
+
+    assert (comes.acted, goes.acted) == (1, 1)
+    assert content(dataset) == before
 
 
 def test_compaction_meanwhile_is_none_unless_rows_came_and_went_too() -> None:

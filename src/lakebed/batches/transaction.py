@@ -253,15 +253,13 @@ class DatasetTransaction(View):
         origins = {
             label: runs for one in writes if one.sources for label, runs in one.sources.runs.items()
         }
+        looked_at = tuple(untouched(one, state) for one in self._watched.constraints)
         entry = started.commit(
             concat_facts([empty, *(one.facts for one in writes)]),
             _joined([one.scope for one in writes]),
             Sources(runs=origins) if origins else None,
             carried={label: run for one in writes for label, run in one.carried.items()},
-            reads=[
-                Read(state=state, scope=untouched(constraint, state))
-                for constraint in self._watched.constraints
-            ],
+            reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
         )
         self.commit = Commit.of(entry, state)
 

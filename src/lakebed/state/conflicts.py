@@ -8,8 +8,9 @@ What other tools did has no entry in the history, or a late one; there the files
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lakebed.errors import (
     CommitConflictError,
@@ -157,11 +158,59 @@ def check(
     _check_descriptor(base, now, later, change, reads)
     own = Read(state=base, scope=change.scope)
     for read in (own, *reads):
-        for scope in read.scope.parts if isinstance(read.scope, Several) else (read.scope,):
+        what = _Since(read.state, now, tuple(after(since, read.state)))
+        for scope in _parts(read.scope):
             if isinstance(scope, RunFiles):
-                _check_run(read, scope, now, after(since, read.state), change)
+                _check_run(read, scope, what, change)
             elif not isinstance(scope, Nothing):
-                _check_files(read, scope, now, after(since, read.state), change, is_own=read is own)
+                _check_files(scope, what, change, is_own=read is own)
+
+
+@dataclass(frozen=True)
+class _Since:
+    """What has happened since a state."""
+
+    state: State
+    now: State
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def changed(self) -> dict[str, Entry | None]:
+        """The partitions in which something has happened, and who did the last of it.
+
+        None stands for another tool, whose change has no entry yet.
+        """
+        return self._touched(minds_compactions=True)
+
+    @cached_property
+    def other_rows(self) -> dict[str, Entry | None]:
+        """Those of them whose rows may be others: a compaction leaves them as they are."""
+        return self._touched(minds_compactions=False)
+
+    def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
+        if not self.entries and self.state.labels == self.now.labels:
+            return {}
+        found: dict[str, Entry | None] = {}
+        live = set(self.state.labels)
+        for entry in self.entries:
+            labels: Collection[str] = (*entry.removed, *entry.added)
+            if entry.operation == FOREIGN:
+                # The state may have shown some of it, before it got its entry.
+                labels = [*live.intersection(entry.removed), *set(entry.added).difference(live)]
+            elif entry.operation == "compact" and not minds_compactions:
+                # Of files that the state did not have, the rows are among the new ones.
+                strange = {_partition(label) for label in entry.removed if label not in live}
+                labels = [label for label in labels if _partition(label) in strange]
+            found.update((_partition(label), entry) for label in labels)
+            live.difference_update(entry.removed)
+            live.update(entry.added)
+        late = live.symmetric_difference(self.now.labels)
+        found.update((_partition(label), None) for label in late)
+        return found
+
+
+def _parts(scope: Scope) -> tuple[Scope, ...]:
+    return scope.parts if isinstance(scope, Several) else (scope,)
 
 
 def after(since: Iterable[Entry], state: State) -> list[Entry]:
@@ -223,10 +272,7 @@ def _check_descriptor(
         return
     if change.descriptor is not None:
         raise _descriptor_conflict(base, now, (), change.operation, _BOTH)
-    scopes = [change.scope, *(read.scope for read in reads)]
-    scopes = [
-        part for one in scopes for part in (one.parts if isinstance(one, Several) else (one,))
-    ]
+    scopes = [*_parts(change.scope), *(part for read in reads for part in _parts(read.scope))]
     reason = ""
     if base.partition_types != now.partition_types and not all(
         isinstance(one, Nothing) for one in scopes
@@ -262,100 +308,60 @@ def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[st
     return ""
 
 
-def _check_files(
-    read: Read,
-    scope: Scope,
-    now: State,
-    since: Sequence[Entry],
-    change: Change,
-    *,
-    is_own: bool,
-) -> None:
-    """Check that the files in a scope are those that were read, and always were."""
-    base = read.state
+def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -> None:
+    """Check that the files in a scope are those of the state, and always were."""
     if isinstance(scope, RewrittenFiles):
-        touched = _lost_or_missed(scope, now, since)
+        touched = _lost_or_missed(scope, since)
     else:
-        touched = _touched(base, now, since, scope)
+        changed = since.other_rows if isinstance(scope, WholePartitions) else since.changed
+        touched = {name: entry for name, entry in changed.items() if scope.covers(name)}
     if not touched:
         return
     # The newest first, and what has no entry yet is newer than all.
     last = max(touched.values(), key=lambda one: float("inf") if one is None else one.version)
     partitions = tuple(sorted(touched))
     shown = ", ".join(one or "the whole dataset" for one in partitions[:5])
+    base = since.state
     raise CommitConflictError(
         f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts with "
         f"{'a change by another tool' if last is None else named(last)}: "
         + (f"both touch {shown}." if is_own else f"it touched {shown} since."),
         hint=_AGAIN,
         expected=base.version,
-        actual=now.version,
+        actual=since.now.version,
         partitions=partitions,
     )
 
 
-def _lost_or_missed(
-    scope: RewrittenFiles, now: State, since: Sequence[Entry]
-) -> dict[str, Entry | None]:
+def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | None]:
     """Return the partitions where files to be rewritten are gone, or others are to be looked at.
 
     A file that went and came back holds the rows that were read, for files are immutable.
     """
-    live = frozenset(now.labels)
-    wrong = {*(scope.labels - live), *filter(scope.misses, now.labels)}
+    before, labels = since.state.labels, since.now.labels
+    new = () if before == labels else set(labels).difference(before)
+    wrong = {*scope.labels.difference(labels), *filter(scope.misses, new)}
     found: dict[str, Entry | None] = {_partition(label): None for label in wrong}
-    for entry in since:
+    for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):
             found[_partition(label)] = entry
     return found
 
 
-def _touched(
-    base: State, now: State, since: Sequence[Entry], scope: Scope
-) -> dict[str, Entry | None]:
-    """Return the partitions of a scope in which something has happened, and who did the last of it.
-
-    None stands for another tool, whose change has no entry yet. A compaction leaves the rows of a
-    partition as they are, so that a scope of whole partitions does not mind it.
-    """
-    if not since and base.labels == now.labels:
-        return {}
-    found: dict[str, Entry | None] = {}
-    live = set(base.labels)
-    for entry in since:
-        labels: Collection[str] = (*entry.removed, *entry.added)
-        if entry.operation == FOREIGN:
-            # The base may have shown some of it, before it got its entry.
-            labels = [*live.intersection(entry.removed), *set(entry.added).difference(live)]
-        elif entry.operation == "compact" and isinstance(scope, WholePartitions):
-            # Of files that the base did not have, the rows are among the new ones.
-            strange = {_partition(label) for label in entry.removed if label not in live}
-            labels = [label for label in labels if _partition(label) in strange]
-        found.update(dict.fromkeys(_covered(scope, labels), entry))
-        live.difference_update(entry.removed)
-        live.update(entry.added)
-    found.update(dict.fromkeys(_covered(scope, live.symmetric_difference(now.labels))))
-    return found
-
-
-def _covered(scope: Scope, labels: Iterable[str]) -> Iterator[str]:
-    return filter(scope.covers, {_partition(label) for label in labels})
-
-
-def _check_run(
-    read: Read, scope: RunFiles, now: State, since: Sequence[Entry], change: Change
-) -> None:
+def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> None:
     """Check that the run which is repeated has not written anything meanwhile.
 
     Where it was read what the run has written, nobody else may have changed that either.
     """
-    base = read.state
+    base, now = since.state, since.now
     others = [
-        entry for entry in run_list.written_by(since, scope.run) if entry.batch_id is not None
+        entry
+        for entry in run_list.written_by(since.entries, scope.run)
+        if entry.batch_id is not None
     ]
     is_of_run = bool(others)
     if not others and read.runs is not None:
-        others = [entry for entry in since if _concerns(entry, scope.run, read.runs)]
+        others = [entry for entry in since.entries if _concerns(entry, scope.run, read.runs)]
     if not others:
         return
     newest = max(others, key=lambda entry: entry.batch_id or 0)
