@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.kernel import WriteOptions
@@ -13,6 +13,7 @@ from lakebed.batches.diff import Diff, difference
 from lakebed.batches.listing import Batch, committed_batches, staged_batches
 from lakebed.batches.rollback import Restoration, find_restoration, restore
 from lakebed.batches.staging import Staged
+from lakebed.batches.transaction import DatasetTransaction
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError
 from lakebed.hive.publication import Publication, PublishOptions, publish, unpublish
@@ -62,7 +63,7 @@ from lakebed.state.sources import SourceFile
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.transaction import CommitOptions
 from lakebed.uri import VERSION
-from lakebed.view import View
+from lakebed.view import Base, View
 from lakebed.writer import keep_staged
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Dataset(View):
     @property
     def descriptor(self) -> DatasetDescriptor:
         """What the dataset is. Reads the head."""
-        return self._source.load().state.descriptor
+        return self._source.tell().descriptor
 
     @property
     def schema(self) -> Schema:
@@ -206,7 +207,7 @@ class Dataset(View):
         else:
             found = [entry.version for entry in entries if entry.batch_id == batch_id]
             wanted = f"with batch {batch_id}"
-            hint = "history() lists the batches."
+            hint = "`history` lists the batches."
         if not found:
             raise VersionNotFoundError(f"Dataset {self.name!r} has no version {wanted}.", hint=hint)
         return found[-1]
@@ -231,7 +232,7 @@ class Dataset(View):
         Cost:
             The head and the history, of which there are few objects.
         """
-        state = self._source.load().state
+        state = self._source.tell()
         if not state.is_ours:
             return (
                 SchemaVersion(
@@ -369,6 +370,7 @@ class Dataset(View):
         time: dt.datetime | None = None,
         batch_id: int | None = None,
         view: View | None = None,
+        base: Base | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Make an older state current again, as a new commit.
@@ -382,6 +384,8 @@ class Dataset(View):
             time: The last version that was committed by then; without zone it is UTC.
             batch_id: After the commit of this batch.
             view: Only these partitions: of this dataset, aligned with partition boundaries.
+            base: By what it was found right, as for `append`: a commit since then that has touched
+                a partition that would change is a conflict, and not undone too.
             commit_options: How long to fight for the head.
 
         Returns:
@@ -390,7 +394,7 @@ class Dataset(View):
         Raises:
             VersionNotFoundError: There is no such version, or files of it are gone.
             CommitConflictError: Another commit touched a partition that would change, or read in
-                a raw file whose rows would; nothing has changed.
+                a raw file whose rows would, meanwhile or since the base; nothing has changed.
             InvalidInputError: Not exactly one of the three is given, or the view is of another
                 dataset.
             PredicateError: The view is not aligned with partition boundaries.
@@ -400,8 +404,9 @@ class Dataset(View):
             for each file that comes back, one PUT, two where raw files are concerned, and one
             conditional PUT. No data file is read or written.
         """
+        read = self._base_of(base)
         found = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        entry = restore(self._source.store, found, commit_options)
+        entry = restore(self._source.store, found, commit_options, base=read)
         return None if entry is None else Commit.of(entry, found.base)
 
     def find_rollback(
@@ -516,15 +521,26 @@ class Dataset(View):
         )
 
     def update(
-        self, descriptor: DatasetDescriptor, *, commit_options: CommitOptions | None = None
+        self,
+        descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
+        *,
+        base: Base | None = None,
+        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Change what the dataset is: fields, defaults, compression, properties.
 
         Files that were written stay as they are and read as before: a field that they lack has
         the default with which it was added. An equal descriptor makes no new version.
 
+        Nobody's update is undone. A descriptor replaces the one that this object showed last, by
+        `descriptor`, `schema` or when it was opened; if others have changed it since, that is a
+        conflict. A function is applied to whatever the descriptor is.
+
         Args:
-            descriptor: What the dataset shall be.
+            descriptor: What the dataset shall be; or a function that makes it of what the dataset
+                is, and that may be called several times.
+            base: What the descriptor was made from, if not from the one that was shown last: a
+                version, or a dataset, plan or commit of it.
             commit_options: How long to fight for the head.
 
         Returns:
@@ -546,17 +562,27 @@ class Dataset(View):
         """
         self._check_writable()
         store = self._source.store
-        entry, base = transaction.update(store, self.name, descriptor, commit_options)
-        schema_file.put_or_leave(store, self.name, descriptor)
+        made_from = self._base_of(base)
+        if callable(descriptor):
+            edit = descriptor
+        else:
+            made_from = made_from or self._source.told()
+
+            def edit(_: DatasetDescriptor) -> DatasetDescriptor:
+                return descriptor
+
+        done = transaction.update(store, self.name, edit, commit_options, made_from=made_from)
+        schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.load()  # what was seen before is of the old schema
+        self._source.note_update(done.made)
         if self._source.metadata is not None:
             with telling(
                 self.name,
-                f"updated to version {entry.version}",
+                f"updated to version {done.entry.version}",
                 "Update it again with the same descriptor to tell the provider again.",
             ):
-                self._source.metadata.save(self.name, descriptor)
-        return Commit.of(entry, base)
+                self._source.metadata.save(self.name, done.descriptor)
+        return Commit.of(done.entry, done.base)
 
     def overwrite(
         self,
@@ -564,6 +590,7 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit:
@@ -575,12 +602,14 @@ class Dataset(View):
             data: As for `append`. With a view it may hold no rows: an explicit empty result.
             view: Of this dataset, aligned with partition boundaries.
             run: Name of the run, for the history.
+            base: What the data was made from, as for `append`: what others have put into one of
+                the partitions since then is not replaced, but a conflict.
             options: How data files are cut.
             commit_options: How long to fight for the head.
 
         Raises:
-            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
-                became visible.
+            CommitConflictError: Another commit touched one of the partitions meanwhile, or since
+                the base; nothing became visible.
             InvalidInputError: The data has no rows and no view is given, data lies outside the
                 view, or the view is of another dataset.
             PredicateError: The view is not aligned with partition boundaries.
@@ -591,14 +620,17 @@ class Dataset(View):
         if view is not None:
             self._check_own(view)
             widest = View(self._source, view.constraint)
-            return widest.overwrite(data, run=run, options=options, commit_options=commit_options)
-        return self._write("overwrite", data, run, None, options, commit_options)
+            return widest.overwrite(
+                data, run=run, base=base, options=options, commit_options=commit_options
+            )
+        return self._write("overwrite", data, run, None, options, commit_options, base)
 
     def rerun(
         self,
         data: object,
         run: str,
         *,
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit:
@@ -613,12 +645,15 @@ class Dataset(View):
             data: As for `append`. Without rows, what the run wrote before is gone.
             run: Its name: what is the same each time it is run again, such as the month that it
                 is about.
+            base: What the data was made from, as for `append`: a commit since then that has
+                touched what the run wrote is a conflict.
             options: How data files are cut.
             commit_options: How long to fight for the head.
 
         Raises:
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
-            CommitConflictError: The run has written meanwhile; nothing became visible.
+            CommitConflictError: The run has written meanwhile, or somebody has touched what it
+                wrote since the base; nothing became visible.
             InvalidInputError: The run has no name.
             SchemaMismatchError: The data does not fit; nothing became visible.
             PartitionSpecError: The source of a partition function is missing.
@@ -628,7 +663,7 @@ class Dataset(View):
             As `append`, and what is known of runs, of which there are few objects.
         """
         scope = _scope_of_run(run)
-        return self._write("rerun", data, run, scope, options, commit_options)
+        return self._write("rerun", data, run, scope, options, commit_options, base)
 
     def stage(
         self,
@@ -637,6 +672,7 @@ class Dataset(View):
         *,
         run: str | None = None,
         view: View | None = None,
+        base: Base | None = None,
         lease: str | dt.timedelta = "7d",
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
@@ -648,6 +684,7 @@ class Dataset(View):
             operation: What the commit shall be.
             run: Name of the run, which a rerun needs.
             view: For an append, in which all data must be; for an overwrite, what is replaced.
+            base: What the data of an overwrite was made from, as for `overwrite`.
             lease: How long the batch is kept from cleanup, such as `7d` or `12h`.
             options: How data files are cut.
             commit_options: How long the writing may last; see its `lease`.
@@ -666,6 +703,12 @@ class Dataset(View):
         kept_for = parse_age(lease)
         if not kept_for:
             raise InvalidInputError(f"lease is {lease!r}.", hint="Give more than no time.")
+        if base is not None and operation != "overwrite":
+            raise InvalidInputError(
+                f"A staged {operation} with a base.",
+                hint="Stage an overwrite, or write at once: append and rerun have a base.",
+            )
+        read = self._base_of(base)
         narrowed: View = self
         if view is not None:
             self._check_own(view)
@@ -684,10 +727,34 @@ class Dataset(View):
                     hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
                 )
         prepared = narrowed._prepare(operation, data, run, scope, options, commit_options)
-        keep_staged(*prepared, kept_for)
-        batch_id, base = prepared[0].batch_id, prepared[0].base
-        record = staged_list.read(self._source.store, base, batch_id)
+        keep_staged(*prepared, kept_for, read)
+        begun = prepared[0]
+        record = staged_list.read(self._source.store, begun.base, begun.batch_id)
         return Staged(self._source, record, Dataset)
+
+    def transaction(self, *, commit_options: CommitOptions | None = None) -> DatasetTransaction:
+        """Return a transaction: one snapshot to read from, and one commit of all that is written.
+
+        ```
+        with flights.transaction() as t:
+            t.overwrite(corrected(t.where("dt = '2013-01-01'").arrow()))
+        ```
+
+        Args:
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The transaction. At the end of `with` it is committed: all of it or nothing, and
+            nothing if there was an error, or if somebody has changed meanwhile what was read.
+
+        Raises:
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            A read of the head; then as the reads and writes, and one commit.
+        """
+        self._check_writable()
+        return DatasetTransaction(self._source, commit_options)
 
     def staged(self) -> tuple[Staged[Dataset], ...]:
         """Return the batches that are staged and wait for their commit, oldest first.
@@ -720,6 +787,7 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit | None:
@@ -728,6 +796,7 @@ class Dataset(View):
         Args:
             view: Of this dataset. The dataset itself is the view of everything.
             run: Name of the run, for the history.
+            base: By what it was found right; see `View.delete`.
             options: How files are cut that are written anew.
             commit_options: How long to fight for the head.
 
@@ -736,8 +805,8 @@ class Dataset(View):
 
         Raises:
             InvalidInputError: No view is given, or it is of another dataset.
-            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
-                became visible.
+            CommitConflictError: Another commit touched one of the partitions meanwhile, or since
+                the base; nothing became visible.
         """
         if view is None:
             raise InvalidInputError(
@@ -746,7 +815,7 @@ class Dataset(View):
             )
         self._check_own(view)
         doomed = View(self._source, view.constraint)
-        return doomed.delete(run=run, options=options, commit_options=commit_options)
+        return doomed.delete(run=run, base=base, options=options, commit_options=commit_options)
 
     def protect(
         self,

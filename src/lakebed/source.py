@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from lakebed.errors import VersionNotFoundError
+from lakebed.errors import CommitConflictError, VersionNotFoundError
+from lakebed.model.predicate import Predicate
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
 from lakebed.state.protections import check_readable, kept_files, protected_batches
@@ -23,7 +24,13 @@ class Snapshot:
 
 
 class Source:
-    """Where a view gets the state from: the head, each time anew, or one version for good."""
+    """Where a view gets the state from: the head, each time anew, or one version for good.
+
+    Attributes:
+        read_only: What is pinned, and what to do instead of writing to it.
+    """
+
+    read_only = ("an older state", "Write to the dataset itself, not to a version of it.")
 
     def __init__(
         self,
@@ -37,6 +44,7 @@ class Source:
         self.pinned = pinned
         self.metadata = metadata  # to tell of changes of the descriptor, besides the head
         self._seen = pinned
+        self._told: State | None = None
 
     def load(self) -> Snapshot:
         """Return the state to work on: the current one, unless a version is pinned.
@@ -51,8 +59,28 @@ class Source:
         return self._seen
 
     def remember(self, snapshot: Snapshot) -> None:
-        """Note a state that somebody else has read."""
+        """Note a state that somebody else has read, to hand it out."""
         self._seen = snapshot
+        self._told = snapshot.state
+
+    def tell(self) -> State:
+        """Return the state to work on, and note that its descriptor was handed out."""
+        self._told = self.load().state
+        return self._told
+
+    def told(self) -> State:
+        """Return the state whose descriptor was last handed out: what one may have made another of.
+
+        Later reads of rows do not count: nobody need have looked at the descriptor then.
+        """
+        return self._told or self.tell()
+
+    def note_update(self, state: State) -> None:
+        """Note what the caller has made of the descriptor."""
+        self._told = state
+
+    def note_read(self, constraint: Predicate) -> None:
+        """Take note of what is read, where anybody asks for it afterwards."""
 
     def seen(self) -> State:
         """Return the last state that was read, for checks that need no newer one."""
@@ -80,6 +108,36 @@ class Source:
         past = history.replay(entries, version)
         check_readable(state, entries, version)
         return self._past_source(snapshot, past, past.labels)
+
+    def past_state(self, version: int, commit_id: str | None = None) -> State:
+        """Return the state of one version, which need not be readable any more.
+
+        Args:
+            version: Which one.
+            commit_id: Of the commit that made it, where it is known.
+
+        Raises:
+            VersionNotFoundError: There is no such version.
+            CommitConflictError: Another commit made it.
+
+        Cost:
+            A read of the head; of an older version also the history.
+        """
+        snapshot = self.load()
+        state = snapshot.state
+        if version != state.version or state.is_changed_by_others:
+            entries = history.read(self.store, state.history)
+            past = history.replay(entries, version)
+            state = self._past_source(snapshot, past, past.labels).load().state
+        if commit_id not in (None, state.commit_id):
+            raise CommitConflictError(
+                f"Version {version} of {self.name!r} was made by commit {state.commit_id}, and "
+                f"not by {commit_id}.",
+                hint="The dataset was created again since, or that was never committed: read it.",
+                expected=version,
+                actual=snapshot.state.version,
+            )
+        return state
 
     def at_batch_alone(self, batch_id: int) -> Source:
         """Return a source of nothing but the files of one batch, as it was committed.

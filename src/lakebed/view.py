@@ -55,6 +55,7 @@ from lakebed.model.values import Scalar, check_value
 from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.source import Source
+from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
@@ -90,6 +91,7 @@ class View:
         """Use `Dataset.where` and its like instead."""
         self._source = source
         self._constraint = constraint
+        self._last_read: State | None = None
 
     def __repr__(self) -> str:
         return f"<View of {self._source.name!r}: {self._constraint}>"
@@ -198,6 +200,8 @@ class View:
         """Plan by the head alone where there is no store."""
         snapshot = self._source.load()
         constraint = bind(self._constraint, snapshot.state.predicate_types)
+        self._last_read = snapshot.state
+        self._source.note_read(constraint)
         return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
 
     def spark(
@@ -429,6 +433,7 @@ class View:
         run: str | None = None,
         *,
         if_not_empty: Literal["append", "error"] = "append",
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit:
@@ -442,6 +447,9 @@ class View:
             if_not_empty: `error` refuses where the view holds an entity or has been signalled
                 ready, as for a job that must not run twice; also where another commit fills one
                 of its partitions meanwhile.
+            base: What the data was made from: a version, or the view, plan or commit that was
+                read; see `docs/concurrency.md`. A commit since then that has touched a
+                partition of the data is a conflict.
             options: How data files are cut.
             commit_options: How long to fight for the head.
 
@@ -450,7 +458,8 @@ class View:
             PartitionSpecError: The source of a partition function is missing.
             InvalidInputError: An entity lies outside the view; nothing became visible.
             AlreadyExistsError: The view must be empty, and is not or is ready.
-            CommitConflictError: The view must be empty, and another commit touched it meanwhile.
+            CommitConflictError: The view must be empty, and another commit touched it meanwhile;
+                or one has touched what the data was made from.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
@@ -462,8 +471,8 @@ class View:
                 f"if_not_empty is {if_not_empty!r}.", hint="Give 'append' or 'error'."
             )
         if if_not_empty == "append":
-            return self._write("append", data, run, Nothing(), options, commit_options)
-        return self._write("append", data, run, self._must_be_empty, options, commit_options)
+            return self._write("append", data, run, Nothing(), options, commit_options, base)
+        return self._write("append", data, run, self._must_be_empty, options, commit_options, base)
 
     def _must_be_empty(self, base: State) -> Scope:
         """Check that the view is empty and not ready, and return the scope that keeps it so."""
@@ -474,15 +483,14 @@ class View:
                 f"{self!r} {'is ready' if is_empty else 'is not empty'}.",
                 hint="Append without if_not_empty, or overwrite it.",
             )
-        levels, descriptor = base.partition_level_types, base.descriptor
-        where = descriptor.partition_by.project(constraint, descriptor.schema, levels, strict=False)
-        return Unchanged(where, levels)
+        return untouched(constraint, base)
 
     def overwrite(
         self,
         data: object,
         *,
         run: str | None = None,
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit:
@@ -493,12 +501,14 @@ class View:
         Args:
             data: As for `append`; it may hold no rows: an explicit empty result.
             run: Name of the run, for the history.
+            base: What the data was made from, as for `append`: what others have put into the view
+                since then is not replaced, but a conflict.
             options: How data files are cut.
             commit_options: How long to fight for the head.
 
         Raises:
-            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
-                became visible.
+            CommitConflictError: Another commit touched one of the partitions meanwhile, or since
+                the base; nothing became visible.
             InvalidInputError: An entity lies outside the view; nothing became visible.
             PredicateError: The view is not aligned with partition boundaries.
 
@@ -506,12 +516,14 @@ class View:
             As `append`.
         """
         scope = self._whole()
-        return self._write("overwrite", data, run, scope, options, commit_options)
+        return self._write("overwrite", data, run, scope, options, commit_options, base)
 
     def _whole(self) -> WholeView:
         """Return the view as a scope: whole partitions."""
         self._check_writable()
-        state = self._source.load().state
+        return self._whole_of(self._source.load().state)
+
+    def _whole_of(self, state: State) -> WholeView:
         exact = self._exact(state)
         if exact is None:
             raise PredicateError(
@@ -525,6 +537,7 @@ class View:
         self,
         *,
         run: str | None = None,
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit | None:
@@ -537,6 +550,8 @@ class View:
 
         Args:
             run: Name of the run, for the history.
+            base: By what it was found right, as for `append`: a commit since then that has touched
+                a partition of the view is a conflict.
             options: How files are cut that are written anew.
             commit_options: How long to fight for the head.
 
@@ -544,19 +559,20 @@ class View:
             The commit, or None if the view is empty: then there is no new version.
 
         Raises:
-            CommitConflictError: Another commit touched one of the partitions meanwhile; nothing
-                became visible.
+            CommitConflictError: Another commit touched one of the partitions meanwhile, or since
+                the base; nothing became visible.
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
             As `append`. The columns of the constraint are read of files that may hold others
             too; of those that hold some, everything. Memory: that of one writer.
         """
+        read = self._base_of(base)
         transaction = self._begin("delete", run, commit_options)
-        store, base = self._source.store, transaction.base
+        store, begun = self._source.store, transaction.base
         try:
-            constraint = bind(self._constraint, base.predicate_types)
-            chosen = plan(base, constraint, requests=0, store=store)
+            constraint = bind(self._constraint, begun.predicate_types)
+            chosen = plan(begun, constraint, requests=0, store=store)
             deleted = find_deleted(store, chosen)
             if not deleted:
                 transaction.abort([])
@@ -566,13 +582,20 @@ class View:
             transaction.abort([])
             raise
         scope = TheseFiles.of(file.label for file in deleted)
-        entry = transaction.commit(rest.facts, scope, rest.sources, carried=rest.carried)
-        return Commit.of(entry, base)
+        entry = transaction.commit(
+            rest.facts,
+            scope,
+            rest.sources,
+            carried=rest.carried,
+            reads=() if read is None else [Read(state=read, scope=untouched(constraint, begun))],
+        )
+        return Commit.of(entry, begun)
 
     def writer(
         self,
         *,
         run: str | None = None,
+        base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> EntityWriter:
@@ -581,13 +604,19 @@ class View:
         It is a context manager: a clean exit commits one batch, an error leaves nothing. Through
         a narrower view than the dataset, every entity must be in it.
 
+        Args:
+            run: As for `append`.
+            base: As for `append`.
+            options: As for `append`.
+            commit_options: As for `append`.
+
         Raises:
             ReadOnlyError: The dataset cannot be written.
         """
+        read = self._base_of(base)
         transaction = self._begin("append", run, commit_options)
-        return EntityWriter(
-            self._source.store, transaction, self._narrow_target(transaction, options)
-        )
+        target = self._narrow_target(transaction, options)
+        return EntityWriter(self._source.store, transaction, target, read)
 
     def _write(
         self,
@@ -597,8 +626,11 @@ class View:
         scope: Scope | Callable[[State], Scope] | None,
         options: WriteOptions | None,
         commit_options: CommitOptions | None,
+        base: Base | None,
     ) -> Commit:
-        return commit_staged(*self._prepare(operation, data, run, scope, options, commit_options))
+        read = self._base_of(base)
+        staged = self._prepare(operation, data, run, scope, options, commit_options)
+        return commit_staged(*staged, read)
 
     def _prepare(
         self,
@@ -631,9 +663,42 @@ class View:
     def _check_writable(self) -> None:
         if self._source.pinned is not None:
             raise ReadOnlyError(
-                f"{self!r} is an older state, which can only be read.",
-                hint="Write to the dataset itself, not to a version of it.",
+                f"{self!r} is {self._source.read_only[0]}, which can only be read.",
+                hint=self._source.read_only[1],
             )
+
+    def _base_of(self, base: Base | None) -> State | None:
+        """Return the state that was read, before anything else is read through the same views.
+
+        Raises:
+            InvalidInputError: It is of another dataset, was never read, or is no base.
+            VersionNotFoundError: There is no such version.
+            CommitConflictError: It is of an earlier dataset of the name.
+        """
+        self._check_writable()
+        match base:
+            case None:
+                return None
+            case View() if base.is_of(self) and base._source.pinned is not None:
+                pinned = base._source.pinned.state
+                return self._source.past_state(pinned.version, pinned.commit_id)
+            case View() if base.is_of(self):
+                if base._last_read is None:
+                    raise InvalidInputError(
+                        f"Nothing was read through {base!r}, so that it is no base.",
+                        hint="Give the very view that was read, its plan, or a version.",
+                    )
+                return base._last_read
+            case ScanPlan() if base.state.name == self._source.name:
+                return base.state
+            case Commit():
+                return self._source.past_state(base.version, base.commit_id)
+            case int() if not isinstance(base, bool):
+                return self._source.past_state(base)
+        raise InvalidInputError(
+            f"{base!r} is no base for writing to {self._source.name!r}.",
+            hint="Give a version of it, or what was read: a view, a plan or a commit.",
+        )
 
     def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
         base = transaction.base
@@ -667,6 +732,22 @@ class PartitionView(View):
         super().__init__(source, all_of(terms))
         self.path = path
         self.values = values
+
+
+Base = int | View | ScanPlan | Commit
+"""What was read before something is written: a version, a view or dataset, a plan, a commit."""
+
+
+def untouched(constraint: Predicate, state: State) -> Unchanged:
+    """Return the partitions that may hold entities of a view, as a scope that only is looked at.
+
+    Args:
+        constraint: Of the view, bound to the columns of the state.
+        state: That it is read from.
+    """
+    levels = state.partition_level_types
+    schema = state.descriptor.schema
+    return Unchanged(state.sure_strategy.project(constraint, schema, levels, strict=False), levels)
 
 
 def _target(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:

@@ -15,20 +15,26 @@ from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
+from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
+from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
 
 
-def commit_staged(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Commit:
+def commit_staged(
+    transaction: Transaction, facts: pa.Table, scope: Scope | None, base: State | None = None
+) -> Commit:
     """Check what was staged against the scope, and commit it.
 
     Args:
         transaction: That the files were staged for.
         facts: Of the files.
         scope: What they replace; None for the partitions that they touch.
+        base: From which on nobody else may have touched the scope, of an append the partitions
+            that it touches; None for the base of the transaction.
 
     Raises:
         InvalidInputError: They lie outside the scope, or there are none to say what it is; they
@@ -36,11 +42,20 @@ def commit_staged(transaction: Transaction, facts: pa.Table, scope: Scope | None
         LakebedError: See `Transaction.commit`.
     """
     settled = _settle(transaction, facts, scope)
-    return Commit.of(transaction.commit(facts, settled), transaction.base)
+    reads = []
+    if base is not None:
+        is_append = isinstance(settled, Nothing)
+        touched = ThesePartitions(touched_partitions(facts)) if is_append else settled
+        reads.append(Read(state=base, scope=touched))
+    return Commit.of(transaction.commit(facts, settled, reads=reads), transaction.base)
 
 
 def keep_staged(
-    transaction: Transaction, facts: pa.Table, scope: Scope | None, lease: dt.timedelta
+    transaction: Transaction,
+    facts: pa.Table,
+    scope: Scope | None,
+    lease: dt.timedelta,
+    base: State | None = None,
 ) -> None:
     """Check what was staged against the scope, and keep it for a later commit.
 
@@ -49,38 +64,54 @@ def keep_staged(
         facts: Of the files.
         scope: As for `commit_staged`.
         lease: How long it is kept.
+        base: From which on other commits conflict with that of the batch; None for the base of
+            the transaction.
 
     Raises:
         InvalidInputError: As for `commit_staged`.
         LakebedError: See `Transaction.stage`.
     """
-    transaction.stage(facts, _settle(transaction, facts, scope), lease)
+    transaction.stage(facts, _settle(transaction, facts, scope), lease, base)
+
+
+def touched_partitions(facts: pa.Table) -> frozenset[str]:
+    """Return the partitions that files lie in."""
+    labels = facts.column("label").to_pylist()
+    return frozenset(partition_of(split_label(label)[0]) for label in labels)
+
+
+def settled_scope(dataset: str, facts: pa.Table, scope: Scope | None) -> Scope:
+    """Return what files replace; see `commit_staged`.
+
+    Raises:
+        InvalidInputError: They lie outside the scope, or there are none to say what it is.
+    """
+    touched = touched_partitions(facts)
+    if scope is None:
+        if not touched:
+            raise InvalidInputError(
+                f"Overwrite of {dataset!r} with no rows says not what to replace.",
+                hint="Say what shall be empty: a view, or on the command line --where.",
+            )
+        return ThesePartitions(touched)
+    if isinstance(scope, WholeView):
+        outside = sorted(one for one in touched if not scope.covers(one))
+        if outside:
+            raise InvalidInputError(
+                f"Data of partition {outside[0]!r} lies outside the view {scope.predicate}.",
+                hint="Filter the data, or widen the view.",
+            )
+    return scope
 
 
 def _settle(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Scope:
-    labels = facts.column("label").to_pylist()
-    touched = {partition_of(split_label(label)[0]) for label in labels}
     base = transaction.base
     try:
-        if scope is None:
-            if not touched:
-                raise InvalidInputError(
-                    f"Overwrite of {base.name!r} with no rows says not what to replace.",
-                    hint="Say what shall be empty: a view, or on the command line --where.",
-                )
-            scope = ThesePartitions(frozenset(touched))
-        elif isinstance(scope, WholeView):
-            outside = sorted(one for one in touched if not scope.covers(one))
-            if outside:
-                raise InvalidInputError(
-                    f"Data of partition {outside[0]!r} lies outside the view {scope.predicate}.",
-                    hint="Filter the data, or widen the view.",
-                )
+        return settled_scope(base.name, facts, scope)
     except InvalidInputError:
-        staged = [base.key(label) for label in labels]
+        staged = [base.key(label) for label in facts.column("label").to_pylist()]
         transaction.abort([*staged, *keys_of(postings_in(facts))])
         raise
-    return scope
 
 
 class EntityWriter:
@@ -92,9 +123,16 @@ class EntityWriter:
     the commit alone: nothing less would let an error take it back.
     """
 
-    def __init__(self, store: Store, transaction: Transaction, target: BatchTarget) -> None:
+    def __init__(
+        self,
+        store: Store,
+        transaction: Transaction,
+        target: BatchTarget,
+        base: State | None = None,
+    ) -> None:
         """Use `View.writer` instead."""
         self._transaction = transaction
+        self._base = base
         self._kernel = KernelWriter(store, target)
         self._waiting = EntityRows(target, self._kernel.check)
         self._end = ""
@@ -136,7 +174,7 @@ class EntityWriter:
             facts = self._kernel.finish()
         self._end = "closed"
         if facts.num_rows:
-            self.commit = commit_staged(self._transaction, facts, Nothing())
+            self.commit = commit_staged(self._transaction, facts, Nothing(), self._base)
         else:
             self._transaction.abort([])
 

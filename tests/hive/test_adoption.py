@@ -6,9 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from upkeep_lake import Interfering
 
 import lakebed
 from lakebed.errors import (
+    CommitConflictError,
     CorruptMetadataError,
     DatasetExistsError,
     InvalidInputError,
@@ -225,6 +227,21 @@ def test_dataset_is_not_adopted_twice(lake, home):
 
     with pytest.raises(DatasetExistsError):
         adopt(lake)
+
+
+def test_of_two_adoptions_at_once_one_is_refused_and_no_row_counts_twice(lake, home):
+    before = snapshot(home)
+    slow = Interfering(
+        lake.store,
+        lambda operation, key: operation == "put" and "/files/" in key,
+        lambda: adopt(lake),
+    )
+
+    with pytest.raises(CommitConflictError, match="the adopt that made version 1"):
+        adopt(lakebed.Repository(slow))
+
+    assert lake.open("flights").count() == 18
+    assert snapshot(home) == before
 
 
 def test_a_failed_adoption_deletes_no_file_and_can_be_done_again(lake, home):

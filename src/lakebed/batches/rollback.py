@@ -19,9 +19,10 @@ from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of, split_label
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
+from lakebed.state.conflicts import Read
 from lakebed.state.history import Entry, PastState
 from lakebed.state.protections import check_readable
-from lakebed.state.scope import Scope, TheseFiles
+from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import CommitOptions, commit_change
@@ -158,8 +159,21 @@ def _labels_by_slot(noted: Sources, labels: Collection[str]) -> dict[str, set[st
     return found
 
 
-def restore(store: Store, found: Restoration, options: CommitOptions | None = None) -> Entry | None:
+def restore(
+    store: Store,
+    found: Restoration,
+    options: CommitOptions | None = None,
+    *,
+    base: State | None = None,
+) -> Entry | None:
     """Commit a rollback; None if it would change nothing.
+
+    Args:
+        store: Where the dataset is.
+        found: What it changes.
+        options: How long to fight for the head.
+        base: The state by which it was found right: no commit since then may have touched what it
+            changes. None for that from which it was computed.
 
     Raises:
         CommitConflictError: Another commit touched one of its partitions or read in one of its
@@ -192,11 +206,13 @@ def restore(store: Store, found: Restoration, options: CommitOptions | None = No
         sources=noted,
         restores=found.version,
     )
+    touched = ThesePartitions(frozenset(found.partitions))
+    reads = () if base is None else (Read(state=base, scope=touched),)
     if sources is None or noted is None:
-        return commit_change(store, found.base, change, options)
+        return commit_change(store, found.base, change, options, reads=reads)
     try:
         store.put(noted.key, source_list.encode(sources))
-        return commit_change(store, found.base, change, options, sources=sources)
+        return commit_change(store, found.base, change, options, sources=sources, reads=reads)
     except CommitUnknownError:
         raise
     except LakebedError:

@@ -11,7 +11,7 @@ from lakebed import checks
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
 from lakebed.checks import Audit, Check
-from lakebed.cli.data import rows_of, run_option, show_commit, takes_files
+from lakebed.cli.data import base_option, rows_of, run_option, show_commit, takes_files
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
@@ -69,6 +69,7 @@ def _batch_record(batch: Batch) -> dict[str, object]:
 @takes_files(required=False)
 @click.option("--run", required=True, help="Name of the run that is repeated.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
+@base_option
 def rerun(
     output: Output,
     *,
@@ -77,6 +78,7 @@ def rerun(
     inputs: Inputs | None,
     run: str,
     is_empty: bool,
+    base: int | None,
 ) -> None:
     """Replace what a run wrote before, wherever it wrote it, without Spark.
 
@@ -88,10 +90,10 @@ def rerun(
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     if inputs is None:
-        show_commit(output, dataset.rerun([], run))
+        show_commit(output, dataset.rerun([], run, base=base))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.rerun(rows_of(inputs, dataset), run)
+        commit = dataset.rerun(rows_of(inputs, dataset), run, base=base)
     show_commit(output, commit)
 
 
@@ -161,6 +163,7 @@ def _partition_records(found: Diff) -> list[dict[str, object]]:
     "--where", metavar="SQL", help="Only this view, which must consist of whole partitions."
 )
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would change.")
+@base_option
 def rollback(
     output: Output,
     *,
@@ -171,6 +174,7 @@ def rollback(
     batch_id: int | None,
     where: str | None,
     is_dry_run: bool,
+    base: int | None,
 ) -> None:
     """Make an older state current again, as a new commit.
 
@@ -197,7 +201,7 @@ def rollback(
             ),
         )
         return
-    commit = dataset.rollback(version=version, time=time, batch_id=batch_id, view=view)
+    commit = dataset.rollback(version=version, time=time, batch_id=batch_id, view=view, base=base)
     if commit is None:
         output.note("That is the current state, so there is no new version.")
         output.record({**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0})
@@ -222,6 +226,7 @@ def rollback(
     "--lease", default="7d", show_default=True, help="Keep it so long from cleanup: 7d or 12h."
 )
 @run_option
+@base_option
 def stage(
     output: Output,
     *,
@@ -233,6 +238,7 @@ def stage(
     is_empty: bool,
     lease: str,
     run: str | None,
+    base: int | None,
 ) -> None:
     """Write a batch that nobody sees before `lakebed commit`, without Spark.
 
@@ -250,6 +256,7 @@ def stage(
             operation,  # type: ignore[arg-type]  # a click.Choice
             run=run,
             view=view,
+            base=base,
             lease=lease,
         )
     record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}

@@ -85,6 +85,12 @@ def _read_delimiter(context: click.Context, parameter: click.Parameter, value: s
 
 
 run_option = click.option("--run", help="A name for the run, kept in the history.")
+base_option = click.option(
+    "--base",
+    type=int,
+    metavar="VERSION",
+    help="What was looked at before: refuse if a commit since then touched what is written.",
+)
 
 
 def show_commit(output: Output, commit: Commit) -> None:
@@ -98,6 +104,7 @@ def show_commit(output: Output, commit: Commit) -> None:
 @takes_dataset
 @takes_files(required=True)
 @run_option
+@base_option
 def append(
     output: Output,
     *,
@@ -105,6 +112,7 @@ def append(
     name: str,
     inputs: Inputs,
     run: str | None,
+    base: int | None,
 ) -> None:
     """Add the rows of files, without Spark.
 
@@ -114,7 +122,7 @@ def append(
     """
     dataset = repository.open(name)
     with output.progress(f"Appending {inputs.label}"):
-        commit = dataset.append(rows_of(inputs, dataset), run)
+        commit = dataset.append(rows_of(inputs, dataset), run, base=base)
     show_commit(output, commit)
 
 
@@ -130,6 +138,7 @@ def append(
     help="Replace all of this view, even by no rows. It must consist of whole partitions.",
 )
 @run_option
+@base_option
 def overwrite(
     output: Output,
     *,
@@ -138,6 +147,7 @@ def overwrite(
     inputs: Inputs | None,
     where: str | None,
     run: str | None,
+    base: int | None,
 ) -> None:
     """Replace partitions by files, without Spark.
 
@@ -151,10 +161,10 @@ def overwrite(
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
     if inputs is None:
-        show_commit(output, dataset.overwrite([], view, run=run))
+        show_commit(output, dataset.overwrite([], view, run=run, base=base))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.overwrite(rows_of(inputs, dataset), view, run=run)
+        commit = dataset.overwrite(rows_of(inputs, dataset), view, run=run, base=base)
     show_commit(output, commit)
 
 

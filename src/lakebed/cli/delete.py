@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-from lakebed.cli.data import run_option
+from lakebed.cli.data import base_option, run_option
 from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record
@@ -14,7 +14,7 @@ from lakebed.deletion import find_deleted
 from lakebed.repository import open_repository, open_uri
 from lakebed.store import Store
 from lakebed.uri import parse_uri
-from lakebed.view import View
+from lakebed.view import Base, View
 
 _COLUMNS = ("partition", "key", "row_count", "is_whole")
 
@@ -26,6 +26,7 @@ _COLUMNS = ("partition", "key", "row_count", "is_whole")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would go.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @run_option
+@base_option
 def delete(
     output: Output,
     *,
@@ -35,6 +36,7 @@ def delete(
     is_dry_run: bool,
     is_sure: bool,
     run: str | None,
+    base: int | None,
 ) -> None:
     """Delete the rows of a view, in one commit.
 
@@ -42,12 +44,17 @@ def delete(
     which rows. Files that also hold others are written anew without them. Older versions keep
     everything.
 
+    What is confirmed is what is deleted: if a commit in between has touched a partition of the
+    view, nothing is.
+
     The result of --dry-run is the files concerned, with the number of rows that would go.
     """
     store, view = _open(target, storage_options, where)
+    found: Base | None = base
     if is_dry_run or not is_sure:
         with output.progress("Looking for the rows"):
-            files = find_deleted(store, view.plan())
+            chosen = view.plan()
+            files = find_deleted(store, chosen)
         row_count = sum(file.row_count for file in files)
         total = (
             f"{row_count:,} rows in {len(files):,} files of "
@@ -61,8 +68,9 @@ def delete(
             return
         if files:
             click.confirm(f"Delete {total}?", abort=True, err=True)
+        found = chosen if base is None else base
     with output.progress("Deleting"):
-        commit = view.delete(run=run)
+        commit = view.delete(run=run, base=found)
     if commit is None:
         output.note("Nothing to delete, so there is no new version.")
         output.record({**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0})

@@ -94,6 +94,12 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     metavar="KEY=VALUE",
     help="A property to add or to change. Repeatable.",
 )
+@click.option(
+    "--base",
+    type=int,
+    metavar="VERSION",
+    help="What the schema was made from: refuse if somebody has updated the dataset since.",
+)
 def update(
     output: Output,
     *,
@@ -101,6 +107,7 @@ def update(
     name: str,
     schema_file: Path | None,
     properties: Mapping[str, str],
+    base: int | None,
 ) -> None:
     """Change the schema or the properties of a dataset.
 
@@ -109,17 +116,20 @@ def update(
     if schema_file is None and not properties:
         raise InvalidInputError("Nothing to update.", hint="Give --schema, or a --property.")
     dataset = repository.open(name)
-    old = dataset.descriptor
-    commit = dataset.update(
-        DatasetDescriptor(
-            schema=old.schema if schema_file is None else read_schema_file(schema_file),
+    fields = None if schema_file is None else read_schema_file(schema_file)
+
+    def edit(old: DatasetDescriptor) -> DatasetDescriptor:
+        return DatasetDescriptor(
+            schema=old.schema if fields is None else fields,
             partition_by=old.partition_by,
             format=old.format,
             compression=old.compression,
             index=old.index,
             properties={**old.properties, **properties},
         )
-    )
+
+    # A schema is whole: it would take back what somebody else adds to the one that it is made from.
+    commit = dataset.update(edit if fields is None else edit(dataset.descriptor), base=base)
     if commit.operation != "update":
         output.note(f"{dataset.uri} is that already.")
     show_commit(output, commit)

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from lakebed import by
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.errors import (
+    CommitConflictError,
     InvalidInputError,
     LakebedError,
     NotFoundError,
@@ -44,11 +45,13 @@ from lakebed.model.keys import (
     encode_path,
 )
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
 from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.scope import Unchanged
 from lakebed.state.state import Change
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave
@@ -352,8 +355,19 @@ def commit_adoption(
     """Make the files that were found the first version of a dataset that was just created.
 
     Whatever happens, no file of the table is deleted: the commit has no batch of its own.
+
+    Raises:
+        CommitConflictError: Somebody has written to the dataset, or adopted the files, meanwhile.
+        CommitUnknownError: The store stopped answering.
     """
     created = read_own_head(store, dataset).state
+    if created.version:
+        raise CommitConflictError(
+            f"Dataset {dataset!r} was written to before its files could be adopted.",
+            hint="Its files are its own; there is nothing to adopt.",
+            expected=0,
+            actual=created.version,
+        )
     segment = file_table.new_segment(dataset, adoption.facts)
     labels, rows = file_table.labels_and_rows(adoption.facts)
     assert segment is not None  # there is at least one file
@@ -366,6 +380,8 @@ def commit_adoption(
         added=labels,
         row_count=rows,
         facts=segment,
+        # Two adoptions at once find the same files.
+        scope=Unchanged(TRUE, created.partition_level_types),
     )
     try:
         commit_change(store, created, change, options)

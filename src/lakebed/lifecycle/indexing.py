@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
 from lakebed.errors import (
-    CommitConflictError,
     CommitUnknownError,
     CorruptMetadataError,
     InvalidInputError,
@@ -307,21 +306,19 @@ def build_index(
 
 def _name_column(store: Store, dataset: str, column: str, options: CommitOptions | None) -> None:
     """Let the descriptor name the column, so that writers index it."""
-    for attempt in range(_ROUNDS):
-        descriptor = read_own_head(store, dataset).state.descriptor
-        if column in descriptor.index:
-            return
-        names = descriptor.schema.names
-        if column not in names and column not in descriptor.partition_types and "." not in column:
+
+    def with_column(old: DatasetDescriptor) -> DatasetDescriptor:
+        if column in old.index:
+            return old
+        names = old.schema.names
+        if column not in names and column not in old.partition_types and "." not in column:
             raise SchemaMismatchError(
                 f"Dataset {dataset!r} has no column {column!r}.",
                 hint=nearest(column, names) or f"Columns are: {', '.join(names)}.",
             )
-        try:
-            update(store, dataset, with_index(descriptor, (*descriptor.index, column)), options)
-        except CommitConflictError:
-            if attempt == _ROUNDS - 1:
-                raise
+        return with_index(old, (*old.index, column))
+
+    update(store, dataset, with_column, options)
 
 
 def with_index(descriptor: DatasetDescriptor, index: Sequence[str]) -> DatasetDescriptor:
@@ -344,15 +341,18 @@ def drop_index(
     store: Store, dataset: str, column: str, options: CommitOptions | None = None
 ) -> tuple[Entry, State]:
     """Let a column have no index any more; see `Dataset.drop_index`."""
-    descriptor = read_own_head(store, dataset).state.descriptor
-    if column not in descriptor.index:
-        raise InvalidInputError(
-            f"Dataset {dataset!r} has no index of {column!r}.",
-            hint=nearest(column, descriptor.index)
-            or f"Indexed are: {', '.join(descriptor.index) or 'no columns'}.",
-        )
-    kept = tuple(name for name in descriptor.index if name != column)
-    return update(store, dataset, with_index(descriptor, kept), options)
+
+    def without_column(old: DatasetDescriptor) -> DatasetDescriptor:
+        if column not in old.index:
+            raise InvalidInputError(
+                f"Dataset {dataset!r} has no index of {column!r}.",
+                hint=nearest(column, old.index)
+                or f"Indexed are: {', '.join(old.index) or 'no columns'}.",
+            )
+        return with_index(old, tuple(name for name in old.index if name != column))
+
+    done = update(store, dataset, without_column, options)
+    return done.entry, done.base
 
 
 class _Sized(NamedTuple):

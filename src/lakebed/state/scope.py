@@ -183,3 +183,22 @@ class Unchanged(WholeView):
     def removes(self, label: str) -> bool:  # noqa: ARG002 - see Scope
         """Return False."""
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Scopes of a commit that does several things; each conflicts by its own rules.
+
+    Attributes:
+        parts: None of which is of several.
+    """
+
+    parts: tuple[Scope, ...]
+
+    def covers(self, partition: str) -> bool:
+        """Whether one of them does."""
+        return any(part.covers(partition) for part in self.parts)
+
+    def removes(self, label: str) -> bool:
+        """Whether one of them does."""
+        return any(part.removes(label) for part in self.parts)

@@ -47,6 +47,8 @@ FORMAT_VERSION = 2  # of what Lakebed itself puts on storage
 # of taking old files for new ones, or forgetting what was read in.
 _FORMAT_WITHOUT_LINEAGE = 1
 
+FOREIGN = "foreign"  # the operation of what other tools have changed
+
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
 _NO_TEXTS = "[]"
@@ -426,7 +428,7 @@ def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str
     return Entry(
         version=state.version + 1,
         commit_id=commit_id,
-        operation="foreign",
+        operation=FOREIGN,
         committed_at=max(now, state.committed_at) if state.committed_at else now,
         added=added,
         removed=removed,

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -26,30 +26,24 @@ from lakebed.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     ReadOnlyError,
-    StaleRerunError,
     StorageError,
 )
 from lakebed.index.merge import compact_list
 from lakebed.index.postings import keys_of, postings_in
-from lakebed.model.allowed import OTHER
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.evolution import (
-    check_partitioning,
-    check_schema,
-    check_update,
-    grown_dimensions,
-)
-from lakebed.model.keys import encode_level, partition_of, schema_number_of, split_label
+from lakebed.model.evolution import check_update
+from lakebed.model.keys import schema_number_of
 from lakebed.model.schema import Schema
-from lakebed.state import file_table, history
+from lakebed.state import conflicts, file_table, history
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
 from lakebed.state.caps import caught_in
+from lakebed.state.conflicts import Read
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head, remove_or_leave
-from lakebed.state.protections import Protection, check_readable, is_readable
+from lakebed.state.protections import check_readable, is_readable
 from lakebed.state.reader import Head, read_head, remember
 from lakebed.state.reservation import (
     LEASE,
@@ -59,7 +53,7 @@ from lakebed.state.reservation import (
     Staging,
     reserve,
 )
-from lakebed.state.scope import Nothing, RewrittenFiles, RunFiles, Scope, WholePartitions, WholeView
+from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State, adopt, apply, descriptor_from, to_document
 from lakebed.store.base import Store, delete_or_leave
@@ -94,6 +88,9 @@ class CommitOptions:
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
 
 
+_UPDATES = 5  # so often an edit is applied to a descriptor that others have just changed
+
+
 class Transaction:
     """One batch on its way to being visible.
 
@@ -102,10 +99,16 @@ class Transaction:
     """
 
     def __init__(
-        self, store: Store, head: Head, operation: str, run: str | None, options: CommitOptions
+        self,
+        store: Store,
+        head: Head,
+        operation: str,
+        run: str | None,
+        options: CommitOptions,
+        base: State | None = None,
     ) -> None:
         self._store = store
-        self._base = head.state
+        self._base = base or head.state
         self._operation = operation
         self._run = run
         self._options = options
@@ -131,8 +134,18 @@ class Transaction:
         *,
         run: str | None = None,
         options: CommitOptions | None = None,
+        base: State | None = None,
     ) -> Transaction:
         """Read the head and reserve a batch id.
+
+        Args:
+            store: Where the dataset is.
+            dataset: Its name.
+            operation: For the history.
+            run: Name of the run, if it has one.
+            options: How long to fight for the head.
+            base: A state that the head had earlier, on which the transaction is based; None for
+                the one that it has now.
 
         Raises:
             DatasetNotFoundError: There is no such dataset.
@@ -142,7 +155,7 @@ class Transaction:
             A read of the head and one PUT.
         """
         head = read_own_head(store, dataset)
-        return cls(store, head, operation, run, options or CommitOptions())
+        return cls(store, head, operation, run, options or CommitOptions(), base)
 
     @property
     def base(self) -> State:
@@ -167,6 +180,7 @@ class Transaction:
         *,
         carried: Mapping[str, str] | None = None,
         descriptor: DatasetDescriptor | None = None,
+        reads: Sequence[Read] = (),
     ) -> Entry:
         """Make the batch visible.
 
@@ -178,14 +192,15 @@ class Transaction:
                 where it has a name. No file holds rows of several runs.
             descriptor: What the dataset is from now on, of the same schema; None if it stays as
                 it is.
+            reads: What else the batch rests on.
 
         Returns:
             The entry in the history.
 
         Raises:
             CommitConflictError: A commit since the base changed a partition in the scope or
-                read in one of the raw files, or the race was lost until the deadline. The staged
-                files have been deleted.
+                read in one of the raw files, or one since a read changed what was read, or the
+                race was lost until the deadline. The staged files have been deleted.
             CommitUnknownError: The store stopped answering. Nothing has been deleted.
             StorageError: The store failed before the batch could become visible. The staged
                 files have been deleted, as far as the store let them.
@@ -215,8 +230,9 @@ class Transaction:
             descriptor=descriptor,
             lineage=self._base.lineage,
         )
-        attempts = _Attempts(self._store, self._base, change, self._options, sources)
+        attempts = _Attempts(self._store, self._base, change, self._options, sources, reads=reads)
         try:
+            attempts.learn_runs()
             self._complete(facts)
             if segment is not None:
                 self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
@@ -246,22 +262,26 @@ class Transaction:
     def _taken_away(self) -> CommitConflictError:
         self._owns_batch = False
         state = read_head(self._store, self._base.name).state
-        _check_same_dataset(self._base, state)
+        conflicts.check_same_dataset(self._base, state)
         return CommitConflictError(
             f"Batch {self.batch_id} of {self._base.name!r} was taken away from its writer: "
-            f"{_outlasted(self._options.lease)}",
-            hint=_LONGER_LEASE,
+            f"{conflicts.outlasted(self._options.lease)}",
+            hint=conflicts.LONGER_LEASE,
             expected=self._base.version,
             actual=state.version,
         )
 
-    def stage(self, facts: pa.Table, scope: Scope, lease: dt.timedelta) -> None:
+    def stage(
+        self, facts: pa.Table, scope: Scope, lease: dt.timedelta, base: State | None = None
+    ) -> None:
         """Note what was written, so that anybody can commit it later; nothing becomes visible.
 
         Args:
             facts: Of every file; see `lakebed.state.facts`.
             scope: What the batch is to replace.
             lease: How long from now on it is kept.
+            base: From which on other commits conflict with that of the batch; None for the base
+                of the transaction.
 
         Raises:
             CommitConflictError: A cleanup has taken the writer for dead; what was written has
@@ -274,14 +294,14 @@ class Transaction:
         labels, rows = self._labels_and_rows(facts)
         segment = file_table.new_segment(self._base.name, facts)
         noted = ScopeNote.of(scope)
+        base = base or self._base
         try:
+            conflicts.check_same_dataset(base, self._base)
             # An append conflicts with nothing, whoever did it.
-            foreign = (
-                None if isinstance(scope, Nothing) else _foreign_entry(self._store, self._base)
-            )
+            foreign = None if isinstance(scope, Nothing) else _foreign_entry(self._store, base)
             staging = Staging(
-                created_at=self._base.created_at,
-                base_version=self._base.version,
+                created_at=base.created_at,
+                base_version=base.version,
                 staged_at=dt.datetime.now(dt.UTC),
                 row_count=rows,
                 scope=noted,
@@ -362,6 +382,7 @@ class _Attempts:
         options: CommitOptions,
         sources: Sources | None = None,
         *,
+        reads: Sequence[Read] = (),
         only_on: State | None = None,
         staged_until: dt.datetime | None = None,
     ) -> None:
@@ -369,6 +390,7 @@ class _Attempts:
         self._base = base
         self._change = change
         self._sources = sources
+        self._reads = list(reads)
         self._only_on = only_on
         self._staged_until = staged_until
         self._options = options
@@ -381,6 +403,13 @@ class _Attempts:
         self.unused_segments: list[str] = []
         # What the head said right after the commit; None if it was not seen.
         self.made: State | None = None
+
+    def learn_runs(self) -> None:
+        """Read which run wrote what, where it matters who has touched what a run wrote."""
+        for place, read in enumerate(self._reads):
+            if isinstance(read.scope, RunFiles):
+                known = run_list.read(self._store, self._base)
+                self._reads[place] = replace(read, runs=known)
 
     def run(self) -> Entry:
         deadline = time.monotonic() + self._options.deadline_s
@@ -467,11 +496,11 @@ class _Attempts:
         head = read_settled_head(self._store, self._base.name)
         self._seen_version = head.state.version
         try:
-            _check_same_dataset(self._base, head.state)
+            conflicts.check_same_dataset(self._base, head.state)
         except CommitConflictError:
             self._pending.clear()  # the head that it was meant for is gone
             raise
-        since = self._entries_since_base(head.state)
+        since = self._entries_since(head.state)
         for entry in since:
             if entry.commit_id == self._change.commit_id:
                 self.made = head.state if head.state.version == entry.version else None
@@ -480,7 +509,6 @@ class _Attempts:
         if is_late:
             raise self._lost(attempt - 1)
         self._check_conflicts(since, head.state)
-        self._check_expected(head.state)
         return self._swap(head, _foreign_entry(self._store, head.state))
 
     def _settle(self, head: Head) -> None:
@@ -490,112 +518,22 @@ class _Attempts:
         self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
         self._delete_unused_segments()
 
-    def _entries_since_base(self, state: State) -> tuple[Entry, ...]:
-        if state.version == self._base.version:
+    def _entries_since(self, state: State) -> tuple[Entry, ...]:
+        """Return what was committed since the base, and since what was read before."""
+        oldest = min((self._base.version, *(read.state.version for read in self._reads)))
+        if state.version == oldest:
             return ()
-        return history.read(self._store, state.history, after=self._base.version)
+        return history.read(self._store, state.history, after=oldest)
 
     def _check_conflicts(self, since: Sequence[Entry], state: State) -> None:
-        """Compare the files in the scope with those of the base.
-
-        Files are immutable, so that equal files mean equal content. What other tools changed has
-        no entry in the history yet, or one that is younger than a base which showed it already;
-        the files tell both cases.
-        """
-        self._check_not_given_up(state)
-        self._check_descriptor(since, state)
-        self._check_sources(state)
-        self._check_run(since, state)
-        both = _changed_partitions(self._base, state, self._change.scope)
-        if both and isinstance(self._change.scope, WholePartitions):
-            rewritten = _only_compacted(self._base, state, since, both)
-            both = tuple(partition for partition in both if partition not in rewritten)
-        if not both:
-            return
-        named = ", ".join(partition or "the whole dataset" for partition in both[:5])
-        raise CommitConflictError(
-            f"{self._change.operation} of {self._base.name!r}, based on version "
-            f"{self._base.version}, conflicts with {_culprit(since, both)}: both touch {named}.",
-            hint="Read the new version, and write again if it still is right.",
-            expected=self._base.version,
-            actual=state.version,
-            partitions=both,
-        )
-
-    def _check_expected(self, state: State) -> None:
-        expected = self._only_on
-        if expected is None or (state.version, state.labels) == (expected.version, expected.labels):
-            return
-        raise PreconditionFailedError(
-            f"{self._change.operation} of {state.name!r} is meant for version {expected.version}, "
-            f"and version {state.version} is current, or another tool has changed it.",
-            hint="Look at the current version, and try again.",
-        )
-
-    def _check_run(self, since: Sequence[Entry], state: State) -> None:
-        """Check that the run which is repeated has not written anything meanwhile."""
-        scope, base = self._change.scope, self._base
-        if not isinstance(scope, RunFiles):
-            return
-        others = [
-            entry for entry in run_list.written_by(since, scope.run) if entry.batch_id is not None
-        ]
-        if not others:
-            return
-        newest = max(others, key=lambda entry: entry.batch_id or 0)
-        told = f"batch {newest.batch_id} of {_named(newest)}"
-        if (newest.batch_id or 0) > (self._change.batch_id or 0):
-            error = StaleRerunError(
-                f"Rerun of {scope.run!r} in {base.name!r} is stale: its batch "
-                f"{self._change.batch_id} began before {told}, which it would replace.",
-                hint="The newer one stands. Run it again if that is not right.",
-                expected=base.version,
-                actual=state.version,
-                partitions=newest.partitions,
-            )
-            error.batch_id, error.commit_id = newest.batch_id, newest.commit_id
-            raise error
-        raise CommitConflictError(
-            f"Rerun of {scope.run!r} in {base.name!r}, based on version {base.version}, conflicts "
-            f"with {told}: it is of the same run.",
-            hint="Let one rerun of a run finish before the next begins.",
-            expected=base.version,
-            actual=state.version,
-            partitions=newest.partitions,
-        )
-
-    def _check_not_given_up(self, state: State) -> None:
-        """Check that no cleanup has given up what this commit would make visible or protect."""
-        change, base = self._change, self._base
-        batch_id = change.batch_id
-        if (
-            batch_id is not None
-            and batch_id < state.oldest_batch
-            and batch_id not in state.open_batches
-        ):
-            told, hint = _outlasted(self._options.lease), _LONGER_LEASE
-            if self._staged_until is not None:
-                told = (
-                    f"its lease ended at {self._staged_until.isoformat(timespec='seconds')}, and a "
-                    "cleanup has given it up. Nothing became visible."
-                )
-                hint = "Stage the data again, with a longer lease: stage(…, lease=…)."
-            raise CommitConflictError(
-                f"Batch {batch_id} of {base.name!r} comes too late: {told}",
-                hint=hint,
-                expected=base.version,
-                actual=state.version,
-            )
+        change = self._change
+        conflicts.check_in_time(self._base, state, change, self._options.lease, self._staged_until)
         if change.restores is not None and not is_readable(state, change.restores):
             check_readable(state, history.read(self._store, state.history), change.restores)
-        if (change.protect or change.unprotect) and _upkeep(state) != _upkeep(base):
-            raise CommitConflictError(
-                f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts "
-                "with a cleanup or another protection.",
-                hint="Look at `protections`, and do it again if it still is right.",
-                expected=base.version,
-                actual=state.version,
-            )
+        self._check_sources(state)
+        conflicts.check(self._base, state, since, change, self._reads)
+        if self._only_on is not None:
+            conflicts.check_unchanged(self._only_on, state, change)
 
     def _check_sources(self, state: State) -> None:
         """Check that nobody else has read in the same raw files: rows would come twice."""
@@ -611,56 +549,6 @@ class _Attempts:
                 expected=base.version,
                 actual=state.version,
             )
-
-    def _check_descriptor(self, since: Sequence[Entry], state: State) -> None:
-        """Check again what depends on the descriptor, if it is no longer that of the base.
-
-        Files keep the number of the schema that they were written with, so that they read right
-        under a later one if the rules of evolution let the one become the other.
-        """
-        base = self._base
-        if (state.descriptor, state.lineage) == (base.descriptor, base.lineage):
-            return
-        reason = ""
-        if self._change.descriptor is not None:
-            reason = "Both change the descriptor."
-        elif base.partition_types != state.partition_types and not isinstance(
-            self._change.scope, Nothing
-        ):
-            reason = "Partition values have another type now."
-        else:
-            grown = grown_dimensions(base.descriptor, state.descriptor)
-            try:
-                check_partitioning(base.descriptor, state.descriptor, grown=grown)
-                check_schema(base.descriptor.schema, state.descriptor.schema, base.lineage.number)
-            except InvalidInputError as exc:
-                reason = exc.message
-            reason = reason or self._misrouted(grown)
-        if reason:
-            updates = [entry for entry in since if entry.descriptor is not None]
-            raise CommitConflictError(
-                f"{self._change.operation} of {base.name!r}, based on version {base.version}, "
-                f"conflicts with {_named(updates[-1]) if updates else 'another update'}. {reason}",
-                hint="Read the new version, and write again if it still is right.",
-                expected=base.version,
-                actual=state.version,
-            )
-
-    def _misrouted(self, grown: Sequence[str]) -> str:
-        """Say why files may hold rows that have another partition since dimensions allow more.
-
-        What went to a partition of its own is right there. What went to `OTHER` may not be, and
-        what a view says of partitions was told by the old rules.
-        """
-        if not grown:
-            return ""
-        if isinstance(self._change.scope, WholeView):
-            return "Dimensions of the view allow more values now."
-        others = {encode_level(name, OTHER) for name in grown}
-        for label in self._change.added:
-            if not others.isdisjoint(label.split("/")):
-                return f"Rows of {_partition(label)!r} may have partitions of their own now."
-        return ""
 
     def _swap(self, head: Head, foreign: Entry | None) -> Entry | None:
         now = dt.datetime.now(dt.UTC)
@@ -769,20 +657,6 @@ class _Attempts:
         }
 
 
-def _upkeep(state: State) -> tuple[int, tuple[Protection, ...]]:
-    return state.horizon, state.protections
-
-
-_LONGER_LEASE = "Write the data again, with a longer lease."
-
-
-def _outlasted(lease: dt.timedelta) -> str:
-    return (
-        f"its writer outlasted its lease of {lease}, and a cleanup has taken it for dead. Nothing "
-        "became visible."
-    )
-
-
 def _foreign_entry(store: Store, state: State) -> Entry | None:
     """Return the entry for what other tools have changed since our last commit, if they have."""
     if not state.is_changed_by_others:
@@ -791,113 +665,89 @@ def _foreign_entry(store: Store, state: State) -> Entry | None:
     return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
 
-def _check_same_dataset(base: State, now: State) -> None:
-    if not now.is_ours or now.created_at != base.created_at:
-        raise CommitConflictError(
-            f"Dataset {base.name!r} was dropped and created again meanwhile.",
-            hint="Write to the new dataset if that is what you want.",
-            expected=base.version,
-            actual=now.version,
+Edit = Callable[[DatasetDescriptor], DatasetDescriptor]
+"""Says what changes in a descriptor, whichever it is: it may be asked several times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What became of an update.
+
+    Attributes:
+        entry: In the history; of the current version if the descriptor is what it was.
+        base: The state that the change was based on.
+        descriptor: What the dataset is now.
+    """
+
+    entry: Entry
+    base: State
+    descriptor: DatasetDescriptor
+
+    @property
+    def made(self) -> State:
+        """The state to make the next descriptor from; of it only what it is, not what it holds."""
+        lineage = self.base.lineage.after(self.base.descriptor, self.descriptor)
+        return replace(
+            self.base, version=self.entry.version, descriptor=self.descriptor, lineage=lineage
         )
-
-
-def _changed_partitions(base: State, now: State, scope: Scope) -> tuple[str, ...]:
-    """Return the partitions of a scope whose files are not those of the base."""
-    if isinstance(scope, Nothing | RunFiles) or base.labels == now.labels:
-        return ()
-    before, after = frozenset(base.labels), frozenset(now.labels)
-    if isinstance(scope, RewrittenFiles):
-        missed = (label for label in after - before if scope.misses(label))
-        return tuple(sorted({_partition(label) for label in (*(scope.labels - after), *missed)}))
-    changed = [label for label in base.labels if label not in after]
-    changed += [label for label in now.labels if label not in before]
-    partitions = dict.fromkeys(_partition(label) for label in changed)
-    return tuple(partition for partition in partitions if scope.covers(partition))
-
-
-def _partition(label: str) -> str:
-    return partition_of(split_label(label)[0])
-
-
-def _only_compacted(
-    base: State, now: State, since: Sequence[Entry], partitions: Sequence[str]
-) -> frozenset[str]:
-    """Return those of some partitions whose rows are those of the base, in other files."""
-    wanted = frozenset(partitions)
-    files: dict[str, set[str]] = {partition: set() for partition in wanted}
-    for label in base.labels:
-        if _partition(label) in wanted:
-            files[_partition(label)].add(label)
-    for entry in since:
-        if entry.operation != "compact":
-            continue
-        for label in entry.removed:
-            # Of a file that somebody added since the base, rows are among the new ones.
-            known = files.get(_partition(label), set())
-            if label in known:
-                known.remove(label)
-            else:
-                files.pop(_partition(label), None)
-        for label in entry.added:
-            files.get(_partition(label), set()).add(label)
-    present: dict[str, set[str]] = {partition: set() for partition in files}
-    for label in now.labels:
-        if _partition(label) in present:
-            present[_partition(label)].add(label)
-    return frozenset(one for one, labels in files.items() if labels == present[one])
-
-
-def _culprit(since: Sequence[Entry], partitions: Sequence[str]) -> str:
-    for entry in reversed(since):
-        if not frozenset(partitions).isdisjoint(entry.partitions):
-            return _named(entry)
-    return "a change by another tool"
-
-
-def _named(entry: Entry) -> str:
-    return f"the {entry.operation} that made version {entry.version} (commit {entry.commit_id})"
 
 
 def update(
     store: Store,
     dataset: str,
-    descriptor: DatasetDescriptor,
+    edit: Edit,
     options: CommitOptions | None = None,
-) -> tuple[Entry, State]:
+    *,
+    made_from: State | None = None,
+) -> Update:
     """Change what a dataset is.
 
     Args:
         store: Where it is.
         dataset: Its name.
-        descriptor: What it shall be.
+        edit: What it shall be, made of what it is.
         options: How long to fight for the head.
-
-    Returns:
-        The entry in the history and the state that the change was based on; the entry of the
-        current version if the descriptor is what it was.
+        made_from: The state whose descriptor the new one was made from: no other update may have
+            come since. None for an edit that is right for every descriptor, and so is applied
+            anew after another update.
 
     Raises:
         InvalidInputError: The rules of evolution do not allow it; nothing has changed.
-        CommitConflictError: Somebody else changed the descriptor meanwhile, or the race was lost
-            until the deadline; nothing has changed.
+        CommitConflictError: Somebody else changed the descriptor meanwhile, again and again where
+            the edit was applied anew, or the race was lost until the deadline; nothing has
+            changed.
         CommitUnknownError: The store stopped answering.
 
     Cost:
         A read of the head and of the whole history, one PUT, one conditional PUT.
     """
-    base = read_own_head(store, dataset).state
-    entries = history.read(store, base.history)
-    if descriptor == base.descriptor:
-        return entries[-1], base
-    check_update(base.descriptor, descriptor, _schemas(entries, dataset))
-    change = Change(
-        operation="update",
-        commit_id=uuid.uuid4().hex,
-        base_version=base.version,
-        descriptor=descriptor,
-        lineage=base.lineage.after(base.descriptor, descriptor),
-    )
-    return commit_change(store, base, change, options), base
+    for left in reversed(range(_UPDATES)):
+        base = read_own_head(store, dataset).state
+        entries = history.read(store, base.history)
+        descriptor = edit(base.descriptor)
+        if descriptor == base.descriptor:
+            return Update(entry=entries[-1], base=base, descriptor=descriptor)
+        if made_from is not None:
+            conflicts.check_same_dataset(made_from, base)
+            conflicts.check_descriptor_kept(made_from, base, entries, "update")
+        check_update(base.descriptor, descriptor, _schemas(entries, dataset))
+        change = Change(
+            operation="update",
+            commit_id=uuid.uuid4().hex,
+            base_version=base.version,
+            descriptor=descriptor,
+            lineage=base.lineage.after(base.descriptor, descriptor),
+        )
+        try:
+            entry = commit_change(store, base, change, options)
+        except CommitConflictError:
+            now = read_own_head(store, dataset).state
+            is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)
+            if made_from is not None or not is_outdated or not left:
+                raise
+        else:
+            return Update(entry=entry, base=base, descriptor=descriptor)
+    raise AssertionError  # the last round returned or raised
 
 
 def commit_change(
@@ -907,6 +757,7 @@ def commit_change(
     options: CommitOptions | None = None,
     *,
     sources: Sources | None = None,
+    reads: Sequence[Read] = (),
     only_on: State | None = None,
     staged_until: dt.datetime | None = None,
 ) -> Entry:
@@ -918,6 +769,7 @@ def commit_change(
         change: What it does.
         options: How long to fight for the head.
         sources: What the segment of the change says of raw files.
+        reads: What else the change rests on.
         only_on: The state that it may be committed on; None for any without a conflict.
         staged_until: When the lease of a batch ends that was staged before, for the error.
 
@@ -940,6 +792,7 @@ def commit_change(
         change,
         options or CommitOptions(),
         sources,
+        reads=reads,
         only_on=only_on,
         staged_until=staged_until,
     )

@@ -1,0 +1,276 @@
+"""Transactions of a user: reads of one version, and several writes that become one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pyarrow as pa
+
+from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.commit import Commit
+from lakebed.deletion import find_deleted, write_rest
+from lakebed.errors import InvalidInputError
+from lakebed.index.postings import keys_of, postings_in
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.predicate import TRUE, Predicate, bind
+from lakebed.plan.plan import plan
+from lakebed.source import Snapshot, Source
+from lakebed.state.caps import concat_facts
+from lakebed.state.conflicts import Read
+from lakebed.state.facts import facts_schema
+from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
+from lakebed.state.sources import Sources
+from lakebed.state.state import State
+from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.store.base import delete_or_leave
+from lakebed.view import View, untouched
+from lakebed.writer import settled_scope, touched_partitions
+
+OPERATION = "transaction"
+
+
+class _Watched(Source):
+    """A source of one version that notes what is read of it."""
+
+    read_only = (
+        "the snapshot of a transaction",
+        "Write by the transaction itself, such as t.append(data) or t.delete(view).",
+    )
+
+    def __init__(self, source: Source) -> None:
+        head = read_own_head(source.store, source.name)
+        super().__init__(source.store, source.name, Snapshot(head.state, head.requests))
+        self.state: State = head.state
+        self.constraints: dict[Predicate, None] = {}
+
+    def note_read(self, constraint: Predicate) -> None:
+        """Remember it."""
+        self.constraints[constraint] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """What one call has written."""
+
+    facts: pa.Table
+    scope: Scope
+    sources: Sources | None = None
+    carried: Mapping[str, str] = field(default_factory=dict)
+
+
+class DatasetTransaction(View):
+    """One snapshot of a dataset, and one commit of all that is written.
+
+    A context manager: a clean exit commits, an error leaves nothing. It is a view of all of the
+    dataset, as it was when the transaction began, and so are the views that are made of it; they do
+    not show what the transaction itself writes. The commit is refused if another one has since
+    changed a partition that was read, or that is replaced.
+
+    Attributes:
+        commit: What was committed; None before, and if nothing was written.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    >>> numbers = open_repository("memory://doctest-transaction").create("numbers", descriptor)
+    >>> with numbers.transaction() as t:
+    ...     t.append([{"n": t.count() + 1}])
+    >>> t.commit.version, list(numbers.reader())
+    (1, [{'n': 1}])
+    """
+
+    def __init__(self, source: Source, commit_options: CommitOptions | None = None) -> None:
+        """Use `Dataset.transaction` instead."""
+        self._watched = _Watched(source)
+        super().__init__(self._watched, TRUE)
+        self._commit_options = commit_options
+        self._started: Transaction | None = None
+        self._writes: list[_Write] = []
+        self._condition = "not open: use it with `with`"
+        self.commit: Commit | None = None
+
+    def __repr__(self) -> str:
+        return f"<Transaction on {self._source.name!r} at version {self.version}>"
+
+    @property
+    def version(self) -> int:
+        """The version that it reads."""
+        return self._watched.state.version
+
+    @property
+    def descriptor(self) -> DatasetDescriptor:
+        """What the dataset is in that version."""
+        return self._watched.state.descriptor
+
+    def append(  # type: ignore[override]  # there is no commit yet
+        self, data: object, *, options: WriteOptions | None = None
+    ) -> None:
+        """Add rows. Raises as `Dataset.append` does, and then this call has written nothing.
+
+        Args:
+            data: As for `Dataset.append`.
+            options: How data files are cut.
+
+        Raises:
+            InvalidInputError: The transaction is not open.
+        """
+        self._keep(self._stage(data, self._target(options)), Nothing())
+
+    def overwrite(  # type: ignore[override]  # there is no commit yet
+        self, data: object, view: View | None = None, *, options: WriteOptions | None = None
+    ) -> None:
+        """Replace every partition that the data touches, or a whole view.
+
+        Args:
+            data: As for `Dataset.overwrite`.
+            view: Of this dataset, aligned with partition boundaries.
+            options: How data files are cut.
+
+        Raises:
+            InvalidInputError: As for `Dataset.overwrite`; or the transaction has written to one of
+                the partitions before; or it is not open.
+            PredicateError: The view is not aligned with partition boundaries.
+        """
+        scope = None if view is None else self._own(view)._whole_of(self._watched.state)
+        self._keep(self._stage(data, self._target(options)), scope)
+
+    def delete(  # type: ignore[override]  # there is no commit yet
+        self, view: View, *, options: WriteOptions | None = None
+    ) -> int:
+        """Delete the entities of a view, as the snapshot shows them.
+
+        Args:
+            view: Of this dataset; the transaction itself is the view of everything.
+            options: How files are cut that are written anew.
+
+        Returns:
+            How many there are.
+
+        Raises:
+            InvalidInputError: The view is of another dataset; or the transaction has written to
+                one of the partitions before; or it is not open.
+        """
+        target = self._target(options)
+        store, state = self._source.store, self._watched.state
+        constraint = bind(self._own(view).constraint, state.predicate_types)
+        chosen = plan(state, constraint, requests=0, store=store)
+        deleted = find_deleted(store, chosen)
+        if not deleted:
+            return 0
+        scope = TheseFiles.of(file.label for file in deleted)
+        self._check_first(scope.partitions, scope)
+        rest = write_rest(store, chosen, deleted, target)
+        self._writes.append(
+            _Write(facts=rest.facts, scope=scope, sources=rest.sources, carried=rest.carried)
+        )
+        return sum(file.row_count for file in deleted)
+
+    def _own(self, view: View) -> View:
+        if not isinstance(view, View) or not view.is_of(self):
+            raise InvalidInputError(
+                f"{view!r} is no view of {self._source.name!r}.",
+                hint="Narrow the transaction itself, as in t.where(\"carrier = 'UA'\").",
+            )
+        return view
+
+    def _target(self, options: WriteOptions | None) -> BatchTarget:
+        if self._condition:
+            raise InvalidInputError(
+                f"The transaction is {self._condition}.", hint="Begin another one."
+            )
+        state = self._watched.state
+        if self._started is None:
+            self._started = Transaction.begin(
+                self._source.store,
+                state.name,
+                OPERATION,
+                options=self._commit_options,
+                base=state,
+            )
+        self._started.keep_alive()
+        target = self._narrow_target(self._started, options)
+        # A dimension that is capped counts what this transaction has written, too.
+        written = tuple(label for one in self._writes for label in _labels(one.facts))
+        return replace(
+            target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
+        )
+
+    def _keep(self, facts: pa.Table, scope: Scope | None) -> None:
+        """Check what a call has written, and keep it; else delete it."""
+        try:
+            settled = settled_scope(self._source.name, facts, scope)
+            if not isinstance(settled, Nothing):
+                self._check_first(touched_partitions(facts), settled)
+        except InvalidInputError:
+            self._delete(facts)
+            raise
+        self._writes.append(_Write(facts=facts, scope=settled))
+
+    def _check_first(self, partitions: frozenset[str], scope: Scope) -> None:
+        """Check that nothing has been written yet to what is now replaced.
+
+        What is taken out is that of the snapshot. What this transaction has written is no part of
+        it, and would stay.
+        """
+        written = {part for one in self._writes for part in touched_partitions(one.facts)}
+        twice = {one for one in written if scope.covers(one)}
+        twice |= {one for one in partitions if any(w.scope.covers(one) for w in self._writes)}
+        if twice:
+            shown = ", ".join(sorted(one or "the whole dataset" for one in twice)[:5])
+            raise InvalidInputError(
+                f"The transaction has written to {shown} before, and cannot replace that.",
+                hint="Delete and overwrite first, each partition once, then append; or write in "
+                "two transactions.",
+            )
+
+    def _delete(self, facts: pa.Table) -> None:
+        staged = [self._watched.state.key(label) for label in _labels(facts)]
+        delete_or_leave(self._source.store, [*staged, *keys_of(postings_in(facts))])
+
+    def __enter__(self) -> Self:
+        if self.commit is not None or self._condition in ("", "over"):
+            raise InvalidInputError(
+                f"{self!r} was begun before.", hint="Begin another one for another snapshot."
+            )
+        self._condition = ""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._condition = "over"
+        started, writes = self._started, self._writes
+        if started is None:
+            return
+        if kind is not None or not writes:
+            for one in writes:
+                self._delete(one.facts)
+            started.abort([])
+            return
+        state = self._watched.state
+        empty = facts_schema(state.descriptor.stored_schema).empty_table()
+        origins = {
+            label: runs for one in writes if one.sources for label, runs in one.sources.runs.items()
+        }
+        looked_at = tuple(untouched(one, state) for one in self._watched.constraints)
+        entry = started.commit(
+            concat_facts([empty, *(one.facts for one in writes)]),
+            _joined([one.scope for one in writes]),
+            Sources(runs=origins) if origins else None,
+            carried={label: run for one in writes for label, run in one.carried.items()},
+            reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
+        )
+        self.commit = Commit.of(entry, state)
+
+
+def _labels(facts: pa.Table) -> list[str]:
+    labels: list[str] = facts.column("label").to_pylist()
+    return labels
+
+
+def _joined(scopes: Sequence[Scope]) -> Scope:
+    parts = tuple(one for one in scopes if not isinstance(one, Nothing))
+    if len(parts) > 1:
+        return Several(parts)
+    return parts[0] if parts else Nothing()

@@ -1,0 +1,411 @@
+"""Conflicts: whether what happened since a base stands in the way of a commit. No I/O.
+
+Every rule looks at what happened, as the history tells it, and not at whether things are equal again:
+rows that were added and taken out meanwhile may have found their way into what is to be committed.
+What other tools did has no entry in the history, or a late one; there the files tell it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lakebed.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    PreconditionFailedError,
+    StaleRerunError,
+)
+from lakebed.model.allowed import OTHER
+from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
+from lakebed.model.keys import encode_level, partition_of, split_label
+from lakebed.state import runs as run_list
+from lakebed.state.history import Entry
+from lakebed.state.runs import Runs
+from lakebed.state.scope import (
+    Nothing,
+    RewrittenFiles,
+    RunFiles,
+    Scope,
+    Several,
+    WholePartitions,
+    WholeView,
+)
+from lakebed.state.state import FOREIGN, Change, State
+
+LONGER_LEASE = "Write the data again, with a longer lease."
+_BOTH = "Both change the descriptor."
+_AGAIN = "Read the new version, and write again if it still is right."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What a commit rests on beside its own base, and nobody else may have changed since.
+
+    Attributes:
+        state: That it was read from; older than the base of the commit, or the same.
+        scope: Which part of it.
+        runs: Which run wrote what, where the scope is what a run wrote.
+    """
+
+    state: State
+    scope: Scope
+    runs: Runs | None = None
+
+
+def outlasted(lease: dt.timedelta) -> str:
+    """Say what became of a writer that a cleanup has taken for dead."""
+    return (
+        f"its writer outlasted its lease of {lease}, and a cleanup has taken it for dead. Nothing "
+        "became visible."
+    )
+
+
+def check_same_dataset(base: State, now: State) -> None:
+    """Check that the dataset is the one that the base is of, and no later namesake.
+
+    Raises:
+        CommitConflictError: It is another one.
+    """
+    if not now.is_ours or now.created_at != base.created_at:
+        raise CommitConflictError(
+            f"Dataset {base.name!r} was dropped and created again meanwhile.",
+            hint="Write to the new dataset if that is what you want.",
+            expected=base.version,
+            actual=now.version,
+        )
+
+
+def check_in_time(
+    base: State,
+    now: State,
+    change: Change,
+    lease: dt.timedelta,
+    staged_until: dt.datetime | None = None,
+) -> None:
+    """Check that no cleanup has given up the batch that a change would make visible.
+
+    Args:
+        base: The state that the change was computed from.
+        now: What the head says.
+        change: What is to be committed.
+        lease: Of its writer.
+        staged_until: When the lease of a batch ends that was staged before.
+
+    Raises:
+        CommitConflictError: One has.
+    """
+    batch_id = change.batch_id
+    if batch_id is None or batch_id >= now.oldest_batch or batch_id in now.open_batches:
+        return
+    told, hint = outlasted(lease), LONGER_LEASE
+    if staged_until is not None:
+        told = (
+            f"its lease ended at {staged_until.isoformat(timespec='seconds')}, and a cleanup has "
+            "given it up. Nothing became visible."
+        )
+        hint = "Stage the data again, with a longer lease: stage(…, lease=…)."
+    raise CommitConflictError(
+        f"Batch {batch_id} of {base.name!r} comes too late: {told}",
+        hint=hint,
+        expected=base.version,
+        actual=now.version,
+    )
+
+
+def check_unchanged(expected: State, now: State, change: Change) -> None:
+    """Check that the head is in the state that a change is meant for.
+
+    Raises:
+        PreconditionFailedError: It is not.
+    """
+    if (now.version, now.commit_id, now.labels) == (
+        expected.version,
+        expected.commit_id,
+        expected.labels,
+    ):
+        return
+    raise PreconditionFailedError(
+        f"{change.operation} of {now.name!r} is meant for version {expected.version}, "
+        f"and version {now.version} is current, or another tool has changed it.",
+        hint="Look at the current version, and try again.",
+    )
+
+
+def check(
+    base: State, now: State, since: Sequence[Entry], change: Change, reads: Sequence[Read] = ()
+) -> None:
+    """Check that nothing that happened since stands in the way of a change.
+
+    Args:
+        base: The state that the change was computed from.
+        now: What the head says.
+        since: The entries of the history since the base, and since the oldest of the reads.
+        change: What is to be committed.
+        reads: What else it rests on.
+
+    Raises:
+        CommitConflictError: A commit or another tool has changed what the change rests on; the
+            message names it.
+        StaleRerunError: A later rerun of the same run was faster.
+    """
+    for read in reads:
+        check_same_dataset(read.state, now)
+    later = after(since, base)
+    _check_upkeep(base, now, later, change)
+    _check_descriptor(base, now, later, change, reads)
+    own = Read(state=base, scope=change.scope)
+    for read in (own, *reads):
+        what = _Since(read.state, now, tuple(after(since, read.state)))
+        for scope in _parts(read.scope):
+            if isinstance(scope, RunFiles):
+                _check_run(read, scope, what, change)
+            elif not isinstance(scope, Nothing):
+                _check_files(scope, what, change, is_own=read is own)
+
+
+@dataclass(frozen=True)
+class _Since:
+    """What has happened since a state."""
+
+    state: State
+    now: State
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def changed(self) -> dict[str, Entry | None]:
+        """The partitions in which something has happened, and who did the last of it.
+
+        None stands for another tool, whose change has no entry yet.
+        """
+        return self._touched(minds_compactions=True)
+
+    @cached_property
+    def other_rows(self) -> dict[str, Entry | None]:
+        """Those of them whose rows may be others: a compaction leaves them as they are."""
+        return self._touched(minds_compactions=False)
+
+    def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
+        if not self.entries and self.state.labels == self.now.labels:
+            return {}
+        found: dict[str, Entry | None] = {}
+        live = set(self.state.labels)
+        for entry in self.entries:
+            labels: Collection[str] = (*entry.removed, *entry.added)
+            if entry.operation == FOREIGN:
+                # The state may have shown some of it, before it got its entry.
+                labels = [*live.intersection(entry.removed), *set(entry.added).difference(live)]
+            elif entry.operation == "compact" and not minds_compactions:
+                # Of files that the state did not have, the rows are among the new ones.
+                strange = {_partition(label) for label in entry.removed if label not in live}
+                labels = [label for label in labels if _partition(label) in strange]
+            found.update((_partition(label), entry) for label in labels)
+            live.difference_update(entry.removed)
+            live.update(entry.added)
+        late = live.symmetric_difference(self.now.labels)
+        found.update((_partition(label), None) for label in late)
+        return found
+
+
+def _parts(scope: Scope) -> tuple[Scope, ...]:
+    return scope.parts if isinstance(scope, Several) else (scope,)
+
+
+def after(since: Iterable[Entry], state: State) -> list[Entry]:
+    """Return the entries of commits after a state."""
+    return [entry for entry in since if entry.version > state.version]
+
+
+def check_descriptor_kept(base: State, now: State, since: Iterable[Entry], operation: str) -> None:
+    """Check that nobody has changed the descriptor since the base.
+
+    Raises:
+        CommitConflictError: Somebody has; the message names the commit.
+    """
+    updates = [entry for entry in after(since, base) if entry.descriptor is not None]
+    if updates:
+        raise _descriptor_conflict(base, now, updates, operation, _BOTH)
+
+
+def _descriptor_conflict(
+    base: State, now: State, updates: Sequence[Entry], operation: str, reason: str
+) -> CommitConflictError:
+    return CommitConflictError(
+        f"{operation} of {base.name!r}, based on version {base.version}, conflicts with "
+        f"{named(updates[-1]) if updates else 'another update'}. {reason}",
+        hint=_AGAIN,
+        expected=base.version,
+        actual=now.version,
+    )
+
+
+def _check_upkeep(base: State, now: State, since: Sequence[Entry], change: Change) -> None:
+    """Check that what is kept from cleanup is what it was when a protection was found right."""
+    if not change.protect and not change.unprotect:
+        return
+    have_changed = (base.horizon, base.protections) != (now.horizon, now.protections)
+    if have_changed or any(
+        entry.horizon is not None or entry.protected or entry.unprotected for entry in since
+    ):
+        raise CommitConflictError(
+            f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts "
+            "with a cleanup or another protection.",
+            hint="Look at `protections`, and do it again if it still is right.",
+            expected=base.version,
+            actual=now.version,
+        )
+
+
+def _check_descriptor(
+    base: State, now: State, since: Sequence[Entry], change: Change, reads: Sequence[Read]
+) -> None:
+    """Check again what depends on the descriptor, if it is no longer that of the base.
+
+    Files keep the number of the schema that they were written with, so that they read right
+    under a later one if the rules of evolution let the one become the other.
+    """
+    if change.descriptor is not None:
+        check_descriptor_kept(base, now, since, change.operation)
+    if (now.descriptor, now.lineage) == (base.descriptor, base.lineage):
+        return
+    if change.descriptor is not None:
+        raise _descriptor_conflict(base, now, (), change.operation, _BOTH)
+    scopes = [*_parts(change.scope), *(part for read in reads for part in _parts(read.scope))]
+    reason = ""
+    if base.partition_types != now.partition_types and not all(
+        isinstance(one, Nothing) for one in scopes
+    ):
+        reason = "Partition values have another type now."
+    else:
+        grown = grown_dimensions(base.descriptor, now.descriptor)
+        try:
+            check_partitioning(base.descriptor, now.descriptor, grown=grown)
+            check_schema(base.descriptor.schema, now.descriptor.schema, base.lineage.number)
+        except InvalidInputError as exc:
+            reason = exc.message
+        reason = reason or _misrouted(grown, scopes, change.added)
+    if reason:
+        updates = [entry for entry in since if entry.descriptor is not None]
+        raise _descriptor_conflict(base, now, updates, change.operation, reason)
+
+
+def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[str]) -> str:
+    """Say why files may hold rows that have another partition since dimensions allow more.
+
+    What went to a partition of its own is right there. What went to `OTHER` may not be, and what
+    a view says of partitions was told by the old rules.
+    """
+    if not grown:
+        return ""
+    if any(isinstance(one, WholeView) for one in scopes):
+        return "Dimensions of the view allow more values now."
+    others = {encode_level(name, OTHER) for name in grown}
+    for label in added:
+        if not others.isdisjoint(label.split("/")):
+            return f"Rows of {_partition(label)!r} may have partitions of their own now."
+    return ""
+
+
+def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -> None:
+    """Check that the files in a scope are those of the state, and always were."""
+    if isinstance(scope, RewrittenFiles):
+        touched = _lost_or_missed(scope, since)
+    else:
+        changed = since.other_rows if isinstance(scope, WholePartitions) else since.changed
+        touched = {name: entry for name, entry in changed.items() if scope.covers(name)}
+    if not touched:
+        return
+    # The newest first, and what has no entry yet is newer than all.
+    last = max(touched.values(), key=lambda one: float("inf") if one is None else one.version)
+    partitions = tuple(sorted(touched))
+    shown = ", ".join(one or "the whole dataset" for one in partitions[:5])
+    base = since.state
+    raise CommitConflictError(
+        f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts with "
+        f"{'a change by another tool' if last is None else named(last)}: "
+        + (f"both touch {shown}." if is_own else f"it touched {shown} since."),
+        hint=_AGAIN,
+        expected=base.version,
+        actual=since.now.version,
+        partitions=partitions,
+    )
+
+
+def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | None]:
+    """Return the partitions where files to be rewritten are gone, or others are to be looked at.
+
+    A file that went and came back holds the rows that were read, for files are immutable.
+    """
+    before, labels = since.state.labels, since.now.labels
+    new = () if before == labels else set(labels).difference(before)
+    wrong = {*scope.labels.difference(labels), *filter(scope.misses, new)}
+    found: dict[str, Entry | None] = {_partition(label): None for label in wrong}
+    for entry in since.entries:
+        for label in wrong.intersection((*entry.added, *entry.removed)):
+            found[_partition(label)] = entry
+    return found
+
+
+def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> None:
+    """Check that the run which is repeated has not written anything meanwhile.
+
+    Where it was read what the run has written, nobody else may have changed that either.
+    """
+    base, now = since.state, since.now
+    others = [
+        entry
+        for entry in run_list.written_by(since.entries, scope.run)
+        if entry.batch_id is not None
+    ]
+    is_of_run = bool(others)
+    if not others and read.runs is not None:
+        others = [entry for entry in since.entries if _concerns(entry, scope.run, read.runs)]
+    if not others:
+        return
+    newest = max(others, key=lambda entry: entry.batch_id or 0)
+    told = named(newest)
+    if newest.batch_id is not None:
+        told = f"batch {newest.batch_id} of {told}"
+    if is_of_run and (newest.batch_id or 0) > (change.batch_id or 0):
+        error = StaleRerunError(
+            f"Rerun of {scope.run!r} in {base.name!r} is stale: its batch "
+            f"{change.batch_id} began before {told}, which it would replace.",
+            hint="The newer one stands. Run it again if that is not right.",
+            expected=base.version,
+            actual=now.version,
+            partitions=newest.partitions,
+        )
+        error.batch_id, error.commit_id = newest.batch_id, newest.commit_id
+        raise error
+    if is_of_run:
+        reason = "it is of the same run"
+        hint = "Let one rerun of a run finish before the next begins."
+    else:
+        reason, hint = "it touched what the run has written", _AGAIN
+    raise CommitConflictError(
+        f"Rerun of {scope.run!r} in {base.name!r}, based on version {base.version}, conflicts "
+        f"with {told}: {reason}.",
+        hint=hint,
+        expected=base.version,
+        actual=now.version,
+        partitions=newest.partitions,
+    )
+
+
+def _concerns(entry: Entry, run: str, runs: Runs) -> bool:
+    """Whether a commit has changed what a run wrote: taken out, brought back or written anew."""
+    if entry.operation == "compact":
+        return False
+    touched = (*entry.removed, *entry.added)
+    return run in entry.carried.values() or any(runs.of(label) == run for label in touched)
+
+
+def _partition(label: str) -> str:
+    return partition_of(split_label(label)[0])
+
+
+def named(entry: Entry) -> str:
+    """Say which commit it is."""
+    return f"the {entry.operation} that made version {entry.version} (commit {entry.commit_id})"

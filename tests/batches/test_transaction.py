@@ -1,0 +1,386 @@
+"""A transaction reads one version, and what it writes is one commit or nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Commit, Dataset, DatasetDescriptor, Repository, by
+from lakebed.batches.transaction import DatasetTransaction
+from lakebed.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    LakebedError,
+    PredicateError,
+    ReadOnlyError,
+    SchemaMismatchError,
+    StorageError,
+)
+from lakebed.store.base import Store
+from lakebed.store.memory import MemoryStore
+from lakebed.testing import FailingStore
+
+SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
+
+
+def rows(*pairs: tuple[str, int]) -> list[dict[str, Any]]:
+    return [{"p": p, "n": n} for p, n in pairs]
+
+
+def content(dataset: lakebed.View) -> list[tuple[str, int]]:
+    return sorted((row["p"], row["n"]) for row in dataset.arrow().to_pylist())
+
+
+def keys(store: Store) -> set[str]:
+    return {info.key for info in store.list("")}
+
+
+@pytest.fixture
+def store() -> Store:
+    return MemoryStore(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def dataset(store: Store) -> Dataset:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
+    dataset = Repository(store).create("d", descriptor)
+    dataset.append(rows(("a", 1), ("a", 2), ("b", 1)), run="first")
+    return dataset
+
+
+def transact(dataset: Dataset, act: Callable[[DatasetTransaction], object]) -> Commit | None:
+    with dataset.transaction() as t:
+        act(t)
+    return t.commit
+
+
+BEFORE = [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_reads_show_the_snapshot_and_writes_become_one_commit(dataset: Dataset) -> None:
+    with dataset.transaction() as t:
+        dataset.append(rows(("c", 1)))
+        assert t.version == 1
+        assert content(t.where("p <> 'c'")) == BEFORE
+        edited = [row | {"n": row["n"] * 10} for row in t.where("p = 'a'").reader()]
+        t.overwrite(edited)
+        t.append(rows(("a", 5)))
+        assert t.delete(t.where("p = 'b'")) == 1
+        t.append(rows(("b", 6), ("d", 7)))
+        assert content(t.where("p = 'a'")) == [("a", 1), ("a", 2)]
+        assert dataset.version == 2
+
+    assert t.commit == dataset.history()[-1]
+    assert (t.commit.operation, t.commit.version, t.commit.row_count) == ("transaction", 3, 5)
+    assert t.commit.partitions == ("p=a", "p=b", "p=d")
+    assert len({key.split("batch_id=")[1].split("/")[0] for key in t.commit.files_added}) == 1
+    assert content(dataset) == [("a", 5), ("a", 10), ("a", 20), ("b", 6), ("c", 1), ("d", 7)]
+    assert content(dataset.where("n = 6")) == [("b", 6)]
+    assert dataset.check().problems == ()
+
+
+@pytest.mark.parametrize("spoil", ["append", "delete", "rollback", "came and went"])
+def test_commit_that_changed_what_was_read_is_a_conflict_and_nothing_is_left(
+    store: Store, dataset: Dataset, spoil: str
+) -> None:
+    dataset.append(rows(("b", 9)))
+    before = keys(store)
+    written: set[str] = set()
+
+    def act(t: DatasetTransaction) -> None:
+        total = sum(row["n"] for row in t.where("p = 'b'").reader())
+        t.append(rows(("sums", total)))
+        written.update(keys(store) - before)
+        if spoil == "append":
+            dataset.append(rows(("b", 2)))
+        elif spoil == "delete":
+            dataset.where("n = 9").delete()
+        elif spoil == "rollback":
+            dataset.rollback(version=1)
+        else:
+            dataset.append(rows(("b", 2)))
+            dataset.rollback(version=2)
+
+    t = dataset.transaction()
+    with pytest.raises(CommitConflictError) as caught, t:
+        act(t)
+
+    last = dataset.history()[-1]
+    assert f"the {last.operation} that made version {last.version}" in caught.value.message
+    assert caught.value.partitions == ("p=b",)
+    assert t.commit is None
+    assert content(dataset.where("p = 'sums'")) == []
+    assert written
+    assert not written & keys(store)
+
+
+def test_commits_where_nothing_was_read_and_compactions_are_none(dataset: Dataset) -> None:
+    dataset.append(rows(("b", 9)))
+    with dataset.transaction() as t:
+        t.append(rows(("sums", t.where("p = 'b'").count())))
+        dataset.append(rows(("a", 2)))
+        dataset.compact()
+
+    assert content(dataset.where("p = 'sums'")) == [("sums", 2)]
+
+
+def test_every_way_of_reading_counts(dataset: Dataset) -> None:
+    ways: list[Any] = [
+        lambda view: view.arrow(),
+        lambda view: view.record_batches().read_all(),
+        lambda view: view.pandas(),
+        lambda view: view.count(),
+        lambda view: list(view.reader()),
+        lambda view: view.is_empty(),
+        lambda view: view.plan(),
+        lambda view: view.covering_partitions(),
+        lambda view: view.with_("n", 1).count(),
+    ]
+    for way in ways:
+
+        def act(t: DatasetTransaction, way: Any = way) -> None:
+            way(t.where("p = 'a'"))
+            t.append(rows(("z", 1)))
+            dataset.append(rows(("a", 3)))
+
+        with pytest.raises(CommitConflictError):
+            transact(dataset, act)
+    assert content(dataset.where("p = 'z'")) == []
+
+
+def test_update_of_the_schema_meanwhile_does_not_hinder_it(dataset: Dataset) -> None:
+    wider = SCHEMA.append(pa.field("more", pa.int64()))
+    with dataset.transaction() as t:
+        t.append(rows(("a", t.count())))
+        dataset.update(
+            lambda old: DatasetDescriptor(schema=wider, partition_by=old.partition_by, index=["n"])
+        )
+
+    assert dataset.schema.names[-1] == "more"
+    assert content(dataset) == sorted([*BEFORE, ("a", 3)])
+
+
+def test_promotion_meanwhile_is_a_conflict_for_what_was_read(store: Store) -> None:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("p", ["a"])])
+    dataset = Repository(store).create("pings", descriptor)
+    dataset.append(rows(("a", 1)))
+
+    def act(t: DatasetTransaction) -> None:
+        t.append(rows(("a", t.where("p = 'b'").count())))
+        dataset.promote({"p": ["a", "b"]})  # moves nothing
+        dataset.append(rows(("b", 1)))  # to a partition that was not asked for
+
+    with pytest.raises(CommitConflictError):
+        transact(dataset, act)
+
+    assert content(dataset) == [("a", 1), ("b", 1)]
+
+
+def test_error_leaves_nothing(store: Store, dataset: Dataset) -> None:
+    before = keys(store)
+
+    def act(t: DatasetTransaction) -> None:
+        t.append(rows(("a", 3)))
+        t.delete(t.where("p = 'b'"))
+        t.overwrite(rows(("c", 1)))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        transact(dataset, act)
+
+    assert dataset.version == 1
+    assert keys(store) == before
+
+
+def test_call_that_is_refused_writes_nothing_and_the_others_count(
+    store: Store, dataset: Dataset
+) -> None:
+    with dataset.transaction() as t:
+        t.append(rows(("c", 1)))
+        written = keys(store)
+        with pytest.raises(SchemaMismatchError):
+            t.append([{"p": "c", "n": "text"}])
+        with pytest.raises(InvalidInputError, match="lies outside the view"):
+            t.overwrite(rows(("b", 1)), t.where("p = 'a'"))
+        with pytest.raises(PredicateError, match="not aligned"):
+            t.overwrite([], t.where("n = 1"))
+        with pytest.raises(InvalidInputError, match="says not what"):
+            t.overwrite([])
+        with pytest.raises(InvalidInputError, match="is no view"):
+            t.delete("p = 'a'")  # type: ignore[arg-type]
+        assert keys(store) == written
+
+    assert content(dataset) == sorted([*BEFORE, ("c", 1)])
+
+
+@pytest.mark.parametrize("second", ["overwrite", "overwrite of a view", "delete"])
+@pytest.mark.parametrize("first", ["append", "overwrite", "empty view", "delete"])
+def test_what_was_written_before_cannot_be_replaced(
+    store: Store, dataset: Dataset, first: str, second: str
+) -> None:
+    with dataset.transaction() as t:
+        if first == "append":
+            t.append(rows(("a", 9)))
+        elif first == "overwrite":
+            t.overwrite(rows(("a", 9)))
+        elif first == "empty view":
+            t.overwrite([], t.where("p = 'a'"))
+        else:
+            t.delete(t.where("p = 'a' AND n = 1"))
+        written = keys(store)
+        if (first, second) == ("empty view", "overwrite of a view"):
+            t.overwrite([], t.where("p = 'a'"))  # says the same again
+        else:
+            acts: dict[str, Callable[[], object]] = {
+                "overwrite": lambda: t.overwrite(rows(("a", 8))),
+                "overwrite of a view": lambda: t.overwrite([], t.where("p = 'a'")),
+                "delete": lambda: t.delete(t.where("p = 'a' AND n = 2")),
+            }
+            with pytest.raises(InvalidInputError, match=r"written to p=a before"):
+                acts[second]()
+        assert keys(store) == written
+        t.overwrite(rows(("b", 8)))  # another partition
+
+    expected = {
+        "append": [("a", 1), ("a", 2), ("a", 9)],
+        "overwrite": [("a", 9)],
+        "empty view": [],
+        "delete": [("a", 2)],
+    }
+    assert content(dataset) == [*expected[first], ("b", 8)]
+
+
+def test_two_transactions_that_read_what_the_other_writes_do_not_both_commit(
+    dataset: Dataset,
+) -> None:
+    def act(one: DatasetTransaction) -> None:
+        one.append(rows(("a", one.where("p = 'b'").count())))
+        transact(dataset, lambda t: t.append(rows(("b", t.where("p = 'a'").count()))))
+
+    with pytest.raises(CommitConflictError):
+        transact(dataset, act)
+
+    assert dataset.version == 2
+    assert content(dataset) == sorted([*BEFORE, ("b", 2)])
+
+
+def test_transaction_that_writes_nothing_commits_nothing(store: Store, dataset: Dataset) -> None:
+    before = keys(store)
+
+    with dataset.transaction() as t:
+        assert t.count() == 3
+        assert t.delete(t.where("n = 77")) == 0
+
+    assert (t.commit, dataset.version) == (None, 1)
+    assert keys(store) == before
+
+
+def test_it_is_used_once_and_within_with(dataset: Dataset) -> None:
+    t = dataset.transaction()
+    with pytest.raises(InvalidInputError, match="not open"):
+        t.append(rows(("a", 3)))
+    with t:
+        t.append(rows(("a", 3)))
+    with pytest.raises(InvalidInputError, match="over"):
+        t.append(rows(("a", 4)))
+    with pytest.raises(InvalidInputError, match="begun before"), t:
+        pass
+    assert repr(t) == "<Transaction on 'd' at version 1>"
+    assert content(dataset) == sorted([*BEFORE, ("a", 3)])
+
+
+def test_views_of_it_are_for_reading(dataset: Dataset) -> None:
+    with dataset.transaction() as t:
+        view = t.where("p = 'a'")
+        for act in (view.delete, view.writer, view.signal_ready, lambda: view.append([])):
+            with pytest.raises(ReadOnlyError, match="snapshot of a transaction"):
+                act()
+    with pytest.raises(ReadOnlyError, match="older state"):
+        dataset.at(version=1).transaction()
+
+
+def test_rows_of_runs_stay_of_their_runs(dataset: Dataset) -> None:
+    with dataset.transaction() as t:
+        t.delete(t.where("n = 2"))
+        t.append(rows(("a", 3)))
+
+    dataset.rerun(rows(("a", 4)), "first")
+
+    assert content(dataset) == [("a", 3), ("a", 4)]
+
+
+def test_cap_of_a_dimension_counts_what_the_transaction_has_written(store: Store) -> None:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("p", "*", cap=2)])
+    dataset = Repository(store).create("capped", descriptor)
+
+    with dataset.transaction() as t:
+        t.append(rows(("a", 1)))
+        t.append(rows(("b", 1)))
+        t.append(rows(("c", 1)))
+
+    assert [one.path for one in dataset.partitions()] == [
+        "p_dimension=OTHER",
+        "p_dimension=a",
+        "p_dimension=b",
+    ]
+    assert [one.dimension for one in t.commit.caught] == ["p_dimension"]
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "nth"),
+    [
+        (name, nth)
+        for name, last in (("create", 1), ("put", 7), ("replace", 2))
+        for nth in range(1, last + 1)
+    ],
+)
+def test_it_happens_once_or_not_at_all_on_a_failing_store(
+    store: Store, dataset: Dataset, name: Any, nth: int, landed: bool
+) -> None:
+    lost = StorageError("The answer was lost.", retryable=True)
+    failing = FailingStore(store, fail_on=name, nth=nth, landed=landed, error=lost)
+    quick = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
+    failure = None
+    try:
+        with Repository(failing).open("d").transaction(commit_options=quick) as t:
+            t.delete(t.where("n = 2"))
+            t.append(rows(("c", 3)))
+    except LakebedError as exc:
+        failure = exc
+
+    assert failing.has_failed
+    done = [("a", 1), ("b", 1), ("c", 3)]
+    assert content(dataset) == (done if failure is None else BEFORE)
+    assert dataset.version == (2 if failure is None else 1)
+    with dataset.transaction() as t:
+        t.delete(t.where("n = 2"))
+        t.append(rows(("c", 4)))
+    assert ("c", 4) in content(dataset)
+
+
+@pytest.mark.spark
+def test_frames_of_its_views_are_of_the_snapshot(spark: Any, tmp_path: Any) -> None:
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")])
+    dataset = lakebed.open_repository(tmp_path).create("d", descriptor)
+    dataset.append(rows(("a", 1), ("b", 1)))
+
+    with dataset.transaction() as t:
+        frame = t.where("p = 'a'").spark(spark)
+        dataset.append(rows(("b", 2)))
+        t.overwrite(frame.selectExpr("p", "n + 10 AS n"))
+
+    def act(t: DatasetTransaction) -> None:
+        frame = t.where("p = 'a'").spark(spark)
+        dataset.append(rows(("a", 2)))
+        t.append(frame)
+
+    with pytest.raises(CommitConflictError):
+        transact(dataset, act)
+
+    assert content(dataset) == [("a", 2), ("a", 11), ("b", 1), ("b", 2)]
