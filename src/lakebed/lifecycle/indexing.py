@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
 from lakebed.errors import (
+    CommitConflictError,
     CommitUnknownError,
     CorruptMetadataError,
     InvalidInputError,
