@@ -97,8 +97,8 @@ class State:
         horizon: Versions before it can be read only if they are protected: a cleanup has given
             up the others.
         oldest_batch: A batch with a lower id that is not committed may not be committed any more:
-            a cleanup has taken its writer for dead.
-        open_batches: Batches with lower ids that may, since their writers were alive.
+            a cleanup has taken its writer for dead, or it was discarded.
+        open_batches: Batches with lower ids that may, since nobody gave them up.
         protections: What no cleanup may give up.
         moves_to: Format in which the head shall go on: no commit is made to this one any more.
         moved_from: Format from which the head came, and an id, until the first commit to it.
@@ -136,6 +136,10 @@ class State:
     def is_ours(self) -> bool:
         """Whether Lakebed created the dataset, so that it can commit to it."""
         return bool(self.commit_id)
+
+    def may_commit(self, batch_id: int) -> bool:
+        """Whether a batch that is not committed may be: no cleanup or discard gave it up."""
+        return batch_id >= self.oldest_batch or batch_id in self.open_batches
 
     @property
     def is_changed_by_others(self) -> bool:

@@ -266,7 +266,8 @@ class Transaction:
         Raises:
             CommitConflictError: A cleanup has taken the writer for dead; what was written has
                 been deleted.
-            StorageError: The store failed; what was written has been deleted.
+            StorageError: The store failed. What was written has been deleted, unless the batch
+                may be staged, because only an answer was lost.
 
         Cost:
             Two PUTs; the history if another tool has changed the base.
@@ -297,12 +298,14 @@ class Transaction:
             if segment is not None:
                 self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
             self._complete(facts, staging, lease)
-        except LakebedError:
-            own = [] if segment is None else [segment.key]
-            staged = [self._base.key(label) for label in labels]
-            # The manifest first: should it have landed, nobody may commit files that are gone.
-            if not self._owns_batch or delete_or_leave(self._store, [self._reservation.key]):
+        except LakebedError as exc:
+            # Should the manifest have landed, somebody may have found the batch and committed it.
+            if self._reservation.give_up():
+                own = [] if segment is None else [segment.key]
+                staged = [self._base.key(label) for label in labels]
                 self.abort([*staged, *own, *keys_of(postings_in(facts))])
+            else:
+                exc.add_note(f"Batch {self.batch_id} may be staged nevertheless; see staged().")
             raise
 
     def _labels_and_rows(self, facts: pa.Table) -> tuple[tuple[str, ...], int]:
@@ -568,18 +571,15 @@ class _Attempts:
         """Check that no cleanup has given up what this commit would make visible or protect."""
         change, base = self._change, self._base
         batch_id = change.batch_id
-        if (
-            batch_id is not None
-            and batch_id < state.oldest_batch
-            and batch_id not in state.open_batches
-        ):
+        if batch_id is not None and not state.may_commit(batch_id):
             told, hint = _outlasted(self._options.lease), _LONGER_LEASE
             if self._staged_until is not None:
                 told = (
-                    f"its lease ended at {self._staged_until.isoformat(timespec='seconds')}, and a "
-                    "cleanup has given it up. Nothing became visible."
+                    f"it was discarded, or its lease ended at "
+                    f"{self._staged_until.isoformat(timespec='seconds')} and a cleanup has given "
+                    "it up. Nothing became visible."
                 )
-                hint = "Stage the data again, with a longer lease: stage(…, lease=…)."
+                hint = "Stage the data again, if need be with a longer lease: stage(…, lease=…)."
             raise CommitConflictError(
                 f"Batch {batch_id} of {base.name!r} comes too late: {told}",
                 hint=hint,
