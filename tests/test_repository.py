@@ -198,12 +198,14 @@ def test_dropped_dataset_leaves_nothing_and_its_neighbours_alone(
         repo.drop("flights")
 
 
-def test_dataset_behind_a_link_is_not_dropped(tmp_path: Path) -> None:
+def test_dataset_behind_a_link_is_read_and_written_and_not_dropped(tmp_path: Path) -> None:
     repo = Repository(open_store(tmp_path / "lake"))
     repo.create("flights", DESCRIPTOR)
     directory, outside = tmp_path / "lake" / "flights", tmp_path / "outside"
     directory.rename(outside)
     directory.symlink_to(outside)
+    repo.open("flights").append([{"k": "a", "n": 1}])
+    assert repo.open("flights").count() == 1
     before = sorted(outside.rglob("*"))
 
     with pytest.raises(StorageError, match="is a symbolic link"):

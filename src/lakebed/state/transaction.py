@@ -1068,7 +1068,8 @@ def _check_has_name(store: Store, state: State, etag: str | None) -> None:
             raise _taken(state) from exc
         return  # it was there, and was dropped again
     except LakebedError as exc:
-        raise _taken(state) from exc  # damaged, so not what was just written here
+        # Something is damaged. What was just written is not, and somebody may have committed to it.
+        raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
     if all(entry.commit_id != state.commit_id for entry in entries):
         raise _taken(state)
 
