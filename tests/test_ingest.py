@@ -24,6 +24,7 @@ import lakebed
 from lakebed import DatasetDescriptor, FromArchive, FromFiles, Ingest, WriteOptions, by
 from lakebed.errors import (
     CommitConflictError,
+    CommitUnknownError,
     CorruptMetadataError,
     DatasetNotFoundError,
     FormatError,
@@ -34,7 +35,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.store import open_store
-from lakebed.testing import FailingStore
+from lakebed.testing import DelegatingStore, FailingStore
 
 EVENTS = DatasetDescriptor(
     schema=pa.schema([("day", pa.int32()), ("kind", pa.string()), ("n", pa.int64())]),
@@ -498,6 +499,42 @@ def _arrow(data: bytes, codec: str) -> bytes:
     with pa.CompressedOutputStream(sink, codec) as stream:
         stream.write(data)
     return sink.getvalue().to_pybytes()
+
+
+class SilentStore(DelegatingStore):
+    """Swaps the head of the quarantine, and then answers nothing about it any more."""
+
+    has_swapped = False
+
+    def _replace(self, key, data, *, if_match):
+        etag = super()._replace(key, data, if_match=if_match)
+        if key.startswith("events_quarantine.by-"):
+            self.has_swapped = True
+            raise StorageError("No answer.", retryable=True)
+        return etag
+
+    def _get_if_changed(self, key, etag):
+        if self.has_swapped and key.startswith("events_quarantine.by-"):
+            raise StorageError("No answer.", retryable=False)
+        return super()._get_if_changed(key, etag)
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["first", "again"])
+def test_what_was_perhaps_set_aside_is_not_deleted(raw, monkeypatch, earlier) -> None:
+    raw.push(0, lines(0, range(4), bad=[1]))
+    if earlier:
+        raw.ingest.run()
+        raw.push(0, lines(0, range(4), bad=[2]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "lakebed.pipeline.ingest.open_store",
+            lambda address, *, storage_options=None: SilentStore(open_store(address)),
+        )
+        with pytest.raises(CommitUnknownError):
+            raw.ingest.run()
+
+    assert raw.rejected() == [b"damaged 0 2" if earlier else b"damaged 0 1"]
 
 
 def test_a_file_with_another_schema_goes_to_quarantine_as_a_whole(tmp_path) -> None:

@@ -15,9 +15,11 @@ from lakebed.errors import (
     InvalidNameError,
     PartitionSpecError,
     ReadOnlyError,
+    StorageError,
 )
 from lakebed.model.keys import TABLE
 from lakebed.state import kartothek
+from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
@@ -194,6 +196,23 @@ def test_dropped_dataset_leaves_nothing_and_its_neighbours_alone(
     assert repo.open("flights-2").count() == repo.open("flight").count() == 1
     with pytest.raises(DatasetNotFoundError):
         repo.drop("flights")
+
+
+def test_dataset_behind_a_link_is_read_and_written_and_not_dropped(tmp_path: Path) -> None:
+    repo = Repository(open_store(tmp_path / "lake"))
+    repo.create("flights", DESCRIPTOR)
+    directory, outside = tmp_path / "lake" / "flights", tmp_path / "outside"
+    directory.rename(outside)
+    directory.symlink_to(outside)
+    repo.open("flights").append([{"k": "a", "n": 1}])
+    assert repo.open("flights").count() == 1
+    before = sorted(outside.rglob("*"))
+
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        repo.drop("flights")
+
+    assert repo.exists("flights")
+    assert sorted(outside.rglob("*")) == before
 
 
 def test_dropped_name_can_be_used_again(repo: Repository) -> None:

@@ -20,8 +20,9 @@ from lakebed.model.names import check_dataset_name
 from lakebed.provider import MetadataProvider, telling
 from lakebed.source import Snapshot, Source
 from lakebed.state import kartothek, schema_file, transaction
-from lakebed.state.creation import first_state
+from lakebed.state.creation import first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
+from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
 from lakebed.store import Store, open_store
 from lakebed.uri import parse_constraints, parse_uri
@@ -99,7 +100,7 @@ class Repository:
                 failed.
 
         Cost:
-            Two PUTs, one conditional PUT, one GET.
+            Two PUTs, one conditional PUT, and up to ten GETs.
         """
         check_dataset_name(name)
         if if_exists not in ("error", "open"):
@@ -221,7 +222,7 @@ class Repository:
             FormatError: Its head cannot be read.
 
         Cost:
-            One GET; two for a msgpack head.
+            One GET; two for a msgpack head; one more before the first commit.
         """
         check_dataset_name(name)
         head = read_head(self._store, name)
@@ -250,27 +251,32 @@ class Repository:
         """Delete a dataset with everything that it ever held.
 
         The head goes first, so that a crash leaves garbage and never a broken dataset. What was
-        not there before that, such as a new dataset of the same name, is not touched.
+        not there before that, such as a new dataset of the same name, is not touched. Commits
+        that come in between are dropped too.
 
         Raises:
-            DatasetNotFoundError: There is none of this name.
+            DatasetNotFoundError: There is none of this name, or somebody else has just dropped it.
+            CommitConflictError: Somebody else has just dropped it, and created another one, which
+                stays.
             ReadOnlyError: The store cannot be written.
             MetadataProviderError: The dataset was dropped, but the repository's own provider
                 failed.
 
         Cost:
-            A LIST of the dataset, and one bulk delete for each thousand objects.
+            A LIST of the dataset, two reads of the head, and one bulk delete for each thousand
+            objects.
         """
         check_dataset_name(name)
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
-        # A stale second head goes before the true one, or a crash between would revive it.
-        others = [format_.key(name) for format_ in HeadFormat if format_.key(name) != head.key]
-        self._store.delete(others)
-        self._store.delete([head.key])
+        last = remove_heads(self._store, head)
+        # What was committed since the listing.
+        held += [*map(last.key, last.labels), *last.side_keys]
         # The one key that a new dataset of this name would use again.
         schema_key = kartothek.schema_key(name, head.state.table)
-        self._store.delete([key for key in held if key != schema_key])
+        self._store.delete(
+            key for key in held if key != schema_key and not is_of_a_namesake(key, last)
+        )
         if self._find(name) is None:
             self._store.delete([schema_key])
         if self._told is not None:

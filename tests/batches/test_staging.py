@@ -1,16 +1,16 @@
 """Stage, audit, publish: a batch that is looked at before anybody sees it."""
 
+import contextlib
 import datetime as dt
 import json
 import math
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -30,7 +30,6 @@ from lakebed.errors import (
     StorageError,
     VersionNotFoundError,
 )
-from lakebed.state.reservation import decode_record, encode_record
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
@@ -213,7 +212,9 @@ def test_discard_leaves_nothing(dataset: Dataset, store: Store) -> None:
 
     staged.discard()
 
-    assert keys(store) == before
+    left = keys(store) - before
+    assert all(key.startswith("d/history/") for key in left), "the version of the discard"
+    assert before <= keys(store)
     assert dataset.staged() == ()
     for act in (staged.discard, staged.commit):
         with pytest.raises(VersionNotFoundError, match="no staged batch"):
@@ -349,25 +350,150 @@ def test_lost_answer_is_made_up_by_committing_again(dataset: Dataset, store: Sto
     assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_batch_is_not_discarded_while_a_commit_of_it_may_be_under_way(
-    dataset: Dataset, store: Store
+@contextlib.contextmanager
+def clock_ahead(apart: dt.timedelta) -> Iterator[None]:
+    """Let the clock of this process run ahead."""
+    clock = dt.datetime
+
+    class Ahead(clock):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
+            return clock.now(tz) + apart
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dt, "datetime", Ahead)
+        yield
+
+
+class Interrupted(DelegatingStore):
+    """Lets somebody else act once, right before or after a call on a key."""
+
+    def __init__(self, inner: Store, call: str, part: str, act: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._due, self._act = (call, part), act
+
+    def _meet(self, call: str, key: str) -> None:
+        due, part = self._due
+        if call == due and part in key:
+            self._due = ("", "")
+            self._act()
+
+    def _get(self, key: str) -> StoredObject:
+        found = super()._get(key)
+        self._meet("after get", key)
+        return found
+
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        found = super()._get_if_changed(key, etag)
+        self._meet("after get", key)
+        return found
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        self._meet("before replace", key)
+        etag = super()._replace(key, data, if_match=if_match)
+        self._meet("after replace", key)
+        return etag
+
+    def _delete(self, keys: Any) -> None:
+        self._meet("before delete", keys[0])
+        super()._delete(keys)
+
+
+@pytest.mark.parametrize(
+    ("call", "part"),
+    [
+        ("after get", "d.by-dataset-metadata"),
+        ("after get", "d/batches/"),
+        ("before replace", "d.by-dataset-metadata"),
+        ("after replace", "d.by-dataset-metadata"),
+    ],
+)
+@pytest.mark.parametrize("apart", [dt.timedelta(), dt.timedelta(minutes=13), dt.timedelta(days=9)])
+def test_beside_a_commit_a_discard_deletes_nothing_that_is_acknowledged(
+    dataset: Dataset, store: Store, call: str, part: str, apart: dt.timedelta
+) -> None:
+    """The clock of who discards may be ahead, or the committer may have stood still for long."""
+    staged = dataset.stage(rows(("a", 2)))
+
+    def discard() -> None:
+        with contextlib.suppress(InvalidInputError), clock_ahead(apart):
+            dataset.open_staged(staged.batch_id).discard()
+
+    slow = Repository(Interrupted(store, call, part, discard)).open("d")
+    try:
+        version = slow.open_staged(staged.batch_id).commit().version
+    except (CommitConflictError, VersionNotFoundError):
+        assert content(dataset) == [("a", 1), ("b", 1)]
+    else:
+        assert content(dataset.at(version=version)) == [("a", 1), ("a", 2), ("b", 1)]
+    assert not dataset.check().problems
+    assert dataset.staged() == ()
+
+
+@pytest.mark.parametrize("call", ["after get", "before replace", "after replace", "before delete"])
+def test_beside_a_discard_a_commit_is_refused_or_stands(
+    dataset: Dataset, store: Store, call: str
 ) -> None:
     staged = dataset.stage(rows(("a", 2)))
-    key = f"d/batches/{staged.batch_id}.json"
+    acknowledged: list[int] = []
 
-    def set_end(moment: dt.datetime) -> None:
-        record = decode_record(store.get(key).data, key)
-        assert record.staging is not None
-        under_way = msgspec.structs.replace(record.staging, committing_until=moment)
-        store.put(key, encode_record(msgspec.structs.replace(record, staging=under_way)))
+    def commit() -> None:
+        with contextlib.suppress(CommitConflictError):
+            acknowledged.append(dataset.open_staged(staged.batch_id).commit().version)
 
-    set_end(dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5))
-    with pytest.raises(CommitConflictError, match="may be under way"):
-        staged.discard()
-    set_end(dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5))
+    part = "d/data/" if call == "before delete" else "d.by-dataset-metadata"
+    slow = Repository(Interrupted(store, call, part, commit)).open("d")
+    try:
+        slow.open_staged(staged.batch_id).discard()
+    except InvalidInputError:
+        assert len(acknowledged) == 1
+        assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
+    else:
+        assert acknowledged == []
+        assert content(dataset) == [("a", 1), ("b", 1)]
+    assert not dataset.check().problems
+
+
+def test_discard_gives_up_one_batch_and_no_other(dataset: Dataset) -> None:
+    others = [dataset.stage(rows(("a", 2)))]
+    writer = dataset.writer()
+    writer.write({"p": "b", "n": 3, "x": None})
+    staged = dataset.stage(rows(("a", 4)))
+    others.append(dataset.stage(rows(("a", 5))))
+
     staged.discard()
 
+    assert [one.batch_id for one in dataset.staged()] == [one.batch_id for one in others]
+    for one in others:
+        one.commit()
+    writer.close()
+    assert content(dataset) == [("a", 1), ("a", 2), ("a", 5), ("b", 1), ("b", 3)]
+    assert dataset.history()[2].operation == "discard"
+
+
+def test_discard_that_died_is_finished_by_the_next(dataset: Dataset, store: Store) -> None:
+    before = keys(store)
+    staged = dataset.stage(rows(("a", 2)))
+
+    class Died(BaseException):
+        pass
+
+    def die() -> None:
+        raise Died
+
+    slow = Repository(Interrupted(store, "before delete", "d/data/", die)).open("d")
+    with pytest.raises(Died):
+        slow.open_staged(staged.batch_id).discard()
+
     assert dataset.staged() == ()
+    with pytest.raises(CommitConflictError, match="discarded"):
+        staged.commit()
+    version = dataset.version
+    staged.discard()
+    assert dataset.version == version
+    assert {key for key in keys(store) if not key.startswith("d/history/")} == {
+        key for key in before if not key.startswith("d/history/")
+    }
 
 
 def test_failed_commit_can_be_discarded_at_once(dataset: Dataset) -> None:
@@ -379,6 +505,65 @@ def test_failed_commit_can_be_discarded_at_once(dataset: Dataset) -> None:
     staged.discard()
 
     assert dataset.staged() == ()
+
+
+class AwayStore(DelegatingStore):
+    """Loses the answers to manifests; from the `away_at`th put of one on, nothing lands."""
+
+    def __init__(self, inner: Store, landed: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.puts, self._landed, self._meanwhile = 0, landed, meanwhile
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        if "/batches/" not in key:
+            return super()._replace(key, data, if_match=if_match)
+        self.puts += 1
+        if self.puts == self._landed:
+            super()._replace(key, data, if_match=if_match)
+        if self.puts == 4:
+            self._meanwhile()
+        raise StorageError("The request ended without an answer.", retryable=True)
+
+
+@pytest.mark.parametrize("landed", [0, 1, 3])
+@pytest.mark.parametrize("act", ["commit", "discard", "nothing"])
+def test_stage_that_fails_leaves_a_batch_that_others_may_have_committed(
+    dataset: Dataset, store: Store, act: str, landed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.state.reservation._WAITS_S", (0.0, 0.0, 0.0, 0.0))
+    acknowledged: list[int] = []
+
+    def meanwhile() -> None:
+        for one in dataset.staged():
+            if act == "commit":
+                acknowledged.append(one.commit().version)
+            elif act == "discard":
+                one.discard()
+
+    with pytest.raises(StorageError):
+        Repository(AwayStore(store, landed, meanwhile)).open("d").stage(rows(("a", 2)))
+
+    assert len(acknowledged) == (1 if landed and act == "commit" else 0)
+    expected = [("a", 1), ("a", 2), ("b", 1)] if acknowledged else [("a", 1), ("b", 1)]
+    assert content(dataset) == expected
+    assert not dataset.check().problems
+    for one in dataset.staged():
+        assert content(one.rows) == [("a", 2)]
+        one.commit()
+
+
+def test_stage_that_fails_for_sure_leaves_nothing(
+    dataset: Dataset, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.state.reservation._WAITS_S", ())
+    before = keys(store)
+    refused = StorageError("Refused.")
+    failing = FailingStore(store, fail_on="replace", matching="/batches/", error=refused)
+
+    with pytest.raises(StorageError, match="Refused"):
+        Repository(failing).open("d").stage(rows(("a", 2)))
+
+    assert keys(store) == before
 
 
 def test_cleanup_keeps_a_staged_batch_until_its_lease_is_over(dataset: Dataset) -> None:

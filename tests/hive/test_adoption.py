@@ -215,6 +215,22 @@ def test_directory_elsewhere_is_refused_with_the_way_that_works(lake, home, tmp_
     )
 
 
+@pytest.mark.parametrize(
+    "part", ["dt=2013-01-02", "dt=2013-01-03/carrier=UA/batch_id=1449784608/000000_0"]
+)
+def test_link_is_refused_by_its_name(lake, home, tmp_path, part):
+    (home / part).rename(tmp_path / "elsewhere")
+    (home / part).symlink_to(tmp_path / "elsewhere")
+    before = snapshot(home)
+
+    with pytest.raises(InvalidInputError, match="is a symbolic link") as caught:
+        adopt(lake)
+
+    assert str(home / part) in caught.value.message
+    assert lake.list() == []
+    assert snapshot(home) == before
+
+
 def test_nothing_to_adopt_and_unknown_types_are_said(lake, home):
     with pytest.raises(NotFoundError, match="no file to adopt"):
         lake.adopt("nothing")

@@ -162,6 +162,83 @@ def test_links_are_read_but_not_listed(tmp_path: Path) -> None:
     assert [entry.key for entry in store.list()] == ["own"]
 
 
+@pytest.mark.parametrize("link", ["d", "d/data"])
+def test_what_lies_behind_a_link_is_never_listed_nor_deleted(tmp_path: Path, link: str) -> None:
+    store = PosixStore(tmp_path / "lake")
+    store.put("other", b"x")
+    outside = tmp_path / "outside"
+    (outside / "data").mkdir(parents=True)
+    for victim in (outside / "a", outside / "data" / "a", outside / f".a.{'0' * 32}.tmp"):
+        victim.write_bytes(b"of somebody else")
+    before = sorted(outside.rglob("*"))
+    place = tmp_path / "lake" / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(outside, target_is_directory=True)
+    key = f"{link}/a"
+    etag = store.get(key).etag
+
+    acts = {
+        "list": lambda: list(store.list(f"{link}/")),
+        "list below": lambda: list(store.list(f"{link}/data/")),
+        "list one level": lambda: list(store.list(link, recursive=False)),
+        "delete": lambda: store.delete([key]),
+        "delete below": lambda: store.delete([f"{link}/data/a"]),
+        "delete_if_match": lambda: store.delete_if_match(key, etag=etag),
+        "remove_leftovers": lambda: store.remove_leftovers(link, older_than=NOW),
+    }
+    for name, act in acts.items():
+        with pytest.raises(StorageError, match="is a symbolic link") as caught:
+            act()
+        assert str(place) in caught.value.message, name
+        assert not caught.value.retryable
+
+    assert sorted(outside.rglob("*")) == before
+    assert [info.key for info in store.list()] == ["other"]
+
+
+def test_of_many_keys_those_behind_no_link_are_deleted(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path / "lake")
+    store.put("a", b"x")
+    store.put("z", b"x")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "b").write_bytes(b"x")
+    (tmp_path / "lake" / "link").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        store.delete(["a", "link/b", "z"])
+
+    assert list(store.list()) == []
+    assert (tmp_path / "outside" / "b").exists()
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_link_is_deleted_by_its_name_and_leads_nowhere(tmp_path: Path, is_directory: bool) -> None:
+    store = PosixStore(tmp_path / "lake")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a").write_bytes(b"x")
+    store.put("own", b"x")
+    link = tmp_path / "lake" / "link"
+    link.symlink_to(outside if is_directory else outside / "a")
+
+    store.delete(["link"])
+
+    assert not link.is_symlink()
+    assert (outside / "a").read_bytes() == b"x"
+
+
+def test_root_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "lake").symlink_to(tmp_path / "there")
+    store = PosixStore(tmp_path / "lake")
+    store.put("d/a", b"x")
+
+    assert [info.key for info in store.list("d/")] == ["d/a"]
+    store.delete(["d/a"])
+
+    assert list(store.list()) == []
+
+
 def test_name_is_an_object_or_a_directory(tmp_path: Path) -> None:
     store = PosixStore(tmp_path)
     store.put("a", b"x")

@@ -204,7 +204,7 @@ class Staged(Generic[_D]):
             CommitUnknownError: The store stopped answering; commit it again.
 
         Cost:
-            Besides the checks: the history, four PUTs and one conditional PUT.
+            Besides the checks: the history, two PUTs and one conditional PUT.
         """
         store, name = self._source.store, self._source.name
         todo = tuple(checks)
@@ -235,14 +235,16 @@ class Staged(Generic[_D]):
         )
 
     def discard(self) -> None:
-        """Delete the batch and its files.
+        """Give the batch up by a commit, then delete it and its files.
+
+        From that commit on nobody can commit the batch, whoever has begun to.
 
         Raises:
-            InvalidInputError: It is committed.
+            InvalidInputError: It is committed, perhaps just now; nothing is deleted.
             VersionNotFoundError: It was discarded before.
-            CommitConflictError: A commit of it may be under way.
+            CommitUnknownError: The store stopped answering; discard it again.
 
         Cost:
-            The history since it was staged, one PUT, and bulk deletes.
+            The history, a LIST of the manifests, a commit and bulk deletes.
         """
         staged.discard(self._source.store, self._source.name, self.batch_id)

@@ -222,6 +222,7 @@ def _files(
             f"{home!r} cannot be adopted: {levels_of_home[0]}/ is the dataset's own.",
             hint="Rename the directory.",
         )
+    _check_no_links(store, home)
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
         if any(level.startswith(("_", ".")) for level in (*levels, file)):
@@ -240,6 +241,22 @@ def _files(
             texts=_texts(info.key, levels, keys) if texts is None else texts,
             batch_id=int(match[1]) if match else None,
         )
+
+
+def _check_no_links(store: Store, home: str) -> None:
+    """Refuse what a listing leaves out: its rows would be missing without a word."""
+    place = store.local_path(home)
+    if place is None:
+        return
+    for directory, folders, names in os.walk(place):
+        for name in (*folders, *names):
+            path = os.path.join(directory, name)  # noqa: PTH118 - of each file of a table
+            if os.path.islink(path):  # noqa: PTH114
+                raise InvalidInputError(
+                    f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to "
+                    "files in its own directory.",
+                    hint="Put what it leads to in its place, or remove the link.",
+                )
 
 
 def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[str, str | None]:

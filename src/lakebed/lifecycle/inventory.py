@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.index.postings import keys_of
 from lakebed.model.keys import (
     TABLE,
     batch_id_of,
@@ -239,7 +238,7 @@ class Judge:
             self._ever.update(entry.added)
             self._ever.update(entry.removed)
             self._removed.update(dict.fromkeys(entry.removed, entry))
-        self._referenced = frozenset(_referenced(state))
+        self._referenced = frozenset(state.side_keys)
         # Files that were there before the dataset lie anywhere in its directory.
         self._adopted = {
             state.key(label): label
@@ -433,14 +432,6 @@ def _found(
     return StoredFile(
         key=info.key, size_bytes=info.size_bytes, reason=reason, since=since, note=note
     )
-
-
-def _referenced(state: State) -> Iterable[str]:
-    """Return the keys of all side objects that a head names."""
-    for segments in (state.files, state.history, state.sources, state.runs):
-        yield from (segment.key for segment in segments)
-    yield from keys_of(state.postings)
-    yield from state.indices.values()
 
 
 def _is_of_index(folder: str, rest: str) -> bool:

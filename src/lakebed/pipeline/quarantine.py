@@ -58,16 +58,18 @@ def set_aside(
         staged += facts.column("label").to_pylist()
         # Looked for again: the state may be another than before.
         stale = _set_aside_before(store, base, of_runs, locations)
-        if not stale:
-            commit_staged(started, facts, Nothing())
-            return
-        where = all_of([of_runs, Membership("source_file", tuple(sorted(stale)))])
-        chosen = plan(base, where, requests=0)
-        deleted = find_deleted(store, chosen)
-        rest = write_rest(store, chosen, deleted, target)
+        if stale:
+            where = all_of([of_runs, Membership("source_file", tuple(sorted(stale)))])
+            chosen = plan(base, where, requests=0)
+            deleted = find_deleted(store, chosen)
+            rest = write_rest(store, chosen, deleted, target)
     except BaseException:
         started.abort([base.key(label) for label in staged])
         raise
+    # From here on an error proves nothing of what was written: the commit itself cleans up.
+    if not stale:
+        commit_staged(started, facts, Nothing())
+        return
     scope = TheseFiles.of(file.label for file in deleted)
     started.commit(concat_facts([facts, rest.facts]), scope, rest.sources, carried=rest.carried)
 

@@ -33,7 +33,7 @@ from lakebed.state.scope import (
     WholePartitions,
     WholeView,
 )
-from lakebed.state.state import FOREIGN, Change, State
+from lakebed.state.state import FOREIGN, Change, State, is_one_dataset
 
 LONGER_LEASE = "Write the data again, with a longer lease."
 _BOTH = "Both change the descriptor."
@@ -69,7 +69,7 @@ def check_same_dataset(base: State, now: State) -> None:
     Raises:
         CommitConflictError: It is another one.
     """
-    if not now.is_ours or now.created_at != base.created_at:
+    if not now.is_ours or not is_one_dataset(base, now):
         raise CommitConflictError(
             f"Dataset {base.name!r} was dropped and created again meanwhile.",
             hint="Write to the new dataset if that is what you want.",
@@ -98,15 +98,15 @@ def check_in_time(
         CommitConflictError: One has.
     """
     batch_id = change.batch_id
-    if batch_id is None or batch_id >= now.oldest_batch or batch_id in now.open_batches:
+    if batch_id is None or now.may_commit(batch_id):
         return
     told, hint = outlasted(lease), LONGER_LEASE
     if staged_until is not None:
         told = (
-            f"its lease ended at {staged_until.isoformat(timespec='seconds')}, and a cleanup has "
-            "given it up. Nothing became visible."
+            f"it was discarded, or its lease ended at {staged_until.isoformat(timespec='seconds')} "
+            "and a cleanup has given it up. Nothing became visible."
         )
-        hint = "Stage the data again, with a longer lease: stage(…, lease=…)."
+        hint = "Stage the data again, if need be with a longer lease."
     raise CommitConflictError(
         f"Batch {batch_id} of {base.name!r} comes too late: {told}",
         hint=hint,

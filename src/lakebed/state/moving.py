@@ -8,17 +8,25 @@ follows can be done by any writer, any number of times, by several at once:
 
 Every writer does this before its own commit. So the new head never has a commit while the old one
 is there, and readers who find both know which one says more.
+
+Two creators that chose different formats leave two heads of two datasets. Everybody knows by one
+rule which of them has lost, and lets it move to the format of the other before anything else: so
+nobody commits to it, and it is removed as an old head is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 import uuid
 from dataclasses import replace
 
 import msgspec
 
 from lakebed.errors import (
+    CommitConflictError,
+    DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
     ObjectExistsError,
@@ -27,13 +35,14 @@ from lakebed.errors import (
 )
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.reader import Head, find_head, read_head
-from lakebed.state.state import State, to_document
+from lakebed.state.state import State, claim_of, is_one_dataset, to_document
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
 # Each look finds what others have done since the last; a hand-over has two steps.
 _MOST_LOOKS = 20
+_WAITS_S = (0.0, 0.1, 0.5, 2.0)  # after lost answers to the removal of a head
 
 
 def read_settled_head(store: Store, dataset: str) -> Head:
@@ -69,10 +78,24 @@ def _advance(store: Store, head: Head) -> bool:
             _withdraw_if_late(store, head, target, etag)
         return True
     stale = head.stale
-    if stale is not None and stale.state.moves_to is head.state.head_format:
+    if stale is None:
+        return False
+    if stale.state.moves_to is head.state.head_format:
         _remove(store, stale)
         return True
+    if _is_twin(head, stale):
+        _withdraw(store, stale, head.state.head_format)
+        return True
     return False
+
+
+def _withdraw(store: Store, twin: Head, target: HeadFormat) -> None:
+    """Let a head give way to a twin, unless somebody has committed to it meanwhile."""
+    document = to_document(replace(twin.state, moves_to=target))
+    data = encode_head(document, twin.state.head_format)
+    with contextlib.suppress(PreconditionFailedError):
+        store.replace(twin.key, data, if_match=twin.etag)
+        _log.info("head gives way dataset=%s key=%s", twin.state.name, twin.key)
 
 
 def _write(store: Store, head: Head, target: HeadFormat) -> str | None:
@@ -108,8 +131,84 @@ def _withdraw_if_late(store: Store, announced: Head, target: HeadFormat, etag: s
     if now is None:
         return
     before, after = announced.state, now.state
-    if (after.created_at, after.version) > (before.created_at, before.version):
+    if not is_one_dataset(before, after) or after.version > before.version:
         store.delete_if_match(target.key(before.name), etag=etag)
+
+
+def remove_heads(store: Store, head: Head) -> State:
+    """Remove what makes a dataset one, whoever commits to it or moves its head meanwhile.
+
+    Args:
+        store: Where it is.
+        head: As it was read, perhaps some time ago.
+
+    Returns:
+        The last state of the dataset.
+
+    Raises:
+        DatasetNotFoundError: Somebody else has dropped it.
+        CommitConflictError: Somebody else has dropped it, and created another of the name.
+        StorageError: The store failed; if retryable, for seconds, or others commit all the time.
+
+    Cost:
+        A DELETE and a read of the head; as much again for each commit in between.
+    """
+    first, last = head.state, None
+    waits_s = iter(_WAITS_S)
+    for _ in range(_MOST_LOOKS):
+        try:
+            if _remove_both(store, head):
+                last = head.state
+        except StorageError as exc:
+            wait_s = next(waits_s, None)
+            if not exc.retryable or wait_s is None:
+                raise
+            last = head.state  # perhaps
+            time.sleep(wait_s)
+        try:
+            head = read_head(store, first.name)
+        except DatasetNotFoundError:
+            if last is None:
+                raise
+            return last
+        if not is_one_dataset(first, head.state):
+            if last is not None:
+                return last
+            raise CommitConflictError(
+                f"Dataset {first.name!r} was dropped and created again meanwhile.",
+                hint="Drop the new one too if that is what you want.",
+                expected=first.version,
+                actual=head.state.version,
+            )
+    raise StorageError(
+        f"Others commit to {first.name!r} all the time, so that it could not be dropped.",
+        hint="Stop its writers, and drop it again.",
+        retryable=True,
+    )
+
+
+def _remove_both(store: Store, head: Head) -> bool:
+    """Remove a head, and before it the stale one, so that no crash can bring that up.
+
+    What was created beside it, and not committed to, is not its own: its creator may see the name
+    free in a moment.
+
+    Returns:
+        Whether the head was removed.
+    """
+    stale = head.stale
+    if stale is not None and not _is_twin(head, stale) and not _remove(store, stale):
+        return False
+    return _remove(store, head)
+
+
+def _is_twin(head: Head, stale: Head) -> bool:
+    """Whether a stale head is of another dataset, which somebody created in the other format."""
+    return (
+        stale.state.is_ours
+        and not is_one_dataset(head.state, stale.state)
+        and claim_of(stale.state) == 0
+    )
 
 
 def remove_or_leave(store: Store, head: Head) -> bool:

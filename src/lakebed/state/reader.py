@@ -11,8 +11,10 @@ from lakebed.state import kartothek
 from lakebed.state.head import HeadDocument, HeadFormat, decode_head
 from lakebed.state.state import (
     State,
+    claim_of,
     creation_time_of,
     from_document,
+    is_one_dataset,
     is_only_head,
     is_ours,
     to_document,
@@ -54,8 +56,9 @@ class _Found:
 def read_head(store: Store, name: str) -> Head:
     """Read the head of a dataset.
 
-    plateau reads a msgpack head and writes a JSON head beside it, so that two heads can exist.
-    Then the one that can be proven newer is the truth, and the other is stale.
+    plateau reads a msgpack head and writes a JSON head beside it, and two creators may choose
+    different formats, so that two heads can exist. Then the one that can be proven newer is the
+    truth, or that somebody has committed to, and the other is stale.
 
     Raises:
         DatasetNotFoundError: There is no head; the message names the nearest dataset.
@@ -63,23 +66,28 @@ def read_head(store: Store, name: str) -> Head:
         UnsupportedVersionError: A newer release or another version wrote it.
 
     Cost:
-        One GET for a JSON head of ours, else two; one more for the schema of a dataset of
-        another tool.
+        One GET for a JSON head of ours, else two; one more for a dataset that has no commit yet,
+        and for the schema of a dataset of another tool.
     """
     json = _find(store, name, HeadFormat.JSON)
     if json is not None and is_only_head(json.document):
         return _head(store, json, requests=1)
     msgpack = _find(store, name, HeadFormat.MSGPACK)
+    requests = 2
+    if json is None and (msgpack is None or _is_new(msgpack)):
+        # Between the two requests a commit may have taken the place of both heads with a JSON one.
+        # And who commits first to one of two new heads must have looked for the other after it.
+        json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
         return _newer(store, json, msgpack)
     found = json or msgpack
-    if found is not None:
-        return _head(store, found, requests=2)
-    # Between the two requests a commit may have taken the place of both heads with a JSON one.
-    json = _find(store, name, HeadFormat.JSON)
-    if json is None:
+    if found is None:
         raise not_found(store, name)
-    return _head(store, json, requests=3)
+    return _head(store, found, requests=requests)
+
+
+def _is_new(found: _Found) -> bool:
+    return found.state is not None and found.state.version == 0
 
 
 def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
@@ -176,8 +184,8 @@ def _head(store: Store, found: _Found, *, requests: int) -> Head:
 def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     """Tell which of two heads is the truth.
 
-    Of two datasets, the one that was created later has replaced the other. Between two versions
-    of ours the higher wins, unless another tool has changed the lower one: then both hold
+    Of two datasets of ours, the one wins that was committed to. Between two versions
+    of one the higher wins, unless another tool has changed the lower one: then both hold
     something that the other lacks. At the same version the changed one wins; if none is, the
     one to which the other moves; or else JSON, which can only be there because plateau wrote its
     own metadata into it. Without versions, an update by plateau, which keeps the creation time,
@@ -187,9 +195,11 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     if not all(head.state.is_ours for head in pair):
         msgpack_is_later = creation_time_of(msgpack.document) > creation_time_of(json.document)
         return pair[1] if msgpack_is_later else pair[0]
+    if not is_one_dataset(pair[0].state, pair[1].state):
+        return _of_two_datasets(pair)
     target = next((h.state.moves_to for h in pair if h.state.moves_to), HeadFormat.JSON)
     low, high = sorted(pair, key=lambda head: _age(head, target))
-    if low.state.created_at == high.state.created_at and _contradict(low.state, high.state):
+    if _contradict(low.state, high.state):
         raise CorruptMetadataError(
             f"Dataset {low.state.name!r} has two heads, {low.key!r} and {high.key!r}, "
             "and each holds changes that the other lacks.",
@@ -198,10 +208,27 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     return replace(high, stale=low)
 
 
-def _age(head: Head, target: HeadFormat) -> tuple[str, int, bool, bool]:
+def _of_two_datasets(pair: tuple[Head, Head]) -> Head:
+    """Tell which of two datasets has the name.
+
+    Where nobody has committed to either, one has withdrawn; else it is the one that says it was
+    created first, which need not be true as long as everybody says the same.
+    """
+    first, second = sorted(pair, key=lambda head: (head.state.created_at, head.state.commit_id))
+    claims = [(claim_of(one.state), one.state.moves_to is None) for one in (first, second)]
+    if min(claims)[0] > 0 and claims[0][0] == claims[1][0]:
+        raise CorruptMetadataError(
+            f"There are two datasets of the name {first.state.name!r}, with the heads "
+            f"{first.key!r} and {second.key!r}, and both have commits.",
+            hint="Delete the head of the one that you do not want; its data files stay on storage.",
+        )
+    winner, loser = (first, second) if claims[0] >= claims[1] else (second, first)
+    return replace(winner, stale=loser)
+
+
+def _age(head: Head, target: HeadFormat) -> tuple[int, bool, bool]:
     state = head.state
-    is_target = state.head_format is target
-    return state.created_at, state.version, state.is_changed_by_others, is_target
+    return state.version, state.is_changed_by_others, state.head_format is target
 
 
 def _contradict(low: State, high: State) -> bool:

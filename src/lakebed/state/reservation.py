@@ -101,7 +101,6 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         facts: Key of the segment of the file table; absent without files.
         postings: Keys of the segments of inverted indices, by column.
         caught: What the caps of dimensions sent to `OTHER`.
-        committing_until: A commit was begun and may last until then; absent if none is under way.
     """
 
     created_at: str
@@ -114,7 +113,6 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     caught: tuple[Caught, ...] = ()
     foreign_added: tuple[str, ...] = ()
     foreign_removed: tuple[str, ...] = ()
-    committing_until: dt.datetime | None = None
 
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -229,6 +227,37 @@ class Reservation:
             lease_until=self._record.lease_until if lease is None else now + lease,
         )
         self._replace(done)
+
+    def give_up(self) -> bool:
+        """Make sure that there is no manifest under the id, and that none can come.
+
+        Returns:
+            False if there may be one, which others may have read.
+
+        Cost:
+            One PUT.
+        """
+        # Other bytes than before, whatever the record was: some stores compare contents.
+        given_up = msgspec.structs.replace(self._record, lease_until=self._record.started_at)
+        try:
+            self._etag = self._store.replace(
+                self._key, encode_record(given_up), if_match=self._etag
+            )
+        except PreconditionFailedError:
+            return self._is_gone()
+        except StorageError:
+            return False
+        return True
+
+    def _is_gone(self) -> bool:
+        """Whether the id was taken away: from then on no commit lets the batch in."""
+        try:
+            self._store.get(self._key)
+        except ObjectNotFoundError:
+            return True
+        except StorageError:
+            return False
+        return False
 
     def _replace(self, record: BatchRecord) -> None:
         """Put the record in the place of the last one, several times if the store fails."""

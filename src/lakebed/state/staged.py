@@ -2,46 +2,41 @@
 
 The manifest of a staged batch holds all that its commit needs, so that it survives the process
 that wrote it. Whether it has been committed is said by the history alone, where its commit id is
-found or not.
+found or not; whether it may be, by the head: a discard shuts the batch out by a commit, as a
+cleanup does, before it deletes anything.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
-
 from lakebed.errors import (
-    CommitConflictError,
-    CommitUnknownError,
     CorruptMetadataError,
     InvalidInputError,
-    LakebedError,
     ObjectNotFoundError,
-    PreconditionFailedError,
     VersionNotFoundError,
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
 from lakebed.state import history, reservation, runs
 from lakebed.state.history import Entry
-from lakebed.state.reservation import BatchRecord, Staging, decode_record, encode_record
+from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
 from lakebed.state.state import Change, State, apply, descriptor_from
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave, is_listed
 from lakebed.store.segments import Segment
 
-# Between the last attempt of a commit and the moment at which its put cannot land any more.
-_MARGIN = dt.timedelta(minutes=10)
+OPERATION = "discard"
 
 
 def _key(dataset: str, batch_id: int) -> str:
     return f"{reservation.folder(dataset)}/{batch_id}{reservation.SUFFIX}"
 
 
-def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Staging, str]:
+def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Staging]:
     key = _key(state.name, batch_id)
     try:
         found = store.get(key)
@@ -50,7 +45,7 @@ def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Stagi
     record = decode_record(found.data, key)
     if record.staging is None or record.staging.created_at != state.created_at:
         raise _not_staged(state, batch_id)
-    return record, record.staging, found.etag
+    return record, record.staging
 
 
 def _not_staged(state: State, batch_id: int) -> VersionNotFoundError:
@@ -85,12 +80,12 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
     """
     committed = {entry.batch_id for entry in entries}
     found = []
-    for info in store.list(f"{reservation.folder(state.name)}/"):
-        text = info.key.rpartition("/")[2].removesuffix(reservation.SUFFIX)
-        if not text.isdecimal() or int(text) in committed or not is_listed(info.key):
+    for batch_id in _reserved_ids(store, state.name):
+        # What was given up is on its way out.
+        if batch_id in committed or not state.may_commit(batch_id):
             continue
         try:
-            found.append(read(store, state, int(text)))
+            found.append(read(store, state, batch_id))
         except VersionNotFoundError:
             continue  # still being written, or just discarded
     return tuple(sorted(found, key=lambda record: record.batch_id))
@@ -198,31 +193,19 @@ def commit(
         CommitUnknownError: The store stopped answering; commit it again.
 
     Cost:
-        The history; besides that as any commit of a batch, and two PUTs.
+        The history; besides that as any commit of a batch.
     """
-    options = options or CommitOptions()
     state = read_own_head(store, dataset).state
-    record, staging, etag = _read(store, state, batch_id)
+    record, staging = _read(store, state, batch_id)
     entry = find_commit(store, state, record)
     if entry is not None:
         return entry, state
     base = _base(store, state, staging)
     change = change_of(base, record)
-    lasts = dt.timedelta(seconds=options.deadline_s) + _MARGIN
-    locked = msgspec.structs.replace(staging, committing_until=dt.datetime.now(dt.UTC) + lasts)
-    etag = _mark(store, state, msgspec.structs.replace(record, staging=locked), etag)
-    try:
-        entry = commit_change(
-            store, base, change, options, only_on=only_on, staged_until=record.lease_until
-        )
-        return entry, base
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        # Nothing landed, so that it may be discarded. Should this not get through, time tells.
-        unlocked = msgspec.structs.replace(staging, committing_until=None)
-        _mark_or_leave(store, state, msgspec.structs.replace(record, staging=unlocked), etag)
-        raise
+    entry = commit_change(
+        store, base, change, options, only_on=only_on, staged_until=record.lease_until
+    )
+    return entry, base
 
 
 def _base(store: Store, state: State, staging: Staging) -> State:
@@ -243,61 +226,63 @@ def _base(store: Store, state: State, staging: Staging) -> State:
     )
 
 
-def _mark(store: Store, state: State, record: BatchRecord, etag: str) -> str:
-    key, data = _key(state.name, record.batch_id), encode_record(record)
-    try:
-        return store.replace(key, data, if_match=etag)
-    except PreconditionFailedError as exc:
-        raise CommitConflictError(
-            f"Batch {record.batch_id} of {state.name!r} is being committed or discarded by "
-            "somebody else.",
-            hint="Look at `history` and `staged`, and do it again if it still is right.",
-            expected=state.version,
-            actual=state.version,
-        ) from exc
-
-
-def _mark_or_leave(store: Store, state: State, record: BatchRecord, etag: str) -> None:
-    try:
-        _mark(store, state, record, etag)
-    except LakebedError:
-        return
-
-
 def discard(store: Store, dataset: str, batch_id: int) -> None:
-    """Delete a staged batch and its files.
+    """Give a staged batch up by a commit, then delete it and its files.
 
     Raises:
         VersionNotFoundError: There is no such staged batch.
         InvalidInputError: It is committed.
-        CommitConflictError: A commit of it is under way, or was not long ago and its end is
-            unknown.
+        CommitUnknownError: The store stopped answering; discard it again.
 
     Cost:
-        The history since it was staged, one PUT, and bulk deletes.
+        The history, a LIST of the manifests, a commit and bulk deletes.
     """
     state = read_own_head(store, dataset).state
-    record, staging, etag = _read(store, state, batch_id)
-    # In this order: what is committed after this look has changed the record before.
-    state = read_own_head(store, dataset).state
-    committed = find_commit(store, state, record)
-    if committed is not None:
-        raise InvalidInputError(
-            f"Batch {batch_id} of {dataset!r} is committed, as version {committed.version}.",
-            hint="Go back by `rollback`; the batch stays readable.",
-        )
-    if staging.committing_until is not None and dt.datetime.now(dt.UTC) < staging.committing_until:
-        raise CommitConflictError(
-            f"A commit of batch {batch_id} of {dataset!r} may be under way until "
-            f"{staging.committing_until.isoformat()}.",
-            hint="Commit it again to learn how it ended, or discard it then.",
-            expected=staging.base_version,
-            actual=state.version,
-        )
+    record, _ = _read(store, state, batch_id)
     change = change_of(state, record)
-    _mark(store, state, msgspec.structs.replace(record, staging=None), etag)
+    _check_not_committed(store, state, record)
+    if state.may_commit(batch_id):
+        commit_change(store, state, _shutting_out(store, state, batch_id))
+        # Whoever was faster is in the history by now, and nobody can follow.
+        _check_not_committed(store, read_own_head(store, dataset).state, record)
     doomed = [state.key(label) for label in change.added]
     doomed += [one.key for segments in change.postings.values() for one in segments]
     doomed += [change.facts.key] if change.facts else []
     if delete_or_leave(store, doomed):
         delete_or_leave(store, [_key(state.name, batch_id)])
+
+
+def _check_not_committed(store: Store, state: State, record: BatchRecord) -> None:
+    committed = find_commit(store, state, record)
+    if committed is not None:
+        raise InvalidInputError(
+            f"Batch {record.batch_id} of {state.name!r} is committed, as version "
+            f"{committed.version}.",
+            hint="Go back by `rollback`; the batch stays readable.",
+        )
+
+
+def _shutting_out(store: Store, state: State, batch_id: int) -> Change:
+    """Return the change after which no commit lets a batch in, and every other one as before."""
+    oldest = max(state.oldest_batch, batch_id + 1)
+    committed = {entry.batch_id for entry in history.read(store, state.history)}
+    return Change(
+        operation=OPERATION,
+        commit_id=uuid.uuid4().hex,
+        base_version=state.version,
+        oldest_batch=oldest,
+        open_batches=tuple(
+            one
+            for one in _reserved_ids(store, state.name)
+            if one < oldest and one != batch_id and one not in committed and state.may_commit(one)
+        ),
+    )
+
+
+def _reserved_ids(store: Store, dataset: str) -> list[int]:
+    names = (
+        info.key.rpartition("/")[2].removesuffix(reservation.SUFFIX)
+        for info in store.list(f"{reservation.folder(dataset)}/")
+        if is_listed(info.key)
+    )
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())

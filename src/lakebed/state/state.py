@@ -99,8 +99,8 @@ class State:
         horizon: Versions before it can be read only if they are protected: a cleanup has given
             up the others.
         oldest_batch: A batch with a lower id that is not committed may not be committed any more:
-            a cleanup has taken its writer for dead.
-        open_batches: Batches with lower ids that may, since their writers were alive.
+            a cleanup has taken its writer for dead, or it was discarded.
+        open_batches: Batches with lower ids that may, since nobody gave them up.
         protections: What no cleanup may give up.
         moves_to: Format in which the head shall go on: no commit is made to this one any more.
         moved_from: Format from which the head came, and an id, until the first commit to it.
@@ -138,6 +138,10 @@ class State:
     def is_ours(self) -> bool:
         """Whether Lakebed created the dataset, so that it can commit to it."""
         return bool(self.commit_id)
+
+    def may_commit(self, batch_id: int) -> bool:
+        """Whether a batch that is not committed may be: no cleanup or discard gave it up."""
+        return batch_id >= self.oldest_batch or batch_id in self.open_batches
 
     @property
     def is_changed_by_others(self) -> bool:
@@ -195,6 +199,13 @@ class State:
     def key(self, label: str) -> str:
         """Return the key of a data file."""
         return data_key(self.name, self.table, label, self.descriptor.file_suffix)
+
+    @property
+    def side_keys(self) -> tuple[str, ...]:
+        """The keys of all side objects that the head names."""
+        lists = (self.files, self.history, self.sources, self.runs)
+        segments = (segment.key for one in lists for segment in one)
+        return (*segments, *postings.keys_of(self.postings), *self.indices.values())
 
     def directories(self) -> Mapping[str, Sequence[str]]:
         """Return the labels by directory, in order of first appearance.
@@ -542,11 +553,35 @@ def _moving_entries(state: State) -> dict[str, str]:
 
 
 def is_only_head(document: HeadDocument) -> bool:
-    """Whether a JSON head says that there is no other; every other may have a twin."""
+    """Whether a JSON head says that there is no other of any meaning; every other may have a twin.
+
+    Until its first commit, somebody may have created the dataset in the other format as well.
+    """
     entries = document.metadata
-    return entries.get(f"{_PREFIX}head") == HeadFormat.JSON and not (
-        entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}
+    return (
+        entries.get(f"{_PREFIX}head") == HeadFormat.JSON
+        and entries.get(f"{_PREFIX}version") != "0"
+        and not entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}
     )
+
+
+def is_one_dataset(one: State, other: State) -> bool:
+    """Whether two heads are of one dataset, and not of two that were created under one name."""
+    if one.created_at != other.created_at or one.is_ours != other.is_ours:
+        return False
+    are_both_new = one.version == other.version == 0
+    return not are_both_new or one.commit_id == other.commit_id
+
+
+def claim_of(state: State) -> int:
+    """Return how much speaks for a head beside that of another dataset under the same name.
+
+    Nothing (0), if nobody has committed to it. All (2), if somebody has. In between is a head
+    that was moved and not committed to since: it may have been written long after its time.
+    """
+    if state.version == 0 and not state.is_changed_by_others:
+        return 0
+    return 1 if state.moved_from else 2
 
 
 def _encode(document: object) -> str:

@@ -23,7 +23,6 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
@@ -40,7 +39,8 @@ from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
 from lakebed.state.caps import caught_in
 from lakebed.state.conflicts import Read
-from lakebed.state.head import HeadFormat, encode_head
+from lakebed.state.creation import first_segment
+from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head, remove_or_leave
 from lakebed.state.protections import check_readable, is_readable
@@ -55,7 +55,14 @@ from lakebed.state.reservation import (
 )
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State, adopt, apply, descriptor_from, to_document
+from lakebed.state.state import (
+    Change,
+    State,
+    adopt,
+    apply,
+    descriptor_from,
+    to_document,
+)
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment, compact
 
@@ -286,7 +293,8 @@ class Transaction:
         Raises:
             CommitConflictError: A cleanup has taken the writer for dead; what was written has
                 been deleted.
-            StorageError: The store failed; what was written has been deleted.
+            StorageError: The store failed. What was written has been deleted, unless the batch
+                may be staged, because only an answer was lost.
 
         Cost:
             Two PUTs; the history if another tool has changed the base.
@@ -317,12 +325,14 @@ class Transaction:
             if segment is not None:
                 self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
             self._complete(facts, staging, lease)
-        except LakebedError:
-            own = [] if segment is None else [segment.key]
-            staged = [self._base.key(label) for label in labels]
-            # The manifest first: should it have landed, nobody may commit files that are gone.
-            if not self._owns_batch or delete_or_leave(self._store, [self._reservation.key]):
+        except LakebedError as exc:
+            # Should the manifest have landed, somebody may have found the batch and committed it.
+            if self._reservation.give_up():
+                own = [] if segment is None else [segment.key]
+                staged = [self._base.key(label) for label in labels]
                 self.abort([*staged, *own, *keys_of(postings_in(facts))])
+            else:
+                exc.add_note(f"Batch {self.batch_id} may be staged nevertheless; see staged().")
             raise
 
     def _labels_and_rows(self, facts: pa.Table) -> tuple[tuple[str, ...], int]:
@@ -850,7 +860,7 @@ def create(store: Store, state: State) -> State:
         CommitUnknownError: The store stopped answering; the dataset may exist or not.
 
     Cost:
-        One PUT, one conditional PUT, one HEAD.
+        One PUT, one conditional PUT, and up to four GETs.
     """
     entry = Entry(
         version=0,
@@ -859,7 +869,7 @@ def create(store: Store, state: State) -> State:
         committed_at=state.committed_at or dt.datetime.now(dt.UTC),
         descriptor=state.descriptor.to_document(),
     )
-    segment = Segment.new(history.folder(state.name), 1, history.SUFFIX)
+    segment = first_segment(state)
     store.put(segment.key, history.encode_entries([entry]))
     first = replace(state, history=(segment,))
     try:
@@ -878,32 +888,49 @@ def _create_head(store: Store, state: State) -> None:
     trouble: StorageError | None = None
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
+        etag = None
         try:
-            store.create(key, data)
+            etag = store.create(key, data)
         except ObjectExistsError:
-            # Perhaps it is ours, from a put whose answer was lost.
-            if not _is_created_by(store, state):
-                raise
+            pass  # perhaps it is ours, from a put whose answer was lost
         except StorageError as exc:
             if not exc.retryable and trouble is None:
                 raise
             trouble = exc
             continue
-        _withdraw_if_twin(store, state)
+        try:
+            _check_has_name(store, state, etag)
+        except ObjectExistsError:
+            # Where there is a commit, nobody looks for what has lost against it, nor commits to it.
+            if etag is not None:
+                store.delete_if_match(key, etag=etag)
+            raise
         return
     raise _unknown_creation(state, trouble) from trouble
 
 
-def _is_created_by(store: Store, state: State) -> bool:
+def _check_has_name(store: Store, state: State, etag: str | None) -> None:
+    """Check that the name is that of the dataset, also where others create it at the same time."""
     try:
-        found = read_head(store, state.name).state
-        return any(
-            entry.commit_id == state.commit_id for entry in history.read(store, found.history)
-        )
+        head = read_settled_head(store, state.name)
+        if any(one is not None and not one.state.is_ours for one in (head, head.stale)):
+            raise _taken(state)  # by another tool, which knows no such rules
+        entries = history.read(store, head.state.history)
     except StorageError as exc:
         raise _unknown_creation(state, exc) from exc
-    except LakebedError:
-        return False  # gone or damaged, so not what was just written here
+    except DatasetNotFoundError as exc:
+        if etag is None:
+            raise _taken(state) from exc
+        return  # it was there, and was dropped again
+    except LakebedError as exc:
+        # Something is damaged. What was just written is not, and somebody may have committed to it.
+        raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
+    if all(entry.commit_id != state.commit_id for entry in entries):
+        raise _taken(state)
+
+
+def _taken(state: State) -> ObjectExistsError:
+    return ObjectExistsError(f"Dataset {state.name!r} was just created by somebody else.")
 
 
 def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknownError:
@@ -913,19 +940,6 @@ def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknown
         hint="Open it, or create it again and let it be opened if it exists.",
         commit_id=state.commit_id,
     )
-
-
-def _withdraw_if_twin(store: Store, state: State) -> None:
-    """Give way if somebody created the dataset at the same time in the other head format."""
-    key = state.head_format.key(state.name)
-    (other,) = (form.key(state.name) for form in HeadFormat if form is not state.head_format)
-    try:
-        store.size(other)
-    except (ObjectNotFoundError, StorageError):
-        return
-    if not delete_or_leave(store, [key]):
-        raise _unknown_creation(state, None)
-    raise ObjectExistsError(f"Dataset {state.name!r} was just created with head {other!r}.")
 
 
 __all__ = ["CommitOptions", "Nothing", "Transaction", "commit_change", "create", "update"]

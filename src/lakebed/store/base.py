@@ -357,8 +357,9 @@ class Store(ABC):
         """Remove an object if it still is the one that has `etag`, and say whether it was.
 
         A directory and memory decide that in one step. Services of object storage are asked
-        first and told then, so that a write between the two requests would be lost: delete only
-        what nobody has a reason to write again.
+        first and told then, by a request that is sent once, so that a write between the two would
+        be lost: delete only what nobody has a reason to write again. Where somebody may, replace
+        it first, under the same condition, by what says so.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.

@@ -323,6 +323,17 @@ class ObjectStore(Store):
                     with contextlib.suppress(ObjectNotFoundError):
                         self._delete_all((key,))
 
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        try:
+            if self._get_if_changed(key, etag) is not None:
+                return False
+            with translating_object_store_errors(self._where(key)):
+                # Sent once: a second one could meet what others have written after the first.
+                self._obstore.delete(self._client_without_retries, self._begins_with + key)
+        except ObjectNotFoundError:
+            return False
+        return True
+
     def _delete_all(self, keys: Sequence[str]) -> None:
         with translating_object_store_errors(self._where(keys[0])):
             self._obstore.delete(self._client, [self._begins_with + key for key in keys])

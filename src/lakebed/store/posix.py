@@ -1,8 +1,9 @@
 """A directory as a store, safe for threads, processes and, where locks reach, machines.
 
 Every write goes to a hidden temporary file beside its target and becomes visible by one link or
-rename, so a reader needs no lock and a killed writer leaves at most a temporary file. `create` is
-a hard link, which the file system refuses where the name is taken. `replace` compares and renames
+rename, so a reader needs no lock and a killed writer leaves at most a temporary file. Symbolic
+links under the root are read through, so that data may lie elsewhere; but what lies behind one is
+neither listed nor deleted, since it may be somebody else's. `create` is a hard link, which the file system refuses where the name is taken. `replace` compares and renames
 under an advisory lock; the locks are a few files that are never removed.
 """
 
@@ -267,8 +268,23 @@ class PosixStore(Store):
         finally:
             os.close(descriptor)
 
+    def _link_above(self, directory: Path) -> Path | None:
+        """Return the symbolic link that leads to a directory from the root; None without one."""
+        place = self._root
+        for name in directory.relative_to(self._root).parts:
+            place /= name
+            if place.is_symlink():
+                return place
+        return None
+
+    def _check_not_linked(self, directory: Path) -> None:
+        link = self._link_above(directory)
+        if link is not None:
+            raise _behind(link)
+
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         with translating_os_errors(self._root / begins_with, writing=False):
+            self._check_not_linked(self._root / begins_with)
             yield from self._walk(begins_with, recursive=recursive)
 
     def _walk(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
@@ -288,20 +304,27 @@ class PosixStore(Store):
             )
 
     def _delete(self, keys: Sequence[str]) -> None:
-        directories = set()
+        links: dict[Path, Path | None] = {}
+        emptied = set()
         for key in keys:
             target = self._root / key
+            directory = target.parent
             with translating_os_errors(target, writing=True):
-                if not target.is_dir() and os.path.lexists(target):
+                if directory not in links:
+                    links[directory] = self._link_above(directory)
+                if links[directory] is None and _is_file_or_link(target):
                     with self._locked(key):
                         target.unlink(missing_ok=True)
-                    directories.add(target.parent)
-        for directory in directories:
+                    emptied.add(directory)
+        for directory in emptied:
             self._remove_if_empty(directory)
+        for link in filter(None, links.values()):
+            raise _behind(link)
 
     def _delete_if_match(self, key: str, etag: str) -> bool:
         target = self._root / key
         with translating_os_errors(target, writing=True):
+            self._check_not_linked(target.parent)
             if self._current_etag(target) != etag:
                 return False
             with self._locked(key):
@@ -317,6 +340,7 @@ class PosixStore(Store):
         newest = (datetime.now(UTC) - older_than).timestamp()
         removed = []
         with translating_os_errors(self._root / begins_with, writing=True):
+            self._check_not_linked(self._root / begins_with)
             for directory, _, names in os.walk(self._root / begins_with):
                 for path in (Path(directory, name) for name in names if _TEMPORARY.match(name)):
                     with contextlib.suppress(FileNotFoundError):
@@ -430,6 +454,17 @@ _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)  # Windows has none and needs none
 
 def _reopen(root: str, durable: bool) -> PosixStore:  # noqa: FBT001 - the form that pickle calls
     return PosixStore(root, durable=durable)
+
+
+def _behind(link: Path) -> StorageError:
+    return StorageError(
+        f"{str(link)!r} is a symbolic link: what lies behind it is neither listed nor deleted.",
+        hint="Put the directory itself there, or open a repository where the link leads.",
+    )
+
+
+def _is_file_or_link(path: Path) -> bool:
+    return path.is_symlink() or (os.path.lexists(path) and not path.is_dir())
 
 
 def _is_unchanged(path: Path, before: os.stat_result) -> bool:
