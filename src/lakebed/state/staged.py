@@ -8,6 +8,7 @@ found or not.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ from lakebed.state.state import Change, State, apply, descriptor_from
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave, is_listed
 from lakebed.store.segments import Segment
+
+_log = logging.getLogger(__name__)
 
 # Between the last attempt of a commit and the moment at which its put cannot land any more.
 _MARGIN = dt.timedelta(minutes=10)
@@ -93,6 +96,9 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
             found.append(read(store, state, int(text)))
         except VersionNotFoundError:
             continue  # still being written, or just discarded
+        except CorruptMetadataError as exc:
+            # One that is damaged must not hide the others; a check tells of it.
+            _log.warning("batch left out dataset=%s reason=%s", state.name, exc.message)
     return tuple(sorted(found, key=lambda record: record.batch_id))
 
 
