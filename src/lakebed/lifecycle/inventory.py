@@ -369,7 +369,7 @@ class Judge:
 
     def _spared(self, file: StoredFile) -> StoredFile:
         """Keep what lies in a directory that a table shows, whatever else is known of it."""
-        if not self._directories or not file.reason.is_dead:
+        if not self._directories or not (file.reason.is_dead or file.reason is Reason.RETAINED):
             return file
         directory = file.key
         while directory:
@@ -429,10 +429,10 @@ class Judge:
             return _found(info, Reason.LIVE)
         if label in self._protected or (self._batches and batch_id_of(label) in self._batches):
             return self._taken_out(info, label, Reason.PROTECTED)
-        if label in self._retained:
-            return self._taken_out(info, label, Reason.RETAINED)
         if label in self._shown:
             return self._taken_out(info, label, Reason.PUBLISHED)
+        if label in self._retained:
+            return self._taken_out(info, label, Reason.RETAINED)
         return self._taken_out(info, label, Reason.SUPERSEDED)
 
     def _has_levels(self, label: str) -> bool:
