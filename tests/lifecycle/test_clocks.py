@@ -225,6 +225,17 @@ def test_dead_writer_whose_clock_was_ahead_holds_its_files_for_its_lease_and_no_
     assert reasons(dead)[key] == "abandoned"
 
 
+def test_living_writer_is_not_taken_for_dead_because_the_clock_of_the_storage_is_behind(
+    dataset, store, clock
+) -> None:
+    behind = RightClock(store, clock, 3 * DAY)
+    transaction = Transaction.begin(behind, "d", "append")
+    key = f"d/batches/{transaction.batch_id}.json"
+    clock.shift(HOUR)
+
+    assert reasons(dataset.cleanup("1h", dry_run=False))[key] == "reserved"
+
+
 def test_no_retention_needs_no_clock(dataset, store, clock) -> None:
     for n in range(3):
         dataset.overwrite([row("a", n)])

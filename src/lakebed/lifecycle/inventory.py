@@ -174,14 +174,17 @@ class Reserved:
         """
         return _before(self.modified_at, self._span)
 
-    def lease_is_over(self, now: dt.datetime) -> bool:
+    def lease_is_over(self, rules: Rules) -> bool:
         """Whether the writer may be taken for dead.
 
-        By what it says, or by the clock of the storage if the writer's was ahead of that.
+        By what it says; or, if it says that it will begin later, by the clock of the storage.
         """
         if self.record is None:
             return False
-        return self.record.lease_until <= now or self.modified_at <= _before(now, self._span)
+        now = _before(rules.now, rules.clock_skew)
+        if self.record.started_at <= rules.now + rules.clock_skew:
+            return self.record.lease_until <= now
+        return self.modified_at <= _before(now, self._span)
 
     @property
     def _span(self) -> dt.timedelta:
@@ -510,7 +513,7 @@ class Judge:
         batch = self._reserved[batch_id]
         if batch.record is None:
             return batch.modified_at <= self._rules.oldest_lease and self._is_past(batch_id)
-        return batch.lease_is_over(self._rules.now - self._rules.clock_skew)
+        return batch.lease_is_over(self._rules)
 
     def _is_past(self, batch_id: int) -> bool:
         """Whether new batches have greater ids anyway, so that it can be shut out.
