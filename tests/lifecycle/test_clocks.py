@@ -210,11 +210,7 @@ def _without_time(entry: Any) -> Any:
 def test_dead_writer_whose_clock_was_ahead_holds_its_files_for_its_lease_and_no_longer(
     dataset, store, clock
 ) -> None:
-    with Wrong(clock, store, 30 * DAY):
-        ahead = RightClock(store, clock, 30 * DAY)
-        transaction = Transaction.begin(ahead, "d", "append")
-        key = f"d/data/p=a/batch_id={transaction.batch_id}/part-{'0' * 32}.parquet"
-        ahead.put(key, b"half a file")
+    key = die_ahead(clock, store, and_commit=True)
 
     clock.shift(20 * HOUR)
     living = dataset.cleanup("1h", dry_run=False)
@@ -223,6 +219,33 @@ def test_dead_writer_whose_clock_was_ahead_holds_its_files_for_its_lease_and_no_
 
     assert reasons(living)[key] == "reserved"
     assert reasons(dead)[key] == "abandoned"
+
+
+def die_ahead(clock: Any, store: MemoryStore, *, and_commit: bool) -> str:
+    """Stage a file by a clock that is 30 days ahead, and die; return its key."""
+    with Wrong(clock, store, 30 * DAY) as ahead:
+        transaction = Transaction.begin(ahead._source.store, "d", "append")
+        key = f"d/data/p=a/batch_id={transaction.batch_id}/part-{'0' * 32}.parquet"
+        ahead._source.store.put(key, b"half a file")
+        if and_commit:
+            ahead.append([row("a", 0)])
+    return key
+
+
+def test_dead_writer_whose_clock_was_ahead_does_not_drive_the_ids_of_new_batches_there(
+    dataset, store, clock
+) -> None:
+    key = die_ahead(clock, store, and_commit=False)
+    clock.shift(3 * DAY)
+
+    early = dataset.cleanup("1h", dry_run=False)
+    commit = dataset.append([row("a", 1)])
+    clock.shift(30 * DAY)
+    due = dataset.cleanup("1h", dry_run=False)
+
+    assert reasons(early)[key] == "reserved"
+    assert commit.batch_id <= (clock_now() - 29 * DAY).timestamp() * 1000
+    assert reasons(due)[key] == "abandoned"
 
 
 def test_living_writer_is_not_taken_for_dead_because_the_clock_of_the_storage_is_behind(

@@ -170,9 +170,9 @@ class Reserved:
         """A moment before which it has written nothing, by the clock of the storage.
 
         The writer's clock tells only how long it was at work: it has last written the reservation
-        `_span` after the beginning, or sooner.
+        `_span` after the beginning, or sooner. A clock that went back so far tells nothing.
         """
-        return _before(self.modified_at, self._span)
+        return _EVER if self._span < dt.timedelta() else _before(self.modified_at, self._span)
 
     def lease_is_over(self, rules: Rules) -> bool:
         """Whether the writer may be taken for dead.
@@ -191,7 +191,7 @@ class Reserved:
         """From the beginning to the end of the lease, by the clock of the writer alone."""
         if self.record is None:
             return dt.timedelta.max
-        return max(self.record.lease_until - self.record.started_at, dt.timedelta())
+        return self.record.lease_until - self.record.started_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,20 +510,24 @@ class Judge:
         Of a reservation that cannot be read, no lease is known. It is taken for over after a day,
         so that what is damaged does not keep garbage for ever; the files of the batch stay.
         """
-        batch = self._reserved[batch_id]
+        batch, rules = self._reserved[batch_id], self._rules
         if batch.record is None:
-            return batch.modified_at <= self._rules.oldest_lease and self._is_past(batch_id)
-        return batch.lease_is_over(self._rules)
+            return batch.modified_at <= rules.oldest_lease and self._is_past(batch_id)
+        return batch.lease_is_over(rules) and self._is_past(batch_id, rules.now + rules.clock_skew)
 
-    def _is_past(self, batch_id: int) -> bool:
+    def _is_past(self, batch_id: int, moment: dt.datetime | None = None) -> bool:
         """Whether new batches have greater ids anyway, so that it can be shut out.
 
-        To shut out any other would drive the ids of new batches ahead of the clock.
+        To shut out any other would drive the ids of all new batches ahead of the clock.
+
+        Args:
+            batch_id: Of the batch.
+            moment: Ids until then are past; None for a lease ago.
         """
         if batch_id <= self._state.last_batch_id:
             return True
         started = _moment(batch_id)
-        return started is not None and started < self._rules.oldest_lease
+        return started is not None and started <= (moment or self._rules.oldest_lease)
 
     def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> StoredFile:
         """Judge a segment that the head does not name.
