@@ -48,7 +48,10 @@ TREE = {
         5,
         {"CommitConflictError", "CommitUnknownError", "PreconditionFailedError"},
     ),
-    "StorageError": (6, {"AccessDeniedError", "MetadataProviderError", "ThrottledError"}),
+    "StorageError": (
+        6,
+        {"AccessDeniedError", "MetadataProviderError", "StorageFullError", "ThrottledError"},
+    ),
     "FormatError": (7, {"CorruptMetadataError", "UnsupportedVersionError"}),
     "MissingDependencyError": (8, set()),
 }

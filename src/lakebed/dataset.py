@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +18,7 @@ from lakebed.batches.transaction import DatasetTransaction
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError
 from lakebed.hive.publication import Publication, PublishOptions, publish, unpublish
+from lakebed.hive.shown import shown_directories
 from lakebed.hive.table import Mode
 from lakebed.lifecycle import protection
 from lakebed.lifecycle.check import CheckReport, check
@@ -43,6 +45,7 @@ from lakebed.lifecycle.indexing import (
     describe_indices,
     drop_index,
 )
+from lakebed.lifecycle.inventory import AskTables
 from lakebed.lifecycle.metadata import MergedList, compact_metadata
 from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
 from lakebed.loading import LoadOptions, LoadReport, load
@@ -905,6 +908,8 @@ class Dataset(View):
         older_than: str | dt.timedelta = "7d",
         dry_run: bool = True,  # noqa: FBT001, FBT002 - as API.md writes it
         *,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        published: Literal["ask", "noted"] = "ask",
         clock_skew: dt.timedelta = CLOCK_SKEW,
         on_progress: Progress = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
@@ -921,20 +926,30 @@ class Dataset(View):
             older_than: For so long, files stay after the commit that took them out: as long as a
                 reader may take. Such as `7d`, `12h`, `2w`, or a timedelta.
             dry_run: Only report.
+            metastore: What is asked where the dataset is published, as for `publish`.
+            published: `ask`, the default: what the tables of the metastore show now stays, also
+                where somebody has moved a partition by hand; without a metastore to ask, nothing
+                is deleted. `noted`: what publications have noted that the tables may show stays,
+                and nobody is asked.
             clock_skew: How far the clocks of writers and of the storage may be apart; for so long
                 after its lease, a writer is not taken for dead.
             on_progress: Is told how many objects are deleted, of how many.
             commit_options: How long to fight for the head.
 
         Raises:
-            InvalidInputError: `older_than` or `clock_skew` is no age.
+            InvalidInputError: `older_than` or `clock_skew` is no age. Or the dataset is published,
+                and there is no metastore to ask, or it lacks the table.
             ReadOnlyError: Another tool created the dataset.
             CorruptMetadataError: The history cannot be read, so that nothing can be proven.
-            StorageError: Not everything could be deleted; run it again for the rest.
+            StorageFullError: There is no room for the commit. What the head has given up already
+                is deleted.
+            StorageError: Not everything could be deleted; run it again for the rest. Or the
+                metastore failed, and nothing was deleted.
 
         Cost:
             One LIST for each 1,000 objects, the history, one GET for each batch that was not
-            committed; without `dry_run` also a commit, and one request for each 1,000 files.
+            committed; without `dry_run` also a commit, and one request for each 1,000 files. If it
+            is published, some calls of the metastore for each table.
 
         Source:
             docs/design/005-cleanup.md
@@ -948,7 +963,24 @@ class Dataset(View):
             clock_skew=clock_skew,
             on_progress=on_progress,
             options=commit_options,
+            ask=self._asking(metastore, published),
         )
+
+    def _asking(
+        self, metastore: SparkSession | str | os.PathLike[str] | None, published: str
+    ) -> AskTables | None:
+        match published:
+            case "ask":
+                return functools.partial(
+                    shown_directories, self._source.store, self.name, metastore
+                )
+            case "noted" if metastore is None:
+                return None
+            case "noted":
+                problem = "A metastore is given, and published='noted' asks none."
+            case _:
+                problem = f"published is {published!r}."
+        raise InvalidInputError(problem, hint="Give 'ask' or 'noted'.")
 
     def check(
         self,

@@ -10,7 +10,8 @@
     │                                   PredicateError, ReadOnlyError, ChecksFailedError
     ├ ConflictError                     CommitConflictError (and of it StaleRerunError),
     │                                   CommitUnknownError, PreconditionFailedError
-    ├ StorageError                      AccessDeniedError, MetadataProviderError, ThrottledError
+    ├ StorageError                      AccessDeniedError, MetadataProviderError, StorageFullError,
+    │                                   ThrottledError
     ├ FormatError                       CorruptMetadataError, UnsupportedVersionError
     └ MissingDependencyError(ImportError)
 
@@ -55,6 +56,7 @@ class ErrorCode(StrEnum):
     SCHEMA_MISMATCH = "schema-mismatch"
     STALE_RERUN = "stale-rerun"
     STORAGE = "storage"
+    STORAGE_FULL = "storage-full"
     THROTTLED = "throttled"
     UNSUPPORTED_VERSION = "unsupported-version"
     VERSION_NOT_FOUND = "version-not-found"
@@ -333,6 +335,12 @@ class MetadataProviderError(StorageError):
     """The dataset has changed, but a metadata provider of the user's did not take note of it."""
 
     code = ErrorCode.METADATA_PROVIDER
+
+
+class StorageFullError(StorageError):
+    """There is no room for what was to be written."""
+
+    code = ErrorCode.STORAGE_FULL
 
 
 class ThrottledError(StorageError):

@@ -90,3 +90,20 @@ def test_cleanup_takes_out_what_has_expired_though_nothing_is_dead(cli, address,
 @pytest.mark.parametrize("age", ["999999d", "60000w"])
 def test_age_that_is_beyond_all_years_is_refused(cli, address, age) -> None:
     assert cli.error("cleanup", address, "--older-than", age)["code"] == "invalid-input"
+
+
+def test_cleanup_of_a_published_dataset_asks_for_the_metastore(cli, address, old, flights) -> None:
+    from lakebed.state.published import Note
+
+    note = Note(flights._source.store, flights.name, "lake.flights")
+    note.read()
+    note.begin(flights.version)
+    note.finish()
+
+    refused = cli.error("cleanup", address, "--older-than", "0s", "--delete", "--yes")
+
+    assert (refused["code"], refused["exit_code"]) == ("invalid-input", 2)
+    assert "--metastore" in refused["hint"]
+    assert "--published noted" in refused["hint"]
+    rows = cli.json("cleanup", address, "--older-than", "0s", "--published", "noted")
+    assert len(rows) == 2

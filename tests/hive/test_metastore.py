@@ -190,7 +190,7 @@ def test_readers_see_whole_batches_for_a_minute_of_reruns(lake, days, hive, star
         rows = [{"dt": one, "batch": batch, "n": n} for one in partitions for n in range(10)]
         days.rerun(rows, run="all") if batch > 1 else days.overwrite(rows, run="all")
         hive("publish", lake=directory, name="days", table="lake.minute")
-        days.cleanup(older_than="30s", dry_run=False)
+        days.cleanup(older_than="30s", dry_run=False, published="noted")
         seen = lakebed.open_repository(Path(directory)).open("days").arrow(columns=["batch"])
         assert seen.num_rows == 1500
         assert len(set(seen.column("batch").to_pylist())) == 1

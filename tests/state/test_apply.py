@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from unittest import mock
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -192,10 +193,19 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
             merge = (history.merge, "d/history", history.SUFFIX, [])
             held = compact(store, (*held, segment), *merge)
 
-    assert history.read(store, held) == tuple(entries)
+    def read(**given: int) -> tuple[Entry, ...]:
+        found = history.read(store, held, **given)
+        # Each segment ends in an entry that the storage took with it, at a time that stays known.
+        ends = itertools.accumulate(weights)
+        assert {one.version for one in found if one.stored_at} == {
+            end - 1 for end in ends if end - 1 > given.get("after", -1)
+        }
+        return tuple(msgspec.structs.replace(one, stored_at=None) for one in found)
+
+    assert read() == tuple(entries)
     assert sum(segment.weight for segment in held) == len(entries)
     for after in range(-1, len(entries)):
-        assert history.read(store, held, after=after) == tuple(entries[after + 1 :])
+        assert read(after=after) == tuple(entries[after + 1 :])
     assert [Segment.parse(segment.key, "d") for segment in held] == list(held)
 
 

@@ -22,6 +22,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
+    StorageFullError,
 )
 from lakebed.store.posix import PosixStore, content_etag, translating_os_errors
 
@@ -284,8 +285,8 @@ def test_writers_survive_the_removal_of_the_lock_files(tmp_path: Path) -> None:
         (errno.EACCES, AccessDeniedError, False),
         (errno.EPERM, AccessDeniedError, False),
         (errno.EROFS, AccessDeniedError, False),
-        (errno.ENOSPC, StorageError, False),
-        (errno.EDQUOT, StorageError, False),
+        (errno.ENOSPC, StorageFullError, False),
+        (errno.EDQUOT, StorageFullError, False),
         (errno.EIO, StorageError, True),
         (errno.ESTALE, StorageError, True),
         (errno.EMFILE, StorageError, True),

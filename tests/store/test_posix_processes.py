@@ -115,7 +115,7 @@ def test_process_killed_at_a_random_moment_loses_nothing_that_it_had_written(
 def test_full_storage_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
     errors = output_of(start("fill_up", tmp_path)).splitlines()
 
-    assert [json.loads(line) for line in errors] == [["StorageError", False]] * 2
+    assert [json.loads(line) for line in errors] == [["StorageFullError", False]] * 2
     store = PosixStore(tmp_path)
     assert list(store.list()) == []
     assert store.remove_leftovers(older_than=timedelta(0)) == ()

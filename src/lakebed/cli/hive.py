@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from lakebed.cli.options import Verb, takes_dataset, verb
+from lakebed.cli.options import takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import dataset_facts, dataset_record
 from lakebed.hive.adoption import find_adoption
@@ -20,41 +18,12 @@ _DRIFT_EXIT_CODE = 1
 _PARTITION_LISTS = ("added", "changed", "dropped")
 
 
-def _takes_metastore(function: Verb) -> Verb:
-    """Give the function `metastore`: an address, a directory, or None for a session that runs."""
-
-    @functools.wraps(function)
-    def run(output: Output, *, address: str | None, warehouse: str | None, **given: Any) -> None:
-        if address is not None and warehouse is not None:
-            message = "Give only one of --metastore and --warehouse."
-            raise click.UsageError(message, click.get_current_context())
-        function(output, metastore=address or warehouse, **given)
-
-    options: tuple[Callable[[Verb], Verb], ...] = (
-        click.option(
-            "--metastore",
-            "address",
-            metavar="thrift://HOST:PORT",
-            help="A metastore service.",
-        ),
-        click.option(
-            "--warehouse",
-            metavar="DIR",
-            help="Directory of an embedded metastore, for one process at a time.",
-        ),
-    )
-    taking: Verb = run
-    for option in reversed(options):
-        taking = option(taking)
-    return taking
-
-
 @verb(
     "publish",
     example="lakebed publish lake/flights --table lake.flights --metastore thrift://hive:9083",
 )
 @takes_dataset
-@_takes_metastore
+@takes_metastore
 @click.option("--table", required=True, metavar="DB.TABLE", help="What to call it there.")
 @click.option(
     "--mode",
@@ -127,7 +96,7 @@ def _record(done: Publication) -> dict[str, object]:
 
 @verb("unpublish", example="lakebed unpublish lake/flights --table lake.flights --warehouse hive")
 @takes_dataset
-@_takes_metastore
+@takes_metastore
 @click.option("--table", required=True, metavar="DB.TABLE", help="Which one.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say whether there is one.")
 def unpublish(
@@ -148,7 +117,7 @@ def unpublish(
 
 @verb("adopt", example='lakebed adopt warehouse/flights --partition-by "dt date, carrier"')
 @takes_dataset
-@_takes_metastore
+@takes_metastore
 @click.option("--table", metavar="DB.TABLE", help="A Hive table whose partitions lie there.")
 @click.option("--partition-by", default="", metavar="FIELDS", help='As in "dt date, carrier".')
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")

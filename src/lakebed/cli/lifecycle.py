@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
 from lakebed.cli.data import show_commit
-from lakebed.cli.options import Verb, parse_time, takes_dataset, verb
+from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
 from lakebed.lifecycle.check import EXIT_CODE
 from lakebed.lifecycle.cleanup import CleanupReport, Progress, parse_age
@@ -123,11 +125,22 @@ def _parse_age(
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.option("--kept", "is_kept_shown", is_flag=True, help="Also list what stays, and why.")
+@takes_metastore
+@click.option(
+    "--published",
+    type=click.Choice(("ask", "noted")),
+    default="ask",
+    show_default=True,
+    help="Of a published dataset: ask the metastore what its tables show, and keep that; or go by "
+    "what publications have noted.",
+)
 def cleanup(
     output: Output,
     *,
     repository: Repository,
     name: str,
+    metastore: str | None,
+    published: Any,
     older_than: dt.timedelta,
     is_deleting: bool,
     is_sure: bool,
@@ -139,21 +152,26 @@ def cleanup(
     writers that died; metadata that nothing refers to; unfinished writes. What cannot be proven
     stays, and is shown as unknown.
 
+    What tables of a Hive metastore show stays too. So where the dataset is published, name the
+    metastore by --metastore or --warehouse.
+
     The result is each file with the reason why it is dead.
     """
-    dataset = repository.open(name)
+    clean_up = functools.partial(
+        repository.open(name).cleanup, older_than, metastore=metastore, published=published
+    )
     with output.progress("Looking for what is dead"):
-        report = dataset.cleanup(older_than)
+        report = clean_up()
     if is_deleting:
         if report.files and not is_sure:
             click.confirm(
-                f"Delete {_total(report)} of {dataset.uri}? Versions before {report.horizon} "
+                f"Delete {_total(report)} of {repository.uri}/{name}? Versions before {report.horizon} "
                 "can then no longer be read, unless they are protected.",
                 abort=True,
                 err=True,
             )
         with progress_bar(output, "Deleting") as on_progress:
-            report = dataset.cleanup(older_than, dry_run=False, on_progress=on_progress)
+            report = clean_up(dry_run=False, on_progress=on_progress)
     _show_report(output, report, is_kept_shown=is_kept_shown)
 
 

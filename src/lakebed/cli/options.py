@@ -203,3 +203,32 @@ def parse_time(
     except ValueError as exc:
         message = f"{value!r} is no time; write it as 2013-06-01T12:30:00."
         raise click.BadParameter(message, context, parameter) from exc
+
+
+def takes_metastore(function: Verb) -> Verb:
+    """Give the function `metastore`: an address, a directory, or None for a session that runs."""
+
+    @functools.wraps(function)
+    def run(output: Output, *, address: str | None, warehouse: str | None, **given: Any) -> None:
+        if address is not None and warehouse is not None:
+            message = "Give only one of --metastore and --warehouse."
+            raise click.UsageError(message, click.get_current_context())
+        function(output, metastore=address or warehouse, **given)
+
+    options: tuple[Callable[[Verb], Verb], ...] = (
+        click.option(
+            "--metastore",
+            "address",
+            metavar="thrift://HOST:PORT",
+            help="A metastore service.",
+        ),
+        click.option(
+            "--warehouse",
+            metavar="DIR",
+            help="Directory of an embedded metastore, for one process at a time.",
+        ),
+    )
+    taking: Verb = run
+    for option in reversed(options):
+        taking = option(taking)
+    return taking

@@ -215,8 +215,13 @@ def unpublish(
     return True
 
 
+def owner_of(found: FoundTable) -> str | None:
+    """Return the URI of the dataset that a table says it shows; None if it was not published."""
+    return found.properties.get(_DATASET)
+
+
 def _check_own(found: FoundTable, name: TableName, dataset: str) -> None:
-    owner = found.properties.get(_DATASET)
+    owner = owner_of(found)
     if owner is None:
         raise AlreadyExistsError(
             f"Table {str(name)!r} exists, and was not published by Lakebed.",

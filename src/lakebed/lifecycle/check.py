@@ -32,7 +32,7 @@ from lakebed.errors import (
 from lakebed.index import segment as index_segment
 from lakebed.lifecycle.cleanup import CLOCK_SKEW, NO_PROGRESS, Progress
 from lakebed.lifecycle.indexing import build_index
-from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Judge, Reason, Rules, look
+from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
 from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
@@ -507,13 +507,18 @@ class _Checker:
         """Tell of what no version needs; `cleanup` says more."""
         sight = look(self._store, self.state.name)
         rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=CLOCK_SKEW)
-        judge = Judge(sight.head.state, sight.entries, sight.records, rules, sight.published)
+        judge = sight.judge_by(sight.head.state, rules)
         for file in judge.judge(sight.objects):
             if file.reason in (Reason.UNKNOWN, Reason.RESERVED, Reason.ABANDONED):
                 yield Finding(
                     severity=Severity.NOTE, key=file.key, what=f"{file.reason}: {file.note}"
                 )
-        for batch_id in sorted(judge.expired_batches & set(sight.records)):
+        for batch_id, batch in sorted(sight.reserved.items()):
+            if batch.record is None:
+                yield _unreadable_reservation(self.state.name, batch_id, batch.problem)
+                continue
+            if batch_id not in judge.expired_batches:
+                continue
             yield Finding(
                 severity=Severity.NOTE,
                 key=f"{self.state.name}/batches/{batch_id}.json",
@@ -593,6 +598,15 @@ def _is_history(finding: Finding) -> bool:
 
 def _schema_of(data: bytes) -> pa.Schema:
     return pq.read_schema(pa.BufferReader(data))
+
+
+def _unreadable_reservation(name: str, batch_id: int, problem: str) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        key=f"{name}/batches/{batch_id}.json",
+        what=f"{problem} The batch is not committed, and a cleanup keeps its files.",
+        remedy="If it was staged, restore it from a copy; if nobody waits for the batch, delete it.",
+    )
 
 
 def _without_facts(key: str) -> Finding:

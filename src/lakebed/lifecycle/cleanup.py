@@ -20,11 +20,17 @@ import msgspec
 import pyarrow as pa
 import zstandard
 
-from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
+from lakebed.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    LakebedError,
+    StorageError,
+    StorageFullError,
+)
 from lakebed.lifecycle.inventory import (
     LOG_FOLDER,
     REQUESTS_AT_ONCE,
-    Judge,
+    AskTables,
     Reason,
     Rules,
     Sight,
@@ -222,24 +228,36 @@ def cleanup(
     clock_skew: dt.timedelta = CLOCK_SKEW,
     on_progress: Progress = NO_PROGRESS,
     options: CommitOptions | None = None,
+    ask: AskTables | None = None,
 ) -> CleanupReport:
-    """Delete what is proven dead; see `Dataset.cleanup`."""
+    """Delete what is proven dead; see `Dataset.cleanup`, and for `ask` `look`."""
     rules = Rules(
         now=dt.datetime.now(dt.UTC),
         retention=parse_age(older_than),
         clock_skew=parse_age(clock_skew),
     )
-    sight = look(store, dataset)
+    sight = look(store, dataset, ask)
     planned, judged = _plan(sight, rules)
     version = None
     state = planned
-    if not is_dry_run:
-        state, judged, version = _give_up(store, sight, rules, options)
-    dead = [file for file in judged if file.reason.is_dead]
     temporary = _remove_leftovers(store, dataset, rules, is_dry_run=is_dry_run)
-    if not is_dry_run and dead:
-        _write_log(store, dataset, state, dead)
-        _delete(store, dead, on_progress)
+    freed: list[StoredFile] = []
+    if not is_dry_run:
+        try:
+            state, judged, version = _give_up(store, sight, rules, options)
+        except StorageFullError as exc:
+            freed = _free(store, sight, rules, on_progress)
+            _log.warning("no room to commit a cleanup dataset=%s freed=%d", dataset, len(freed))
+            if not freed and not temporary:
+                raise _too_full(sight, exc) from exc
+            try:
+                state, judged, version = _give_up(store, look(store, dataset, ask), rules, options)
+            except StorageFullError as again:
+                raise _too_full(sight, again, (*freed, *temporary)) from again
+    dead = [file for file in judged if file.reason.is_dead]
+    if not is_dry_run:
+        _delete_noted(store, state, dead, on_progress)
+    dead = [*freed, *dead]
     report = CleanupReport(
         dataset=dataset,
         is_dry_run=is_dry_run,
@@ -271,11 +289,11 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
     The horizon goes no further than needed: to the last version that took out a dead file.
     """
     state = sight.head.state
-    judge = Judge(state, sight.entries, sight.records, rules, sight.published)
+    judge = sight.judge_by(state, rules)
     judge.judge(sight.objects)
     expired = judge.expired_batches
     oldest = max((state.oldest_batch, *(one + 1 for one in expired)))
-    alive = (one for one in sight.records if one < oldest and one not in expired)
+    alive = (one for one in sight.reserved if one < oldest and one not in expired)
     widest = replace(
         state,
         horizon=horizon_of(state, sight.entries, rules),
@@ -285,9 +303,7 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
         ),
         protections=tuple(one for one in state.protections if not one.is_expired(rules.now)),
     )
-    judged = Judge(widest, sight.entries, sight.records, rules, sight.published).judge(
-        sight.objects
-    )
+    judged = sight.judge_by(widest, rules).judge(sight.objects)
     superseded = [one.version or 0 for one in judged if one.reason is Reason.SUPERSEDED]
     return replace(widest, horizon=max((state.horizon, *superseded))), judged
 
@@ -300,12 +316,11 @@ def _give_up(
     Returns:
         The state of the head, every object with its verdict, and the version that was made.
     """
+    is_pruning = True
     for left in reversed(range(_ROUNDS)):
         planned, judged = _plan(sight, rules)
         state = sight.head.state
-        given_up = Judge(state, sight.entries, sight.records, rules, sight.published).judge(
-            sight.objects
-        )
+        given_up = sight.judge_by(state, rules).judge(sight.objects)
         wanted = _keys_of_dead(judged)
         if (
             wanted <= _keys_of_dead(given_up)
@@ -314,7 +329,7 @@ def _give_up(
         ):
             return state, given_up, None
         change = _change(state, planned)
-        segments = _pruned(store, sight, planned, rules)
+        segments = _pruned(store, sight, planned, rules) if is_pruning else None
         try:
             entry, made = commit_and_tell(
                 store, state, replace(change, new_files=segments), options
@@ -326,6 +341,12 @@ def _give_up(
             if not left:
                 raise
             continue
+        except StorageError as exc:
+            _delete_unused(store, segments or (), state)
+            if segments is None or not left or not isinstance(exc, StorageFullError):
+                raise
+            is_pruning = False  # the facts that may go took the room of the commit
+            continue
         if made is not None:
             _delete_unused(store, segments or (), made)
         head, entries = read_history(store, state.name)
@@ -336,9 +357,7 @@ def _give_up(
                 expected=state.version,
                 actual=head.state.version,
             )
-        after = Judge(head.state, entries, sight.records, rules, sight.published).judge(
-            sight.objects
-        )
+        after = replace(sight, entries=entries).judge_by(head.state, rules).judge(sight.objects)
         # Nothing else than what was planned: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
@@ -380,7 +399,7 @@ def _change(state: State, planned: State) -> Change:
 def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:
     """Return the file table without the files that are given up, once these are most of it."""
     state = sight.head.state
-    kept = Judge(planned, sight.entries, sight.records, rules, sight.published).kept_labels
+    kept = sight.judge_by(planned, rules).kept_labels
     total = sum(segment.weight for segment in state.files)
     if total <= 2 * len(kept):
         return None
@@ -404,6 +423,60 @@ def _remove_leftovers(
         )
         for key in keys
     ]
+
+
+def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> list[StoredFile]:
+    """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
+    state = sight.head.state
+    judged = sight.judge_by(state, rules).judge(sight.objects)
+    needs_commit = _may_be_named(store, sight, judged)
+    dead = [
+        file
+        for file in judged
+        if file.reason.is_dead and not (needs_commit and file.reason is Reason.UNREFERENCED)
+    ]
+    _delete_noted(store, state, dead, on_progress)
+    return dead
+
+
+def _too_full(
+    sight: Sight, cause: StorageFullError, freed: Sequence[StoredFile] = ()
+) -> StorageFullError:
+    name = sight.head.state.name
+    done = sum(file.size_bytes or 0 for file in freed)
+    return StorageFullError(
+        f"There is no room for the commit by which a cleanup of {name!r} gives files up, and "
+        f"without it only {len(freed):,} objects of {done:,} bytes could be deleted: "
+        f"{cause.message}",
+        hint="Free about twice the size of the head and a few KiB beside the dataset, for example "
+        "by deleting temporary files of other programs, and run it again. Delete no file of the "
+        "dataset by hand.",
+    )
+
+
+def _delete_noted(
+    store: Store, state: State, dead: Sequence[StoredFile], on_progress: Progress
+) -> None:
+    """Delete, and write down what; before that, or where there is no room, as soon as there is."""
+    if not dead:
+        return
+    try:
+        _write_log(store, state.name, state, dead)
+        is_noted = True
+    except StorageFullError:
+        is_noted = False
+    _delete(store, dead, on_progress)
+    if is_noted:
+        return
+    try:
+        _write_log(store, state.name, state, dead)
+    except StorageFullError as exc:
+        _log.warning(
+            "not written down what was deleted dataset=%s objects=%d reason=%s",
+            state.name,
+            len(dead),
+            exc.message,
+        )
 
 
 def _write_log(store: Store, dataset: str, state: State, dead: Sequence[StoredFile]) -> None:

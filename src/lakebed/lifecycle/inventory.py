@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import (
@@ -41,6 +42,14 @@ _LISTS = frozenset({"files", "history", "runs", "sources"})
 _INDEX_SUFFIX = ".by-dataset-index.parquet"
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _SCHEMA_FILE = "_common_metadata"
+_EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+AskTables = Callable[[Sequence[str]], Mapping[str, str]]
+"""Is given tables, as `database.table`, and returns the directories that they show.
+
+Directories are keys without a final slash, each with the name of a table that shows it.
+"""
 
 
 class Reason(StrEnum):
@@ -128,6 +137,63 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """A batch that is not committed.
+
+    Attributes:
+        record: What its reservation says; None if that cannot be read.
+        modified_at: When the reservation was last written, by the clock of the storage.
+        problem: Why it cannot be read.
+    """
+
+    record: BatchRecord | None
+    modified_at: dt.datetime
+    problem: str = ""
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether it is written to the end, and its record names all its segments."""
+        return self.record is not None and self.record.staging is not None
+
+    @property
+    def segments(self) -> frozenset[str]:
+        """The keys of facts and postings that the commit of a staged batch will name."""
+        staging = self.record.staging if self.record is not None else None
+        if staging is None:
+            return frozenset()
+        postings = (key for keys in staging.postings.values() for key in keys)
+        return frozenset((*postings, *((staging.facts,) if staging.facts else ())))
+
+    @property
+    def began_at(self) -> dt.datetime:
+        """A moment before which it has written nothing, by the clock of the storage.
+
+        The writer's clock tells only how long it was at work: it has last written the reservation
+        `_span` after the beginning, or sooner. A clock that went back so far tells nothing.
+        """
+        return _EVER if self._span < dt.timedelta() else _before(self.modified_at, self._span)
+
+    def lease_is_over(self, rules: Rules) -> bool:
+        """Whether the writer may be taken for dead.
+
+        By what it says; or, if it says that it will begin later, by the clock of the storage.
+        """
+        if self.record is None:
+            return False
+        now = _before(rules.now, rules.clock_skew)
+        if self.record.started_at <= rules.now + rules.clock_skew:
+            return self.record.lease_until <= now
+        return self.modified_at <= _before(now, self._span)
+
+    @property
+    def _span(self) -> dt.timedelta:
+        """From the beginning to the end of the lease, by the clock of the writer alone."""
+        if self.record is None:
+            return dt.timedelta.max
+        return self.record.lease_until - self.record.started_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """Everything under the prefix, and what was read of it afterwards.
 
@@ -135,45 +201,58 @@ class Sight:
         objects: As listed.
         head: As read after the listing.
         entries: The history of that head.
-        records: Reservations of batches that are not committed; None where one cannot be read.
-        published: What tables of a metastore may show.
+        reserved: The batches that are not committed, by id.
+        published: What tables of a metastore may show, by what publications have noted.
+        shown: Directories that tables of a metastore show, with the name of one of the tables.
     """
 
     objects: tuple[ObjectInfo, ...]
     head: Head
     entries: tuple[Entry, ...]
-    records: Mapping[int, BatchRecord | None]
+    reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+    def judge_by(self, state: State, rules: Rules) -> Judge:
+        """Return who judges what was seen by what a head says."""
+        return Judge(state, self.entries, self.reserved, rules, self.published, self.shown)
 
 
-def look(store: Store, dataset: str) -> Sight:
+def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     """List a dataset, then read what is needed to judge each object.
 
     The order is part of the proof: a reservation is older than the files of its batch, and a
-    commit is in the head before anything can be said of what it brought.
+    commit is in the head before anything can be said of what it brought. Tables are asked last.
+
+    Args:
+        store: Where the dataset is.
+        dataset: Its name.
+        ask: Asks the metastore; None to go by what publications have noted.
 
     Cost:
         One LIST for each 1,000 objects, the head, the history, and one GET for each batch that is
-        not committed.
+        not committed. What asking costs, if the dataset is published.
     """
     read_own_head(store, dataset)  # a name that is no dataset of ours is refused before the LIST
     objects = tuple(store.list(f"{dataset}/"))
-    reserved = _reserved_ids(store.list(reservation.folder(dataset)), dataset)
+    listed = _reservations(store, dataset)
     head, entries = read_history(store, dataset)
-    open_ids = sorted(reserved - _committed(entries))
+    open_ids = sorted(listed.keys() - _committed(entries))
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        found = pool.map(lambda one: _read_record(store, dataset, one), open_ids)
-        records = {
-            batch_id: record
-            for batch_id, (exists, record) in zip(open_ids, found, strict=True)
-            if exists
+        read = pool.map(lambda batch_id: _read(store, listed[batch_id]), open_ids)
+        reserved = {
+            batch_id: batch
+            for batch_id, batch in zip(open_ids, read, strict=True)
+            if batch is not None
         }
+    notes = published.read(store, dataset)
     return Sight(
         objects=objects,
         head=head,
         entries=entries,
-        records=records,
-        published=published.read(store, dataset),
+        reserved=reserved,
+        published=notes,
+        shown=ask([note.table for note in notes]) if ask is not None and notes else {},
     )
 
 
@@ -183,21 +262,24 @@ def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
     return head, history.read(store, head.state.history)
 
 
-def _reserved_ids(objects: Iterable[ObjectInfo], dataset: str) -> set[int]:
+def _reservations(store: Store, dataset: str) -> dict[int, ObjectInfo]:
+    """Return the reservations as listed, by batch id."""
     prefix = f"{reservation.folder(dataset)}/"
-    names = (one.key.removeprefix(prefix).removesuffix(reservation.SUFFIX) for one in objects)
-    return {int(name) for name in names if _NUMBER.fullmatch(name)}
+    named = {
+        info.key.removeprefix(prefix).removesuffix(reservation.SUFFIX): info
+        for info in store.list(prefix)
+    }
+    return {int(name): info for name, info in named.items() if _NUMBER.fullmatch(name)}
 
 
-def _read_record(store: Store, dataset: str, batch_id: int) -> tuple[bool, BatchRecord | None]:
-    key = f"{reservation.folder(dataset)}/{batch_id}{reservation.SUFFIX}"
+def _read(store: Store, info: ObjectInfo) -> Reserved | None:
     try:
-        record = reservation.read_record(store, key)
-        return True, record if record.batch_id == batch_id else None
+        record = reservation.read_record(store, info.key)
     except ObjectNotFoundError:
-        return False, None  # given back meanwhile
-    except CorruptMetadataError:
-        return True, None  # of a batch of which nothing can be proven
+        return None  # given back meanwhile
+    except CorruptMetadataError as exc:
+        return Reserved(record=None, modified_at=info.modified_at, problem=exc.message)
+    return Reserved(record=record, modified_at=info.modified_at)
 
 
 def _committed(entries: Iterable[Entry]) -> set[int]:
@@ -215,19 +297,21 @@ class Judge:
         self,
         state: State,
         entries: Sequence[Entry],
-        records: Mapping[int, BatchRecord | None],
+        reserved: Mapping[int, Reserved],
         rules: Rules,
-        shown: Sequence[Shown] = (),
+        published: Sequence[Shown] = (),
+        shown: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._state = state
         self._entries = entries
-        self._records = records
+        self._reserved = reserved
         self._rules = rules
         self._committed = _committed(entries)
         self._live = frozenset(state.labels)
         kept = kept_files(entries, state)
         self._retained, self._protected = kept.retained, kept.protected
-        versions = {version for one in shown for version in one.versions}
+        versions = {version for note in published for version in note.versions}
+        self._directories = shown
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
@@ -252,8 +336,15 @@ class Judge:
             if is_adopted(label)
         }
         self._given_back: set[int] = set()
-        starts = [batch_id for batch_id in records if not self._is_expired(batch_id)]
-        self._oldest_start = _moment(min(starts)) if starts else rules.now
+        self._times = history.landing_times(entries)
+        living = [
+            batch
+            for batch_id, batch in reserved.items()
+            if self._may_commit(batch_id) or not self._is_expired(batch_id)
+        ]
+        self._staged_segments = frozenset(key for batch in living for key in batch.segments)
+        starts = (batch.began_at for batch in living if not batch.is_staged)
+        self._oldest_start = _before(min(starts, default=rules.now), rules.clock_skew)
 
     @property
     def expired_batches(self) -> frozenset[int]:
@@ -261,7 +352,7 @@ class Judge:
 
         Their leases are over, or they were given back, but for files that `judge` has met.
         """
-        expired = (one for one in self._records if self._is_expired(one))
+        expired = (one for one in self._reserved if self._is_expired(one))
         return frozenset((*expired, *self._given_back))
 
     @property
@@ -276,7 +367,19 @@ class Judge:
         by_folder: dict[str, list[dt.datetime]] = {}
         for one in named:
             by_folder.setdefault(split_label(one.key)[0], []).append(one.modified_at)
-        return [self._judge(one, by_folder) for one in objects]
+        return [self._spared(self._judge(one, by_folder)) for one in objects]
+
+    def _spared(self, file: StoredFile) -> StoredFile:
+        """Keep what lies in a directory that a table shows, whatever else is known of it."""
+        if not self._directories or not (file.reason.is_dead or file.reason is Reason.RETAINED):
+            return file
+        directory = file.key
+        while directory:
+            directory = directory.rpartition("/")[0]
+            if directory in self._directories:
+                note = f"Table {self._directories[directory]} shows the directory."
+                return replace(file, reason=Reason.PUBLISHED, note=note)
+        return file
 
     def _judge(
         self, info: ObjectInfo, named_in_folder: Mapping[str, Sequence[dt.datetime]]
@@ -328,10 +431,10 @@ class Judge:
             return _found(info, Reason.LIVE)
         if label in self._protected or (self._batches and batch_id_of(label) in self._batches):
             return self._taken_out(info, label, Reason.PROTECTED)
-        if label in self._retained:
-            return self._taken_out(info, label, Reason.RETAINED)
         if label in self._shown:
             return self._taken_out(info, label, Reason.PUBLISHED)
+        if label in self._retained:
+            return self._taken_out(info, label, Reason.RETAINED)
         return self._taken_out(info, label, Reason.SUPERSEDED)
 
     def _has_levels(self, label: str) -> bool:
@@ -350,7 +453,7 @@ class Judge:
             size_bytes=info.size_bytes,
             reason=reason,
             version=entry.version,
-            since=entry.committed_at,
+            since=self._times[entry.version],
             note=f"Taken out by the {entry.operation} that made version {entry.version}.",
         )
 
@@ -363,14 +466,13 @@ class Judge:
         if batch_id in self._committed:
             note = f"Batch {batch_id} was committed without it."
             return _found(info, Reason.YOUNG if is_young else Reason.DEBRIS, note=note)
-        if batch_id in self._records:
+        if batch_id in self._reserved:
             return self._judge_reserved(info, batch_id)
         # Given back by its writer, whose tasks may have been slower than itself.
         if not self._may_commit(batch_id):
             note = f"Batch {batch_id} was given up."
             return _found(info, Reason.ABANDONED, since=info.modified_at, note=note)
-        started = _moment(batch_id)
-        if not is_young and started is not None and started < self._rules.oldest_lease:
+        if not is_young and self._is_past(batch_id):
             self._given_back.add(batch_id)
         return _found(info, Reason.YOUNG, note=f"Batch {batch_id} was given up not long ago.")
 
@@ -380,12 +482,12 @@ class Judge:
             return _found(info, Reason.UNKNOWN, note="No reservation has such a key.")
         if int(name) in self._committed:
             return _found(info, Reason.LIVE)
-        if int(name) in self._records:
+        if int(name) in self._reserved:
             return self._judge_reserved(info, int(name))
         return _found(info, Reason.YOUNG, note="It was given back while this cleanup looked.")
 
     def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> StoredFile:
-        record = self._records[batch_id]
+        record = self._reserved[batch_id].record
         if record is None:
             return _found(info, Reason.UNKNOWN, note="The reservation cannot be read.")
         who = f"{record.operation} by {record.writer}"
@@ -402,10 +504,29 @@ class Judge:
         return batch_id >= state.oldest_batch or batch_id in state.open_batches
 
     def _is_expired(self, batch_id: int) -> bool:
-        record = self._records[batch_id]
-        if record is None:
-            return False
-        return record.lease_until <= self._rules.now - self._rules.clock_skew
+        """Whether no writer may be at work on a batch any more.
+
+        Of a reservation that cannot be read, no lease is known. It is taken for over after a day,
+        so that what is damaged does not keep garbage for ever; the files of the batch stay.
+        """
+        batch, rules = self._reserved[batch_id], self._rules
+        if batch.record is None:
+            return batch.modified_at <= rules.oldest_lease and self._is_past(batch_id)
+        return batch.lease_is_over(rules) and self._is_past(batch_id, rules.now + rules.clock_skew)
+
+    def _is_past(self, batch_id: int, moment: dt.datetime | None = None) -> bool:
+        """Whether new batches have greater ids anyway, so that it can be shut out.
+
+        To shut out any other would drive the ids of all new batches ahead of the clock.
+
+        Args:
+            batch_id: Of the batch.
+            moment: Ids until then are past; None for a lease ago.
+        """
+        if batch_id <= self._state.last_batch_id:
+            return True
+        started = _moment(batch_id)
+        return started is not None and started <= (moment or self._rules.oldest_lease)
 
     def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> StoredFile:
         """Judge a segment that the head does not name.
@@ -415,9 +536,10 @@ class Judge:
         an older head may still need it, as long as that is younger than the retention.
         """
         rules = self._rules
+        if info.key in self._staged_segments:
+            return _found(info, Reason.RESERVED, note="For a staged batch, whose commit names it.")
         age = max(rules.retention, rules.longest_commit)
-        oldest_start = self._oldest_start or info.modified_at
-        if info.modified_at >= min(rules.now - age, oldest_start - rules.clock_skew):
+        if info.modified_at >= min(rules.now - age, self._oldest_start):
             return _found(info, Reason.YOUNG, note="A commit may still be about to name it.")
         successors = [moment for moment in named if moment >= info.modified_at]
         if successors and min(successors) > rules.cutoff:
@@ -443,6 +565,13 @@ def _is_of_index(folder: str, rest: str) -> bool:
     return folder == "indices" and name.endswith(_INDEX_SUFFIX)
 
 
+def _before(moment: dt.datetime, span: dt.timedelta) -> dt.datetime:
+    try:
+        return moment - span
+    except OverflowError:
+        return _EVER
+
+
 def _moment(batch_id: int) -> dt.datetime | None:
     """Return when a batch was reserved, by its writer's clock; None if no clock shows that."""
     try:
@@ -452,12 +581,19 @@ def _moment(batch_id: int) -> dt.datetime | None:
 
 
 def horizon_of(state: State, entries: Sequence[Entry], rules: Rules) -> int:
-    """Return the oldest version that was current at some moment of the retention."""
-    old = [entry.version for entry in entries if entry.committed_at <= rules.cutoff]
+    """Return the oldest version that was current at some moment of the retention.
+
+    Without a retention that is the current one, whatever the clocks say.
+    """
+    if not rules.retention:
+        return state.version
+    times = history.landing_times(entries)
+    old = [version for version, moment in times.items() if moment <= rules.cutoff]
     return max(state.horizon, max(old, default=0))
 
 
 __all__ = [
+    "AskTables",
     "Judge",
     "Reason",
     "Rules",

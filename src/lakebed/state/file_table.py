@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.store.base import Store
 from lakebed.store.cache import cached_get, is_cached
 from lakebed.store.segments import Segment
@@ -355,7 +355,7 @@ def prune(
     Returns:
         The list to name in the head. Segments that lose nothing stay, others are written anew
         under other keys, and those that would be empty are left out. One that is damaged or
-        missing stays named.
+        missing stays named, and one for whose successor there is no room.
 
     Cost:
         One GET a segment, and one PUT for each that loses something.
@@ -377,7 +377,11 @@ def prune(
             _log.warning("file table segment is left as it is key=%s: %s", segment.key, exc.message)
             return segment
         smaller = Segment.new(segment.key.rpartition("/")[0], count, SUFFIX)
-        store.put(smaller.key, encode(rest))
+        try:
+            store.put(smaller.key, encode(rest))
+        except StorageFullError as exc:
+            _log.warning("file table segment is left as it is key=%s: %s", segment.key, exc.message)
+            return segment
         return smaller
 
     found = (pruned(segment) for segment in segments)

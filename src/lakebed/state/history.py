@@ -13,7 +13,7 @@ import msgspec
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.state.caps import Caught
-from lakebed.store.base import Store
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
 
 SUFFIX = ".json"
@@ -44,6 +44,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         unprotected: What lost its protection, in words.
         caught: What the caps of dimensions sent to `OTHER`.
         descriptor: The descriptor from this version on, where it changed.
+        stored_at: When the storage took the entry, by the clock of the storage. A commit cannot
+            know that: who reads the entry's own segment learns it, and a merge writes it down.
     """
 
     version: Annotated[int, msgspec.Meta(ge=0)]
@@ -62,6 +64,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     protected: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
     descriptor: dict[str, Any] | None = None
+    stored_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +85,26 @@ class _Document(msgspec.Struct):
     entries: tuple[Entry, ...]
 
 
-def decode_entries(data: bytes, key: str) -> tuple[Entry, ...]:
+def decode_entries(
+    data: bytes, key: str, stored_at: dt.datetime | None = None
+) -> tuple[Entry, ...]:
     """Read a segment.
+
+    Args:
+        data: Its bytes.
+        key: For errors.
+        stored_at: When the storage took it, if that is known. It is the time of the newest entry,
+            unless that says so itself; of those that an earlier release has merged with it, it
+            says nothing.
 
     Raises:
         CorruptMetadataError: It is truncated or of a wrong form.
     """
     try:
-        return msgspec.json.decode(data, type=_Document).entries
+        entries = msgspec.json.decode(data, type=_Document).entries
+        if not entries or entries[-1].stored_at is not None:
+            return entries
+        return (*entries[:-1], msgspec.structs.replace(entries[-1], stored_at=stored_at))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
             f"History {key!r} cannot be read: {exc}.",
@@ -97,10 +112,13 @@ def decode_entries(data: bytes, key: str) -> tuple[Entry, ...]:
         ) from exc
 
 
-def merge(parts: Sequence[bytes]) -> bytes:
-    """Return several segments as one."""
-    entries = [one for part in parts for one in decode_entries(part, "history segment")]
-    return encode_entries(entries)
+def merge(parts: Sequence[StoredObject]) -> bytes:
+    """Return several segments as one, with the time at which the storage took each."""
+    return encode_entries([entry for part in parts for entry in _entries_in(part)])
+
+
+def _entries_in(segment: StoredObject) -> tuple[Entry, ...]:
+    return decode_entries(segment.data, segment.key, segment.modified_at)
 
 
 def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple[Entry, ...]:
@@ -113,11 +131,32 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     """
     found: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
-        entries = decode_entries(store.get(segment.key).data, segment.key)
+        entries = _entries_in(store.get(segment.key))
         found.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break
     return tuple(entry for entries in reversed(found) for entry in entries)
+
+
+def landing_times(entries: Sequence[Entry]) -> dict[int, dt.datetime]:
+    """Return when each version became current, as far as can be told without trusting a writer.
+
+    That is the time at which the storage took the entry. Entries of earlier releases lack it, and
+    so do those of other tools: theirs is what the committer said, between the times of the entries
+    around them. And no version became current after a later one did, whatever a clock said.
+
+    Args:
+        entries: Oldest first.
+    """
+    times: list[dt.datetime] = []
+    floor: dt.datetime | None = None
+    for entry in entries:
+        told = max(entry.committed_at, floor) if floor else entry.committed_at
+        times.append(entry.stored_at or told)
+        floor = entry.stored_at or floor
+    for place in range(len(times) - 2, -1, -1):
+        times[place] = min(times[place], times[place + 1])
+    return {entry.version: moment for entry, moment in zip(entries, times, strict=True)}
 
 
 def labels_of(entries: Sequence[Entry], versions: Collection[int]) -> frozenset[str]:

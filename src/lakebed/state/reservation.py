@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -32,6 +32,8 @@ SUFFIX = ".json"
 _WAITS_S = (0.0, 0.1, 0.5, 2.0)
 
 _log = logging.getLogger(__name__)
+
+_Moment = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -105,7 +107,7 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     created_at: str
     base_version: int
-    staged_at: dt.datetime
+    staged_at: _Moment
     row_count: int
     scope: ScopeNote
     facts: str | None = None
@@ -135,10 +137,10 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     commit_id: str
     operation: str
     writer: str
-    started_at: dt.datetime
-    lease_until: dt.datetime
+    started_at: _Moment
+    lease_until: _Moment
     run: str | None = None
-    completed_at: dt.datetime | None = None
+    completed_at: _Moment | None = None
     files: tuple[ManifestFile, ...] | None = None
     staging: Staging | None = None
 
@@ -323,12 +325,19 @@ def decode_record(data: bytes, key: str) -> BatchRecord:
         CorruptMetadataError: It is truncated or of a wrong form.
     """
     try:
-        return msgspec.json.decode(data, type=BatchRecord)
+        record = msgspec.json.decode(data, type=BatchRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorruptMetadataError(
-            f"Reservation {key!r} cannot be read: {exc}.",
-            hint="Data files are not affected; only what is known of the batch is.",
-        ) from exc
+        raise _unreadable(key, str(exc)) from exc
+    if not key.endswith(f"/{record.batch_id}{SUFFIX}"):
+        raise _unreadable(key, f"it says that it is of batch {record.batch_id}")
+    return record
+
+
+def _unreadable(key: str, why: str) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"Reservation {key!r} cannot be read: {why}.",
+        hint="Data files are not affected; only what is known of the batch is.",
+    )
 
 
 def reserve(

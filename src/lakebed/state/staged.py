@@ -9,6 +9,7 @@ cleanup does, before it deletes anything.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +29,8 @@ from lakebed.state.state import Change, State, apply, descriptor_from
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave, is_listed
 from lakebed.store.segments import Segment
+
+_log = logging.getLogger(__name__)
 
 OPERATION = "discard"
 
@@ -88,6 +91,9 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
             found.append(read(store, state, batch_id))
         except VersionNotFoundError:
             continue  # still being written, or just discarded
+        except CorruptMetadataError as exc:
+            # One that is damaged must not hide the others; a check tells of it.
+            _log.warning("batch left out dataset=%s reason=%s", state.name, exc.message)
     return tuple(sorted(found, key=lambda record: record.batch_id))
 
 

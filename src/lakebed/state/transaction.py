@@ -64,7 +64,7 @@ from lakebed.state.state import (
     to_document,
 )
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.store.segments import Segment, compact
+from lakebed.store.segments import Segment, compact, of_contents
 
 _log = logging.getLogger(__name__)
 
@@ -644,14 +644,12 @@ class _Attempts:
             self._store.put(segment.key, run_list.encode(noted))
             new = replace(new, runs=(*new.runs, segment))
         lists = [
-            compact(
-                self._store, segments, module.merge, module.folder(name), module.SUFFIX, written
-            )
-            for segments, module in (
-                ((*new.history, first), history),
-                (new.files, file_table),
-                (new.sources, source_list),
-                (new.runs, run_list),
+            compact(self._store, segments, merge, module.folder(name), module.SUFFIX, written)
+            for segments, module, merge in (
+                ((*new.history, first), history, history.merge),
+                (new.files, file_table, of_contents(file_table.merge)),
+                (new.sources, source_list, of_contents(source_list.merge)),
+                (new.runs, run_list, of_contents(run_list.merge)),
             )
         ]
         new = replace(new, history=lists[0], files=lists[1], sources=lists[2], runs=lists[3])

@@ -57,11 +57,14 @@ class StoredObject:
         key: Where the object is, relative to the root of the store.
         data: The whole content.
         etag: Opaque; comes back from the `Store.create` or `Store.replace` that wrote this content.
+        modified_at: When it was last written, by the clock of the storage; aware, UTC. None where
+            the storage does not say so with the content.
     """
 
     key: str
     data: bytes
     etag: str
+    modified_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class MemoryStore(Store):
 
     def _get(self, key: str) -> StoredObject:
         held = self._held(key)
-        return StoredObject(key=key, data=held.data, etag=held.etag)
+        return StoredObject(key=key, data=held.data, etag=held.etag, modified_at=held.modified_at)
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         return self._held(key).data[start : start + length]

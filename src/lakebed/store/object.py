@@ -168,9 +168,7 @@ class ObjectStore(Store):
     def _get(self, key: str) -> StoredObject:
         with translating_object_store_errors(self._where(key)):
             result = self._obstore.get(self._client, self._begins_with + key)
-            return StoredObject(
-                key=key, data=result.bytes().to_bytes(), etag=_etag(self._where(key), result.meta)
-            )
+            return _stored(self._where(key), key, result)
 
     @property
     def cache_name(self) -> str:
@@ -190,9 +188,7 @@ class ObjectStore(Store):
                 )
             except NotModifiedError:
                 return None
-            found = StoredObject(
-                key=key, data=result.bytes().to_bytes(), etag=_etag(self._where(key), result.meta)
-            )
+            found = _stored(self._where(key), key, result)
         # Not every service knows the condition; what it sends then is the same object.
         return None if found.etag == etag else found
 
@@ -416,6 +412,15 @@ class _Settings:
     def _of_s3(self, name: str) -> str:
         given = self.service.get(name) or self.service.get(f"aws_{name}")
         return (given or os.environ.get(f"AWS_{name.upper()}", "")).strip().lower()
+
+
+def _stored(where: str, key: str, result: Any) -> StoredObject:
+    return StoredObject(
+        key=key,
+        data=result.bytes().to_bytes(),
+        etag=_etag(where, result.meta),
+        modified_at=result.meta["last_modified"],
+    )
 
 
 _VERSION_MARK = "\n"  # stands in no header, so neither in an etag nor in a version

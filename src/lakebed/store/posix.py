@@ -32,6 +32,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
+    StorageFullError,
 )
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 
@@ -79,7 +80,7 @@ def _translated(path: Path, exc: OSError, *, writing: bool) -> LakebedError:
         return InvalidNameError(f"Path {str(path)!r} cannot be written: {reason}.", hint=hint)
     if exc.errno in _FULL:
         hint = "Nothing was written. Free some space and try again."
-        return StorageError(f"No room to write {str(path)!r}: {reason}.", hint=hint)
+        return StorageFullError(f"No room to write {str(path)!r}: {reason}.", hint=hint)
     return StorageError(f"The file system failed on {str(path)!r}: {reason}.", retryable=True)
 
 
@@ -134,9 +135,16 @@ class PosixStore(Store):
             return pa.OSFile(str(self._root / key), mode="r")
 
     def _get(self, key: str) -> StoredObject:
-        with translating_os_errors(self._root / key, writing=False):
-            data = (self._root / key).read_bytes()
-        return StoredObject(key=key, data=data, etag=content_etag(data))
+        path = self._root / key
+        with translating_os_errors(path, writing=False), path.open("rb") as file:
+            data = file.read()
+            modified = os.fstat(file.fileno()).st_mtime
+        return StoredObject(
+            key=key,
+            data=data,
+            etag=content_etag(data),
+            modified_at=datetime.fromtimestamp(modified, UTC),
+        )
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         path = self._root / key

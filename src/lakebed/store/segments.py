@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
-from lakebed.store.base import Store, is_listed
+from lakebed.store.base import Store, StoredObject, is_listed
 
 _log = logging.getLogger(__name__)
 
@@ -87,10 +87,21 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
     return 0
 
 
+def of_contents(
+    merge: Callable[[Sequence[bytes]], bytes],
+) -> Callable[[Sequence[StoredObject]], bytes]:
+    """Return what merges stored objects by their contents alone."""
+
+    def merge_objects(parts: Sequence[StoredObject]) -> bytes:
+        return merge([part.data for part in parts])
+
+    return merge_objects
+
+
 def compact(
     store: Store,
     segments: Sequence[Segment],
-    merge: Callable[[Sequence[bytes]], bytes],
+    merge: Callable[[Sequence[StoredObject]], bytes],
     folder: str,
     suffix: str,
     written: list[str],
@@ -116,12 +127,16 @@ def compact(
         return tuple(segments)
     kept, tail = segments[:-count], segments[-count:]
     try:
-        data = merge([store.get(segment.key).data for segment in tail])
+        data = merge([store.get(segment.key) for segment in tail])
     except (CorruptMetadataError, ObjectNotFoundError) as exc:
         # Whoever needs what is lost says so; a commit does not, and goes on with a longer list.
         _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
         return tuple(segments)
     merged = Segment.new(folder, sum(segment.weight for segment in tail), suffix)
     written.append(merged.key)
-    store.put(merged.key, data)
+    try:
+        store.put(merged.key, data)
+    except StorageFullError as exc:
+        _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
+        return tuple(segments)
     return (*kept, merged)

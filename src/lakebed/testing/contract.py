@@ -316,6 +316,19 @@ class StoreContract(ABC):
         assert abs(found.modified_at - listed.modified_at) < timedelta(seconds=1)
         assert found.modified_at.tzinfo is not None
 
+    def test_content_comes_with_the_time_that_a_list_tells_or_with_none(self, store: Store) -> None:
+        etag = store.create("d/a", b"1")
+        store.replace("d/a", b"2", if_match=etag)
+
+        found = (store.get("d/a"), store.get_if_changed("d/a", etag=etag))
+
+        (listed,) = store.list("d")
+        for one in found:
+            assert one is not None
+            if one.modified_at is not None:
+                assert one.modified_at.tzinfo is not None
+                assert abs(one.modified_at - listed.modified_at) < timedelta(seconds=1)
+
     # Missing objects
 
     def test_missing_object_is_reported_by_every_read(self, store: Store) -> None:
