@@ -93,7 +93,7 @@ class Repository:
         Raises:
             DatasetExistsError: The name is taken, or the dataset there has another descriptor.
             InvalidNameError: The name is not legal.
-            ReadOnlyError: The store cannot swap.
+            ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
             InvalidInputError: No descriptor is given, and there is no provider to ask.
             MetadataProviderError: The dataset was created, but the repository's own provider
                 failed.
@@ -110,6 +110,7 @@ class Repository:
         found = self._find(name)
         if found is not None:
             return self._existing(found, descriptor, if_exists)
+        self._store.check_writable()  # before anything is written
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:
