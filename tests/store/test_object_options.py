@@ -151,9 +151,11 @@ def test_panic_of_the_client_is_an_error_of_the_storage() -> None:
 
     client = obstore.store.S3Store("lake", config={"aws_allow_http": "true"})  # type: ignore[typeddict-unknown-key]
 
-    with pytest.raises(StorageError, match="s3://lake/a") as caught:
-        with translating_object_store_errors("s3://lake/a"):
-            _ = client.config
+    with (
+        pytest.raises(StorageError, match="s3://lake/a") as caught,
+        translating_object_store_errors("s3://lake/a"),
+    ):
+        _ = client.config
 
     assert type(caught.value.__cause__).__name__ == "PanicException"
     assert not isinstance(caught.value.__cause__, Exception)

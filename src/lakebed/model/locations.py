@@ -9,8 +9,11 @@ from lakebed.errors import InvalidInputError
 
 # Of buckets nothing but the name stands there. A secret key may hold slashes, so that the name
 # comes after them; a colon is enough to tell.
-_BUCKET_WITH_MORE = re.compile(r"(?:s3a?|gs|az)://[^/]*[@:]", re.IGNORECASE)
-_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*:[^/]*@")
+_BUCKET_WITH_MORE = re.compile(r"(?:s3a?|gs|az|dynamodb)://[^/?]*[@:]", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*:[^/]*@|https?://[^/@\[]*:(?!\d{0,5}(?:[/?#]|$))",
+    re.IGNORECASE,
+)
 
 
 def refuse_credentials(url: str) -> str:
@@ -25,8 +28,8 @@ def refuse_credentials(url: str) -> str:
     if _BUCKET_WITH_MORE.match(url) or _PASSWORD.match(url):
         scheme = url.partition("://")[0]
         raise InvalidInputError(
-            f"A URL that begins with {scheme}:// has credentials or a port before its first '/'.",
-            hint=f"Write {scheme}://NAME/PREFIX, and give keys by environment, profile or storage "
+            f"A URL that begins with {scheme}:// has credentials or a port beside the name.",
+            hint=f"Write {scheme}://NAME, and give keys by environment, profile or storage "
             "options, and an address of the service as the storage option endpoint.",
         )
     return url
@@ -51,7 +54,7 @@ def check_endpoint(name: str, url: str) -> None:
     Raises:
         InvalidInputError: It is no http or https URL of a host, or holds a password.
     """
-    if "@" in url.partition("://")[2].partition("/")[0]:
+    if "@" in url:
         raise InvalidInputError(
             f"{name} holds a user or a password, which no service is asked with.",
             hint="Write it as http://HOST:PORT, and give keys by environment, profile or "
