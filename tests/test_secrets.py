@@ -223,8 +223,11 @@ ANSWERS = {
 }
 
 
+@pytest.mark.parametrize("by", ["options", "environment"])
 @pytest.mark.parametrize("name", ANSWERS)
-def test_error_of_the_service_and_its_causes_show_no_secret(name: str) -> None:
+def test_error_of_the_service_and_its_causes_show_no_secret(
+    name: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from http.server import BaseHTTPRequestHandler, HTTPServer
     from threading import Thread
 
@@ -243,7 +246,12 @@ def test_error_of_the_service_and_its_causes_show_no_secret(name: str) -> None:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    given = {"access_key_id": "me", **GIVEN, "allow_http": "true", "max_retries": "0"}
+    given = {"allow_http": "true", "max_retries": "0"}
+    for setting, value in {"access_key_id": "me", **GIVEN}.items():
+        if by == "options":
+            given[setting] = value
+        else:
+            monkeypatch.setenv(f"AWS_{setting.upper()}", value)
     store = open_store(
         "s3://lake",
         storage_options={**given, "endpoint": f"http://127.0.0.1:{server.server_port}"},

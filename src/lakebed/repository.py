@@ -99,7 +99,8 @@ class Repository:
                 failed.
 
         Cost:
-            Two PUTs, one conditional PUT, one GET.
+            Two PUTs, one conditional PUT, one GET; before the first write of a process to an
+            object store four requests more, see `Store.check_writable`.
         """
         check_dataset_name(name)
         if if_exists not in ("error", "open"):

@@ -38,7 +38,13 @@ from lakebed.errors import (
 from lakebed.redaction import StorageOptions, redacted
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 from lakebed.store.conditions import conditions_of
-from lakebed.store.object_options import SERVICES, Service, Settings, parse_url
+from lakebed.store.object_options import (
+    SERVICES,
+    Service,
+    Settings,
+    environment_of,
+    parse_url,
+)
 from lakebed.store.profile import ProfileCredentials, find_profile
 
 _log = logging.getLogger(__name__)
@@ -89,7 +95,7 @@ class ObjectStore(Store):
         self._service = SERVICES[scheme]
         self._begins_with = f"{prefix}/" if prefix else ""
         self._options = StorageOptions(options or {})
-        self._secrets = self._options.secrets
+        self._secrets = StorageOptions({**environment_of(self._service), **self._options}).secrets
         self._obstore = _import_obstore(self._service, self.uri)
         settings = Settings.of(self._service, self._options)
         self.supports_compare_and_swap = not (scheme == "s3" and settings.puts_unconditionally)

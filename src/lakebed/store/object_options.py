@@ -199,10 +199,16 @@ class Settings:
         return self.service.get(name) or self.service.get(f"aws_{name}") or None
 
 
+def environment_of(service: Service) -> dict[str, str]:
+    """Return what the environment says of a service, by the names of its variables."""
+    prefix = service.option_prefix.upper()
+    return {name: value for name, value in os.environ.items() if name.startswith(prefix) and value}
+
+
 def _client_environment(service: Service) -> dict[str, str]:
     prefix = service.option_prefix.upper()
-    named = {name: os.environ.get(prefix + name.upper()) for name in sorted(_CLIENT_OPTIONS)}
-    return {name: value for name, value in named.items() if value}
+    bare = {name.removeprefix(prefix).lower(): v for name, v in environment_of(service).items()}
+    return {name: value for name, value in bare.items() if name in _CLIENT_OPTIONS}
 
 
 _GENERAL_ENDPOINTS = ("endpoint", "aws_endpoint", "endpoint_url", "aws_endpoint_url")
@@ -218,14 +224,13 @@ def _prefer_given_endpoint(options: dict[str, str]) -> None:
 
 def _environment_in_use(service: Service, options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield what obstore takes from the environment and panics about if it is wrong."""
-    prefix = service.option_prefix.upper()
-    for name, value in os.environ.items():
-        bare = name.removeprefix(prefix).lower()
+    for name, value in environment_of(service).items():
+        bare = name.lower().removeprefix(service.option_prefix)
         is_given = bare in options or name.lower() in options
         if bare in _GENERAL_ENDPOINTS:
             is_given = is_given or _S3_ENDPOINT in options
         is_believed = bare in _PLAIN or _ENDPOINT_NAME.search(bare)
-        if name.startswith(prefix) and value and is_believed and not is_given:
+        if is_believed and not is_given:
             yield name, value
 
 
