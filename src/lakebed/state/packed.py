@@ -52,13 +52,12 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
 def decompress(data: bytes, max_bytes: int) -> bytes:
     """Return the content of a frame.
 
+    What is no frame, or is truncated, raises `zstandard.ZstdError`, and so does one that has more
+    in it, before that much has been unpacked.
+
     Args:
         data: The frame.
         max_bytes: How much may come out of it.
-
-    Raises:
-        zstandard.ZstdError: It is none, is truncated, or has more in it; before that much has
-            been unpacked.
 
     Cost:
         Memory for the content, and for no more than that many bytes of a frame could hold.
