@@ -233,3 +233,15 @@ class TestDoctor:
         assert (exit_code, row["status"]) == (0, "ok")
         assert "read only" in row["detail"]
         assert {method for method, _ in forgetful.requests} == {"GET"}
+
+    def test_credentials_that_may_only_read_are_told_and_no_failure(
+        self, place: str, service: Any
+    ) -> None:
+        listed = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+        service.script((200, {}, listed), (403, {}, b""))
+        given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
+
+        exit_code, row = self.store_row(place, {**given, "max_retries": "0"})
+
+        assert (exit_code, row["status"]) == (0, "ok")
+        assert "read only with these credentials" in row["detail"]

@@ -116,6 +116,24 @@ def test_environment_that_an_option_overrides_is_not_looked_at(
     assert signed_by(service) == ("given", "eu-west-1")
 
 
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("s3://lake", "AWS_QUEUE_ENDPOINT"),
+        ("az://lake", "AZURE_SERVICEBUS_ENDPOINT"),
+        ("az://lake", "AZURE_REGION"),
+        ("gs://lake", "GOOGLE_REGION"),
+    ],
+)
+def test_environment_of_other_programs_is_left_alone(
+    url: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "West Europe")
+    account = {"account_name": "acc"} if url.startswith("az") else {}
+
+    assert open_store(url, storage_options=account)
+
+
 @pytest.mark.parametrize("bucket", ["a b", "a<b", "ü", "a?b", "[a", ".."])
 def test_bucket_that_cannot_be_one_is_refused(bucket: str) -> None:
     with pytest.raises(InvalidNameError, match="bucket"):

@@ -56,6 +56,7 @@ def probed(service: Any, store: Store) -> Store:
     """Return the store after the service was asked whether it keeps conditions."""
     service.script(*PROBED)
     store.check_writable()
+    service.probe = list(service.requests)
     service.requests.clear()
     return store
 
@@ -115,6 +116,30 @@ def test_conditions_are_sent_as_the_service_understands_them(
     assert replaced.body == b"two"
     assert replaced.headers[replace_condition[0]] == replace_condition[1]
     assert created.headers[create_condition[0]] == create_condition[1]
+
+
+@pytest.mark.parametrize(
+    ("open_at", "create_condition", "unmet"),
+    [
+        (s3, ("if-none-match", "*"), ("if-match", f'"{"0" * 32}"')),
+        (gcs, ("x-goog-if-generation-match", "0"), ("x-goog-if-generation-match", "1")),
+        (azure, ("if-none-match", "*"), ("if-match", '"0x1"')),
+    ],
+)
+def test_probe_sends_conditions_that_do_not_hold(
+    service: Any,
+    open_at: Callable[[Any], Store],
+    create_condition: tuple[str, str],
+    unmet: tuple[str, str],
+) -> None:
+    open_at(service)
+
+    put, created, replaced, _ = service.probe
+    assert len({unquote(request.path) for request in (put, created, replaced)}) == 1
+    assert unquote(put.path).startswith("/lake/pre/.lakebed-probe-")
+    assert create_condition[0] not in put.headers
+    assert created.headers[create_condition[0]] == create_condition[1]
+    assert replaced.headers[unmet[0]] == unmet[1]
 
 
 @pytest.mark.parametrize("open_at", [s3, gcs, azure])

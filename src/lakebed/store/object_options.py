@@ -222,20 +222,26 @@ def _prefer_given_endpoint(options: dict[str, str]) -> None:
         options.setdefault(_S3_ENDPOINT, given[-1])
 
 
+# Variables that obstore believes. Others of the same prefixes belong to other programs.
+_REGIONS = frozenset({"region", "default_region"})
+_KEYS = frozenset({"access_key_id", "secret_access_key", "session_token", "token"})
+_ENDPOINTS = frozenset(
+    {"endpoint", "endpoint_url", "endpoint_url_s3", "metadata_endpoint"}
+    | {"storage_endpoint", "authority_host"}
+)
+_OF_AWS = _REGIONS | _KEYS | _ENDPOINTS
+
+
 def _environment_in_use(service: Service, options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield what obstore takes from the environment and panics about if it is wrong."""
+    believed = _OF_AWS if service.extra == "s3" else _ENDPOINTS
     for name, value in environment_of(service).items():
         bare = name.lower().removeprefix(service.option_prefix)
         is_given = bare in options or name.lower() in options
         if bare in _GENERAL_ENDPOINTS:
             is_given = is_given or _S3_ENDPOINT in options
-        is_believed = bare in _PLAIN or _ENDPOINT_NAME.search(bare)
-        if is_believed and not is_given:
+        if bare in believed and not is_given:
             yield name, value
-
-
-_REGIONS = frozenset({"region", "default_region"})
-_PLAIN = _REGIONS | {"access_key_id", "secret_access_key", "session_token", "token"}
 
 
 def _check_value(bare: str, name: str, value: str) -> None:
