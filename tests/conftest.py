@@ -3,9 +3,10 @@
 import os
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,9 +30,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.fixture(autouse=True)
 def _hide_developer_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what the developer has set for Lakebed out of the tests."""
-    for name in [name for name in os.environ if name.startswith("LAKEBED_")]:
+    """Keep what the developer has set for Lakebed and for AWS out of the tests."""
+    for name in [name for name in os.environ if name.startswith(("LAKEBED_", "AWS_"))]:
         monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
 
 
 @pytest.fixture(scope="session")
@@ -53,27 +56,67 @@ def spark() -> Iterator["SparkSession"]:
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """Serve S3 on a free port of 127.0.0.1, one request at a time.
+class ForgetfulService:
+    """A service before another one that drops headers of PUTs, as some do that know no conditions.
+
+    It forgets nothing until it is told what.
+    """
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self.forgets: tuple[str, ...] = ()
+        self.requests: list[tuple[str, str]] = []  # method and path
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
+        if environ["REQUEST_METHOD"] == "PUT":
+            for header in self.forgets:
+                environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
+        return self._application(environ, start_response)
+
+
+@contextmanager
+def served(application: Callable[..., Any]) -> Iterator[str]:
+    """Serve an application on a free port of 127.0.0.1, one request at a time; yield its URL.
 
     moto does not exclude its own threads from each other; one at a time, its conditions hold.
     """
-    from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class QuietHandler(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """Keep a line for each request out of the output of the tests."""
 
-    app = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, app, threaded=False, request_handler=QuietHandler)
+    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=QuietHandler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def s3_application() -> Any:
+    """Return S3 as moto plays it; whoever serves it serves the same buckets."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+
+    return DomainDispatcherApplication(create_backend_app)
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(s3_application: Any) -> Iterator[str]:
+    """Serve S3."""
+    with served(s3_application) as url:
+        yield url
+
+
+@pytest.fixture
+def forgetful_s3(s3_application: Any) -> Iterator[tuple[ForgetfulService, str]]:
+    """Serve the same S3 behind a service that can forget headers, and say where."""
+    service = ForgetfulService(s3_application)
+    with served(service) as url:
+        yield service, url
 
 
 @pytest.fixture(scope="session")

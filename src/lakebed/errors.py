@@ -25,6 +25,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
+from lakebed.redaction import redacted
+
 
 class ErrorCode(StrEnum):
     """Stable identifiers for programs. Members are added, never renamed or removed."""
@@ -66,7 +68,7 @@ class LakebedError(Exception):
     """Root of the tree.
 
     Attributes:
-        message: What happened, with the value.
+        message: What happened, with the value, but without passwords that stand in a URL.
         hint: What to do about it, or an empty string.
         code: Stable identifier, see `ErrorCode`.
         exit_code: What the command line returns.
@@ -80,9 +82,9 @@ class LakebedError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = redacted(message)
+        self.hint = redacted(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()

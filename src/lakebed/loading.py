@@ -34,6 +34,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_path, partition_of, split_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.values import Scalar
+from lakebed.redaction import StorageOptions
 from lakebed.state import file_table, history, schema_file, transaction
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
@@ -71,7 +72,7 @@ class LoadOptions:
 
     Attributes:
         csv: How CSV is written.
-        storage_options: What the store of a URL needs to know.
+        storage_options: What the store of a URL needs to know; no display shows what may be secret.
         write: How data files are cut.
         commit: How long the commits fight for the head.
         provided: Values of `provided` partition fields, the same for all rows.
@@ -85,6 +86,9 @@ class LoadOptions:
     write: WriteOptions = field(default_factory=WriteOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

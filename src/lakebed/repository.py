@@ -94,13 +94,14 @@ class Repository:
         Raises:
             DatasetExistsError: The name is taken, or the dataset there has another descriptor.
             InvalidNameError: The name is not legal.
-            ReadOnlyError: The store cannot swap.
+            ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
             InvalidInputError: No descriptor is given, and there is no provider to ask.
             MetadataProviderError: The dataset was created, but the repository's own provider
                 failed.
 
         Cost:
-            Two PUTs, one conditional PUT, and up to ten GETs.
+            Two PUTs, one conditional PUT, and up to ten GETs; before the first write of a process
+            to an object store four requests more, see `Store.check_writable`.
         """
         check_dataset_name(name)
         if if_exists not in ("error", "open"):
@@ -116,6 +117,7 @@ class Repository:
         found = self._find(name)
         if found is not None:
             return self._existing(found, descriptor, if_exists)
+        self._store.check_writable()  # before anything is written
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:

@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 
 from lakebed.errors import InvalidInputError, PredicateError
+from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     Comparison,
@@ -75,12 +76,14 @@ def parse_uri(text: str) -> Address:
     """Take a URI apart; nothing is opened.
 
     Raises:
-        InvalidInputError: It has another form; the message says which ones there are.
+        InvalidInputError: It has another form; the message says which ones there are. Or it holds
+            a key.
 
     >>> parse_uri("view:/data/lake/flights?carrier=UA").name
     'flights'
     """
     kind, place = _split_kind(text)
+    refuse_credentials(place)
     path, _, query = place.partition("?")
     path = path.rstrip("/") or path[:1]
     if path.startswith("file:") and not path.startswith("file:/"):

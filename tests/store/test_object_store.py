@@ -44,22 +44,46 @@ READ = {
 }
 
 
-def s3(service: Any, **options: str) -> Store:
+PROBED = (  # put, two refusals, delete
+    (200, WRITTEN, b""),
+    (412, {}, b""),
+    (412, {}, b""),
+    (200, {}, b"<DeleteResult></DeleteResult>"),
+)
+
+
+def probed(service: Any, store: Store) -> Store:
+    """Return the store after the service was asked whether it keeps conditions."""
+    service.script(*PROBED)
+    store.check_writable()
+    service.probe = list(service.requests)
+    service.requests.clear()
+    return store
+
+
+def unprobed_s3(service: Any, **options: str) -> Store:
     given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
     given |= {"region": "us-east-1", "max_retries": "0", **options}
     return open_store("s3://lake/pre", storage_options=given)
+
+
+def s3(service: Any, **options: str) -> Store:
+    store = unprobed_s3(service, **options)
+    return probed(service, store) if store.supports_compare_and_swap else store
 
 
 def gcs(service: Any) -> Store:
     account = {"gcs_base_url": service.url, "disable_oauth": True, "client_email": ""}
     account |= {"private_key": "", "private_key_id": ""}
     options = {"service_account_key": json.dumps(account), "allow_http": "true"}
-    return open_store("gs://lake/pre", storage_options={**options, "max_retries": "0"})
+    store = open_store("gs://lake/pre", storage_options={**options, "max_retries": "0"})
+    return probed(service, store)
 
 
 def azure(service: Any) -> Store:
     options = {"azure_storage_account_name": "acc", "endpoint": service.url, "allow_http": "true"}
-    return open_store("az://lake/pre", storage_options={**options, "skip_signature": "true"})
+    store = open_store("az://lake/pre", storage_options={**options, "skip_signature": "true"})
+    return probed(service, store)
 
 
 # Conditions
@@ -92,6 +116,30 @@ def test_conditions_are_sent_as_the_service_understands_them(
     assert replaced.body == b"two"
     assert replaced.headers[replace_condition[0]] == replace_condition[1]
     assert created.headers[create_condition[0]] == create_condition[1]
+
+
+@pytest.mark.parametrize(
+    ("open_at", "create_condition", "unmet"),
+    [
+        (s3, ("if-none-match", "*"), ("if-match", f'"{"0" * 32}"')),
+        (gcs, ("x-goog-if-generation-match", "0"), ("x-goog-if-generation-match", "1")),
+        (azure, ("if-none-match", "*"), ("if-match", '"0x1"')),
+    ],
+)
+def test_probe_sends_conditions_that_do_not_hold(
+    service: Any,
+    open_at: Callable[[Any], Store],
+    create_condition: tuple[str, str],
+    unmet: tuple[str, str],
+) -> None:
+    open_at(service)
+
+    put, created, replaced, _ = service.probe
+    assert len({unquote(request.path) for request in (put, created, replaced)}) == 1
+    assert unquote(put.path).startswith("/lake/pre/.lakebed-probe-")
+    assert create_condition[0] not in put.headers
+    assert created.headers[create_condition[0]] == create_condition[1]
+    assert replaced.headers[unmet[0]] == unmet[1]
 
 
 @pytest.mark.parametrize("open_at", [s3, gcs, azure])
@@ -234,7 +282,7 @@ def test_missing_bucket_is_told_from_a_missing_object(
 
 
 def test_endpoint_without_tls_says_which_option_it_needs(service: Any) -> None:
-    store = s3(service, allow_http="false")
+    store = unprobed_s3(service, allow_http="false")
 
     with pytest.raises(StorageError, match="allow_http") as caught:
         store.get("a")

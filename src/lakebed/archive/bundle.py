@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ BUNDLE_SUFFIX = ".tar"
 
 _CONTENT, _VERSION, _METADATA = "content", "version", "datalake-metadata.json"
 _MAX_METADATA_BYTES = 1024 * 1024
+_MAX_MEMBERS = 16  # that are looked at; a bundle has three, and a tar may have any number
 _BLOCK_BYTES = 64 * 1024
 
 
@@ -127,10 +129,14 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
             file = stack.enter_context(path.open("rb"))
         try:
             tar = stack.enter_context(tarfile.open(fileobj=file, mode="r:"))
-            members = {name: _member(tar, name, path) for name in (_CONTENT, _VERSION, _METADATA)}
+            found = {info.name: info for info in itertools.islice(tar, _MAX_MEMBERS)}
+            members = {
+                name: _member(tar, found.get(name), name, path)
+                for name in (_CONTENT, _VERSION, _METADATA)
+            }
             version = members[_VERSION].read(_BLOCK_BYTES).strip()
             text = members[_METADATA].read(_MAX_METADATA_BYTES)
-        except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as exc:
+        except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, MemoryError) as exc:
             raise _no_bundle(path, str(exc)) from exc
         if version != BUNDLE_VERSION:
             msg = f"{path} is a bundle of version {version[:20]!r}; this release knows 0."
@@ -141,13 +147,14 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
             raise _no_bundle(path, str(exc)) from exc
 
 
-def _member(tar: tarfile.TarFile, name: str, path: Path) -> IO[bytes]:
-    try:
-        found = tar.getmember(name)
-    except KeyError as exc:
-        raise _no_bundle(path, f"it has no {name}") from exc
-    # Links are not followed: they would lead to another member, or nowhere.
-    file = tar.extractfile(found) if found.isreg() else None
+def _member(
+    tar: tarfile.TarFile, found: tarfile.TarInfo | None, name: str, path: Path
+) -> IO[bytes]:
+    if found is None:
+        raise _no_bundle(path, f"it has no {name}")
+    # Links are not followed: they would lead to another member, or nowhere. Holes would make a
+    # content of any length out of nothing.
+    file = tar.extractfile(found) if found.isreg() and not found.issparse() else None
     if file is None:
         raise _no_bundle(path, f"{name} is no plain file")
     return file

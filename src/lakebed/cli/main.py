@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from lakebed.cli import (
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.output import show_error
 from lakebed.errors import ErrorCode, LakebedError
+from lakebed.redaction import redacted
 
 USAGE_EXIT_CODE = 2
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
@@ -83,9 +85,12 @@ def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
         context = getattr(error, "ctx", None)
         if context is not None:
             hint = f"See `{context.command_path} --help`."
-        show_error(ErrorCode.INVALID_INPUT, error.format_message(), hint, as_json=True)
+        message = redacted(error.format_message())
+        show_error(ErrorCode.INVALID_INPUT, message, hint, as_json=True)
     else:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(redacted(shown.getvalue()), err=True, nl=False)
     return error.exit_code
 
 

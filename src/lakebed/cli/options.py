@@ -15,6 +15,8 @@ import click
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
+from lakebed.model.locations import refuse_credentials
+from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
 from lakebed.uri import KINDS, parse_uri
 
@@ -99,13 +101,23 @@ def parse_pairs(
     return {key: value for key, _, value in pairs}
 
 
+def _parse_storage_options(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> StorageOptions:
+    """Read storage options; one that cannot be read may be a secret, and is not shown."""
+    if any(not sign or not name for name, sign, _ in (value.partition("=") for value in values)):
+        message = "One of them is not of the form KEY=VALUE."
+        raise click.BadParameter(message, context, parameter)
+    return StorageOptions(parse_pairs(context, parameter, values))
+
+
 def storage_option(function: Verb) -> Verb:
     """Add `--storage-option`."""
     return click.option(
         "--storage-option",
         "storage_options",
         multiple=True,
-        callback=parse_pairs,
+        callback=_parse_storage_options,
         metavar="KEY=VALUE",
         help="A setting of the object store, such as region=eu-west-1. Repeatable.",
     )(function)
@@ -117,8 +129,9 @@ def split_address(text: str) -> tuple[str, str]:
     A dataset: URI is taken, other URIs are refused: what is done would be done to all of a dataset.
 
     Raises:
-        InvalidInputError: The text names no location, or no dataset in it.
+        InvalidInputError: The text names no location, or no dataset in it, or it holds a key.
     """
+    refuse_credentials(text)
     if text.partition(":")[0] in KINDS:
         address = parse_uri(text)
         if address.kind != "dataset" or address.version is not None:

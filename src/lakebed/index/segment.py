@@ -37,6 +37,8 @@ from lakebed.store.seekable import SeekableReader
 from lakebed.store.segments import Segment
 
 GROUP_ROWS = 10_000
+# More rows than any release writes in one; those of NaN and null are as many as the files.
+_MAX_GROUP_ROWS = 2**20
 _GROUP_BYTES = 8 * 2**20  # in memory: row groups of long texts have fewer rows
 # Measured: up to here, one request for all takes less time than one for the footer and one more.
 SMALL_BYTES = 512 * 1024
@@ -405,6 +407,7 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
         with pa.ipc.open_stream(base64.b64decode(texts[_DIRECTORY], validate=True)) as stream:
             groups = stream.read_all().combine_chunks()
         kind = metadata.schema.to_arrow_schema().field("value").type
+        _check_counts(metadata, len(ids))
         return Footer(
             key=key,
             size_bytes=size,
@@ -419,6 +422,20 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as exc:
         raise _damaged(key, exc) from exc
+
+
+def _check_counts(metadata: pq.FileMetaData, file_count: int) -> None:
+    """Check that no row group holds more than one does, before there are any rows.
+
+    Raises:
+        ValueError: One does: a run of equal values takes no room, however long.
+    """
+    most = max(_MAX_GROUP_ROWS, 2 * file_count)
+    for number in range(metadata.num_row_groups):
+        count = metadata.row_group(number).num_rows
+        if count > most:
+            message = f"it says that row group {number} has {count:,} rows"
+            raise ValueError(message)
 
 
 class _Pieces(SeekableReader):

@@ -13,6 +13,8 @@ from lakebed.archive.frames import stored_file
 from lakebed.archive.query import ArchiveQuery
 from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_files
 from lakebed.errors import InvalidInputError
+from lakebed.model.locations import refuse_credentials
+from lakebed.redaction import StorageOptions
 from lakebed.state.sources import SourceFile
 
 _FILE = "file:"
@@ -33,7 +35,7 @@ class FromArchive:
         supersede: `span`: of the files with the same where, what, start and work id the one that
             was stored last counts, and takes the place of the others, as when a day is pushed
             again. `id`: every file is one of its own.
-        storage_options: What the store needs to know.
+        storage_options: What the store needs to know; no display shows what may be secret.
 
     >>> FromArchive(storage="raw", what="flights", start="2013-01-01", end="2013-12-31").supersede
     'span'
@@ -54,6 +56,8 @@ class FromArchive:
             raise InvalidInputError(
                 f"supersede is {self.supersede!r}.", hint="Give 'span' or 'id'."
             )
+        refuse_credentials(os.fspath(self.storage))
+        object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
         _query(self)
 
     def open(self) -> Archive:
@@ -67,7 +71,7 @@ class FromFiles:
 
     Attributes:
         paths: Paths, patterns, directories or URLs.
-        storage_options: What the store of a URL needs to know.
+        storage_options: What the store of a URL needs to know; no display shows what may be secret.
 
     >>> FromFiles(paths=["in/*.jsonl.gz"]).paths
     ('in/*.jsonl.gz',)
@@ -88,14 +92,14 @@ class FromFiles:
             InvalidInputError: There is none, or it is standard input, which cannot be read again.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
-        found = tuple(os.fspath(one) for one in given)
+        found = tuple(refuse_credentials(os.fspath(one)) for one in given)
         if not found or STDIN in found:
             raise InvalidInputError(
                 f"Files to ingest are {', '.join(found) or 'none'}.",
                 hint="Give paths, patterns, directories or URLs.",
             )
         object.__setattr__(self, "paths", found)
-        object.__setattr__(self, "storage_options", dict(storage_options or {}))
+        object.__setattr__(self, "storage_options", StorageOptions(storage_options or {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

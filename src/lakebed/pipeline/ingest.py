@@ -17,6 +17,7 @@ from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.loading import QUARANTINE_SUFFIX, LoadOptions, checked_run, find_quarantine
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
+from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.values import Scalar
 from lakebed.pipeline.candidates import (
@@ -29,6 +30,7 @@ from lakebed.pipeline.candidates import (
 from lakebed.pipeline.document import read_document
 from lakebed.pipeline.execution import NO_PROGRESS, Progress, execute, work_of
 from lakebed.pipeline.report import IngestReport
+from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
 from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile
@@ -81,7 +83,8 @@ class Ingest:
         quarantine: Name of the dataset for what does not fit; `<dataset>_quarantine` unless given.
         csv: How CSV is written.
         provided: Values of `provided` partition fields, the same for all rows.
-        storage_options: What the store of the dataset needs to know.
+        storage_options: What the store of the dataset needs to know; no display shows what may be
+            secret.
         write: How data files are cut.
         commit: How long the commits fight for the head.
 
@@ -117,6 +120,8 @@ class Ingest:
     commit: CommitOptions = field(default_factory=CommitOptions)
 
     def __post_init__(self) -> None:
+        refuse_credentials(self.into)
+        object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
         checked_run(self.name)
         location, name = self._address()
         if not location:

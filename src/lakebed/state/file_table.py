@@ -24,6 +24,9 @@ _T = TypeVar("_T")
 
 SUFFIX = ".parquet"
 _SEGMENTS_AT_ONCE = 8
+# Of rows that differ in nothing but a number, a segment has two or three a byte. What claims more
+# than this is made to fill the memory: a run of equal values takes no room, however long.
+_MAX_ROWS_PER_BYTE = 16
 _FEW_OF_MANY = 4  # for so much smaller a part it pays to sift the whole before
 _STATS, _FACTS = "stats", ("min", "max", "null_count")
 # Stands in a segment while its hash is computed, which then takes its place.
@@ -79,6 +82,17 @@ def _check_hash(data: bytes, footer: pq.FileMetaData) -> None:
         raise ValueError(message)
 
 
+def _check_count(data: bytes, footer: pq.FileMetaData) -> None:
+    """Check that so many rows can be in so few bytes, before there are any.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    if footer.num_rows > len(data) * _MAX_ROWS_PER_BYTE:
+        message = f"it says that it has {footer.num_rows:,} rows in {len(data):,} bytes"
+        raise ValueError(message)
+
+
 def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a segment, or some of its columns.
 
@@ -88,6 +102,7 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         _check_hash(data, file.metadata)
+        _check_count(data, file.metadata)
         found = file.read(columns)
         found.validate(full=True)
         missing = [

@@ -17,6 +17,7 @@ import zstandard
 
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
 from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.state.packed import decompress
 
 METADATA_VERSION = 4  # of the Kartothek specification
 MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files has a fifth of that
@@ -169,24 +170,9 @@ def _check_version(version: int, key: str) -> None:
 
 def _decompress(data: bytes, key: str) -> bytes:
     try:
-        frame = zstandard.get_frame_parameters(data)
-        if frame.content_size <= MAX_HEAD_BYTES:
-            return zstandard.ZstdDecompressor().decompress(data)
-        if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
-            raise _too_large(key)
-        payload = zstandard.ZstdDecompressor().stream_reader(data).read(MAX_HEAD_BYTES + 1)
-    except zstandard.ZstdError as exc:
+        return decompress(data, MAX_HEAD_BYTES)
+    except (zstandard.ZstdError, MemoryError) as exc:
         raise CorruptMetadataError(
-            f"Head {key!r} is no zstd frame: {exc}.",
+            f"Head {key!r} is no zstd frame of a head: {exc}.",
             hint="Restore the object from a copy; no data file was touched.",
         ) from exc
-    if len(payload) > MAX_HEAD_BYTES:
-        raise _too_large(key)
-    return payload
-
-
-def _too_large(key: str) -> CorruptMetadataError:
-    return CorruptMetadataError(
-        f"Head {key!r} unpacks to more than {MAX_HEAD_BYTES} bytes.",
-        hint="No dataset has a head of this size; the object is damaged or hostile.",
-    )

@@ -1,4 +1,8 @@
-"""Side objects that are one JSON document in one zstd frame."""
+"""What is one zstd frame: side objects of JSON, and heads.
+
+A frame says how long its content is, and nothing makes that true. So nobody unpacks one but
+`decompress`, which is told how much may come out.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ import zstandard
 
 from lakebed.errors import CorruptMetadataError
 
-_MAX_BYTES = 2**31  # uncompressed: what is larger was not written here
+MAX_DOCUMENT_BYTES = 2**30  # unpacked; a list of a million files has a quarter of that
+_PIECE_BYTES = 4 * 2**20
+_MAX_RATIO = 2**15  # a block of zstd takes four bytes at least, and holds 128 KiB at most
 
 _T = TypeVar("_T")
 
@@ -29,11 +35,10 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
         hint: What its loss means, for the error.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: It is truncated, too large or of a wrong form.
     """
     try:
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
-        return msgspec.json.decode(text, type=kind)
+        return msgspec.json.decode(decompress(data, MAX_DOCUMENT_BYTES), type=kind)
     except (
         zstandard.ZstdError,
         msgspec.MsgspecError,
@@ -42,3 +47,37 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
         RecursionError,
     ) as exc:
         raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=hint) from exc
+
+
+def decompress(data: bytes, max_bytes: int) -> bytes:
+    """Return the content of a frame.
+
+    What is no frame, or is truncated, raises `zstandard.ZstdError`, and so does one that has more
+    in it, before that much has been unpacked.
+
+    Args:
+        data: The frame.
+        max_bytes: How much may come out of it.
+
+    Cost:
+        Memory for the content, and for no more than that many bytes of a frame could hold.
+    """
+    told = zstandard.get_frame_parameters(data).content_size
+    if told != zstandard.CONTENTSIZE_UNKNOWN:
+        if told > max_bytes:
+            raise _too_large(max_bytes)
+        if told > len(data) * _MAX_RATIO:
+            message = f"it says that it holds {told} bytes, which {len(data)} cannot"
+            raise zstandard.ZstdError(message)
+        return zstandard.ZstdDecompressor().decompress(data)
+    content = bytearray()
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        while piece := reader.read(_PIECE_BYTES):
+            content += piece
+            if len(content) > max_bytes:
+                raise _too_large(max_bytes)
+    return bytes(content)
+
+
+def _too_large(max_bytes: int) -> zstandard.ZstdError:
+    return zstandard.ZstdError(f"it unpacks to more than {max_bytes} bytes")

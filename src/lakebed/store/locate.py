@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.locations import refuse_credentials
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.object import ObjectStore
@@ -39,7 +40,7 @@ def open_store(
             `false`), memory takes nothing, for object stores see obstore's configuration.
 
     Raises:
-        InvalidInputError: The scheme, the URL or an option cannot be used.
+        InvalidInputError: The scheme, the URL or an option cannot be used, or the URL holds a key.
         MissingDependencyError: The scheme needs a package that is not installed.
 
     Examples:
@@ -47,6 +48,7 @@ def open_store(
         MemoryStore('memory://lake')
     """
     text, options = os.fspath(url), dict(storage_options or {})
+    refuse_credentials(text)
     found = _URL.match(text)
     if found is None:
         return _open_path(text, options)

@@ -5,6 +5,8 @@ generation). Conditional puts are sent exactly once: if the answer to one is los
 again, the second is refused because of the first, and a write that landed would be reported as a
 conflict. So a lost answer surfaces as a retryable `StorageError`, and only the caller, who can look
 for its own commit, decides what it means.
+
+Whether the service looks at the conditions at all is tried before the first of them is relied on.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import os
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -33,33 +35,23 @@ from lakebed.errors import (
     StorageError,
     ThrottledError,
 )
+from lakebed.redaction import StorageOptions, redacted
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
-
-_CLIENT_OPTIONS = frozenset(  # obstore.store.ClientConfig; they go to the HTTP client
-    {
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "http1_only",
-        "http2_keep_alive_interval",
-        "http2_keep_alive_timeout",
-        "http2_keep_alive_while_idle",
-        "http2_only",
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "proxy_url",
-        "randomize_addresses",
-        "read_timeout",
-        "root_certificate",
-        "timeout",
-        "user_agent",
-    }
+from lakebed.store.conditions import conditions_of
+from lakebed.store.object_options import (
+    SERVICES,
+    Service,
+    Settings,
+    environment_of,
+    parse_url,
 )
+from lakebed.store.profile import ProfileCredentials, find_profile
+
+_log = logging.getLogger(__name__)
+
 _PACKAGE = "obstore"
-_DEFAULT_RETRIES = 5  # with obstore's backoff about 6 s, so that a wrong endpoint is soon told
-_DEFAULT_RETRY_TIMEOUT_S = 60.0
+# Begins with a dot, so that no listing shows it and no dataset can have the name.
+_PROBE = ".lakebed-probe-"
 _KEYS_PER_DELETE = 1000  # S3 DeleteObjects limit; obstore splits further where a service asks
 _PART_BYTES = 8 * 1024 * 1024
 _MAX_PARTS = 9_000  # S3 takes 10,000; the rest is for a file that grew
@@ -76,35 +68,6 @@ _HEADERS = frozenset(  # what obstore lists beside the attributes of a user
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Service:
-    """What differs between the services.
-
-    Attributes:
-        class_name: The store class of obstore.
-        extra: The extra of Lakebed that brings obstore.
-        option_prefix: What the option names of the service may begin with.
-        lists_in_key_order: Whether the service promises its listings in key order.
-    """
-
-    class_name: str
-    extra: str
-    option_prefix: str
-    lists_in_key_order: bool
-
-
-_SERVICES: Mapping[str, _Service] = {
-    "s3": _Service(class_name="S3Store", extra="s3", option_prefix="aws_", lists_in_key_order=True),
-    "gs": _Service(
-        class_name="GCSStore", extra="gcs", option_prefix="google_", lists_in_key_order=True
-    ),
-    "az": _Service(
-        class_name="AzureStore", extra="azure", option_prefix="azure_", lists_in_key_order=False
-    ),
-}
-_ALIASES = {"s3a": "s3"}  # what Hadoop calls it
-
-
 class ObjectStore(Store):
     """A bucket, or a prefix of one."""
 
@@ -118,55 +81,129 @@ class ObjectStore(Store):
                 literally, `%` included.
             options: Names of obstore's configuration of the service and of its HTTP client, such
                 as `endpoint`, `region`, `allow_http`; and `max_retries` and `retry_timeout_s`,
-                which hold for all but conditional puts. What is missing comes from the
-                environment, as obstore describes.
+                which hold for all but conditional puts; and for S3 `profile`. What is missing
+                comes from the environment, as obstore describes, and then from a profile of AWS.
 
         Raises:
-            InvalidInputError: The URL has no bucket, or an option is not known.
-            MissingDependencyError: obstore is not installed.
+            InvalidInputError: The URL has no bucket or holds a key, an option is not known or
+                cannot be used, or there is no such profile.
+            MissingDependencyError: obstore is not installed, or a profile was named and boto3 is
+                not.
         """
-        scheme, bucket, prefix = _parse(url)
+        scheme, bucket, prefix = parse_url(url)
         self.uri = f"{scheme}://{bucket}/{prefix}".rstrip("/")
-        self._service = _SERVICES[scheme]
+        self._service = SERVICES[scheme]
         self._begins_with = f"{prefix}/" if prefix else ""
-        self._options = dict(options or {})
+        self._options = StorageOptions(options or {})
+        self._secrets = StorageOptions({**environment_of(self._service), **self._options}).secrets
         self._obstore = _import_obstore(self._service, self.uri)
-        settings = _Settings.of(self._service, self._options)
+        settings = Settings.of(self._service, self._options)
         self.supports_compare_and_swap = not (scheme == "s3" and settings.puts_unconditionally)
         self._lists_in_key_order = self._service.lists_in_key_order and not settings.is_express
-        self._client = self._open_client(bucket, settings, max_retries=settings.max_retries)
-        self._client_without_retries = self._open_client(bucket, settings, max_retries=0)
+        profile = find_profile(settings, self.uri) if scheme == "s3" else None
+        retries = settings.max_retries
+        self._client = self._open_client(bucket, settings, profile, max_retries=retries)
+        self._client_without_retries = self._open_client(bucket, settings, profile, max_retries=0)
+        self._conditions = conditions_of(self.cache_name)
 
-    def _open_client(self, bucket: str, settings: _Settings, *, max_retries: int) -> Any:
+    def _open_client(
+        self,
+        bucket: str,
+        settings: Settings,
+        profile: ProfileCredentials | None,
+        *,
+        max_retries: int,
+    ) -> Any:
         factory = getattr(self._obstore.store, self._service.class_name)
         try:
             return factory(
                 bucket,
-                config=settings.service,
-                client_options=settings.client,
+                config=dict(settings.service),
+                client_options=dict(settings.client),
                 retry_config={
                     "max_retries": max_retries,
                     "retry_timeout": timedelta(seconds=settings.retry_timeout_s),
                 },
+                credential_provider=profile,
             )
-        except (self._obstore.exceptions.BaseError, ValueError, TypeError) as exc:
+        except BaseException as exc:
+            expected = (self._obstore.exceptions.BaseError, ValueError, TypeError)
+            if not (isinstance(exc, expected) or _is_panic(exc)):
+                raise
+            _hide_secrets(exc, self._secrets)
             msg = f"The options for {self.uri} cannot be used: {_reason(exc)}"
             raise InvalidInputError(msg, hint="See the storage options of obstore.") from exc
 
-    def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[str, dict[str, str]]]:
+    def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[str, StorageOptions]]:
         return _reopen, (self.uri, self._options)
 
+    def _why_read_only(self) -> str:
+        return super()._why_read_only() or self._conditions.broken
+
     def _refusal_hint(self) -> str:
+        if self._conditions.broken:
+            return (
+                "Use a service, or a version of this one, that keeps If-Match and If-None-Match "
+                "on PUT; `lakebed doctor URL` tries it."
+            )
         return (
             "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service knows "
             "If-Match and If-None-Match; else use a service that does."
         )
 
+    def _check_conditions(self) -> None:
+        self._conditions.check(self._find_broken_condition)
+
+    def _find_broken_condition(self) -> str:
+        """Try both conditions on an object that neither of them fits."""
+        key = f"{_PROBE}{uuid.uuid4().hex}"
+        self._log_call("probe", key)
+        try:
+            self._put(key, memoryview(b"a probe"))
+            try:
+                if self._takes(key, "create"):
+                    return (
+                        "the service took a put with 'If-None-Match: *' for an object that "
+                        "exists, and concurrent writers would lose data."
+                    )
+                if self._takes(key, dict(self._service.unmet_condition)):
+                    return (
+                        "the service took a put whose If-Match has another etag than the object, "
+                        "and concurrent writers would lose data."
+                    )
+            finally:
+                self._remove_probe(key)
+        except AccessDeniedError as exc:
+            hint = (
+                f"Give credentials that may write and delete {self._where(_PROBE)}*: before its "
+                "first commit a process tries there whether the service keeps writers apart."
+            )
+            raise AccessDeniedError(exc.message, hint=hint) from exc
+        return ""
+
+    def _takes(self, key: str, condition: str | dict[str, str]) -> bool:
+        """Whether the service writes though the condition does not hold."""
+        try:
+            with self._translating(key):
+                self._put_if(key, memoryview(b"a probe"), condition, client=self._client)
+        except (ObjectExistsError, PreconditionFailedError, ObjectNotFoundError):
+            return False
+        return True
+
+    def _remove_probe(self, key: str) -> None:
+        try:
+            self._delete((key,))
+        except LakebedError as exc:
+            _log.warning("probe stays behind key=%s store=%s error=%s", key, self.uri, exc)
+
+    def _translating(self, key: str) -> contextlib.AbstractContextManager[None]:
+        return translating_object_store_errors(self._where(key), self._secrets)
+
     def _where(self, key: str) -> str:
         return f"{self.uri}/{key}"
 
     def _get(self, key: str) -> StoredObject:
-        with translating_object_store_errors(self._where(key)):
+        with self._translating(key):
             result = self._obstore.get(self._client, self._begins_with + key)
             return _stored(self._where(key), key, result)
 
@@ -181,7 +218,7 @@ class ObjectStore(Store):
         from obstore.exceptions import NotModifiedError
 
         e_tag = etag.partition(_VERSION_MARK)[0]
-        with translating_object_store_errors(self._where(key)):
+        with self._translating(key):
             try:
                 result = self._obstore.get(
                     self._client, self._begins_with + key, options={"if_none_match": e_tag}
@@ -194,7 +231,7 @@ class ObjectStore(Store):
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         try:
-            with translating_object_store_errors(self._where(key)):
+            with self._translating(key):
                 found = self._obstore.get_range(
                     self._client, self._begins_with + key, start=start, length=length
                 )
@@ -206,11 +243,11 @@ class ObjectStore(Store):
             raise
 
     def _size(self, key: str) -> int:
-        with translating_object_store_errors(self._where(key)):
+        with self._translating(key):
             return int(self._obstore.head(self._client, self._begins_with + key)["size"])
 
     def _stat(self, key: str) -> ObjectStat:
-        with translating_object_store_errors(self._where(key)):
+        with self._translating(key):
             found = self._obstore.get(self._client, self._begins_with + key, options={"head": True})
             return ObjectStat(
                 key=key,
@@ -223,7 +260,7 @@ class ObjectStore(Store):
 
     def _create(self, key: str, data: memoryview) -> str:
         with (
-            translating_object_store_errors(self._where(key)),
+            self._translating(key),
             _missing_bucket_on_write(self._where(key)),
         ):
             return self._put_if(key, data, "create")
@@ -232,16 +269,23 @@ class ObjectStore(Store):
         e_tag, _, version = if_match.partition(_VERSION_MARK)
         condition = {"e_tag": e_tag, "version": version} if version else {"e_tag": e_tag}
         try:
-            with translating_object_store_errors(self._where(key)):
+            with self._translating(key):
                 return self._put_if(key, data, condition)
         except (ObjectExistsError, ObjectNotFoundError) as exc:
             # Services also answer "conflict" or "not found" where the condition does not hold.
             msg = f"Object {self._where(key)!r} changed since it was read, or is gone."
             raise PreconditionFailedError(msg) from exc
 
-    def _put_if(self, key: str, data: memoryview, condition: str | dict[str, str]) -> str:
+    def _put_if(
+        self,
+        key: str,
+        data: memoryview,
+        condition: str | dict[str, str],
+        *,
+        client: Any = None,
+    ) -> str:
         written = self._obstore.put(
-            self._client_without_retries,
+            client or self._client_without_retries,
             self._begins_with + key,
             data,
             mode=condition,
@@ -251,7 +295,7 @@ class ObjectStore(Store):
 
     def _put(self, key: str, data: memoryview) -> None:
         with (
-            translating_object_store_errors(self._where(key)),
+            self._translating(key),
             _missing_bucket_on_write(self._where(key)),
         ):
             self._obstore.put(self._client, self._begins_with + key, data)
@@ -273,7 +317,7 @@ class ObjectStore(Store):
         # Of a small object the whole content goes in one request; obstore copies what it is given.
         content = first if is_whole else map(bytes, itertools.chain([first], pieces))
         with (
-            translating_object_store_errors(self._where(key)),
+            self._translating(key),
             _missing_bucket_on_write(self._where(key)),
         ):
             self._obstore.put(
@@ -293,7 +337,7 @@ class ObjectStore(Store):
         return entries
 
     def _entries(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
-        with translating_object_store_errors(self._where(begins_with)):
+        with self._translating(begins_with):
             for entry in self._raw_entries(self._begins_with + begins_with, recursive=recursive):
                 key = entry["path"].removeprefix(self._begins_with)
                 if is_listed(key):
@@ -323,7 +367,7 @@ class ObjectStore(Store):
         try:
             if self._get_if_changed(key, etag) is not None:
                 return False
-            with translating_object_store_errors(self._where(key)):
+            with self._translating(key):
                 # Sent once: a second one could meet what others have written after the first.
                 self._obstore.delete(self._client_without_retries, self._begins_with + key)
         except ObjectNotFoundError:
@@ -331,29 +375,15 @@ class ObjectStore(Store):
         return True
 
     def _delete_all(self, keys: Sequence[str]) -> None:
-        with translating_object_store_errors(self._where(keys[0])):
+        with self._translating(keys[0]):
             self._obstore.delete(self._client, [self._begins_with + key for key in keys])
 
 
-def _reopen(url: str, options: dict[str, str]) -> ObjectStore:
+def _reopen(url: str, options: StorageOptions) -> ObjectStore:
     return ObjectStore(url, options=options)
 
 
-def _parse(url: str) -> tuple[str, str, str]:
-    scheme, separator, rest = url.partition("://")
-    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
-    bucket, _, prefix = rest.partition("/")
-    prefix = prefix.strip("/")
-    if not separator or scheme not in _SERVICES or not bucket:
-        msg = f"{url!r} names no bucket."
-        raise InvalidInputError(msg, hint="Write it as s3://BUCKET/PREFIX, gs://… or az://….")
-    if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
-        msg = f"{url!r} has an empty component, '.' or '..' in its prefix."
-        raise InvalidInputError(msg, hint="Write the prefix without them.")
-    return scheme, bucket, prefix
-
-
-def _import_obstore(service: _Service, uri: str) -> ModuleType:
+def _import_obstore(service: Service, uri: str) -> ModuleType:
     try:
         import obstore
         import obstore.exceptions
@@ -361,57 +391,6 @@ def _import_obstore(service: _Service, uri: str) -> ModuleType:
     except ImportError as exc:
         raise MissingDependencyError.for_extra(_PACKAGE, service.extra, uri) from exc
     return obstore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """The user's options, sorted by who takes them."""
-
-    service: Mapping[str, str] = field(repr=False)  # may hold secrets
-    client: Mapping[str, str] = field(repr=False)
-    max_retries: int
-    retry_timeout_s: float
-
-    @classmethod
-    def of(cls, service: _Service, options: Mapping[str, str]) -> _Settings:
-        ours = {
-            "max_retries": str(_DEFAULT_RETRIES),
-            "retry_timeout_s": str(_DEFAULT_RETRY_TIMEOUT_S),
-        }
-        to_client, to_service = {}, {}
-        for name, value in options.items():
-            bare = name.lower().removeprefix(service.option_prefix)
-            if bare in ours:
-                ours[bare] = value
-            elif bare in _CLIENT_OPTIONS:
-                to_client[bare] = value
-            else:
-                # With its prefix: some names of Azure are not known without.
-                to_service[name.lower()] = value
-        retries, timeout_s = ours["max_retries"], ours["retry_timeout_s"]
-        try:
-            max_retries, retry_timeout_s = int(retries), float(timeout_s)
-        except ValueError as exc:
-            msg = f"max_retries {retries!r} or retry_timeout_s {timeout_s!r} is not a number."
-            raise InvalidInputError(msg, hint="Write them as '5' and '60'.") from exc
-        return cls(
-            service=to_service,
-            client=to_client,
-            max_retries=max_retries,
-            retry_timeout_s=retry_timeout_s,
-        )
-
-    @property
-    def puts_unconditionally(self) -> bool:
-        return self._of_s3("conditional_put") == "disabled"
-
-    @property
-    def is_express(self) -> bool:
-        return self._of_s3("s3_express") in {"1", "true", "yes", "on", "y", "t"}
-
-    def _of_s3(self, name: str) -> str:
-        given = self.service.get(name) or self.service.get(f"aws_{name}")
-        return (given or os.environ.get(f"AWS_{name.upper()}", "")).strip().lower()
 
 
 def _stored(where: str, key: str, result: Any) -> StoredObject:
@@ -451,28 +430,63 @@ def _status(exc: BaseException) -> int | None:
 
 _XML = re.compile(r":? *<\?xml.*", re.DOTALL)
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
-_SECRET = re.compile(r"\b(sig|X-Amz-Signature|X-Amz-Security-Token|X-Amz-Credential)=[^&\s]+")
 
 
 def _reason(exc: BaseException) -> str:
-    """Return obstore's message without its XML, its debug output and what signs a URL."""
+    """Return obstore's message without its XML and its debug output."""
     text = str(exc)
-    line = _SECRET.sub(r"\1=...", _XML.sub("", text).partition("\n")[0])
+    line = _XML.sub("", text).partition("\n")[0]
     code = _CODE.search(text)
     return f"{line} ({code[1]})" if code else line
 
 
+def _hide_secrets(exc: BaseException, secrets: Iterable[str]) -> None:
+    """Take out of an error of obstore, which stays the cause of ours, what must not be shown."""
+    waiting: list[BaseException | None] = [exc]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.args = tuple(redacted(a, secrets) if isinstance(a, str) else a for a in one.args)
+        waiting += [one.__cause__, one.__context__]
+
+
+def _is_panic(exc: BaseException) -> bool:
+    # Its class has no module to import it from, and derives from BaseException.
+    return type(exc).__name__ == "PanicException"
+
+
 @contextlib.contextmanager
-def translating_object_store_errors(where: str) -> Iterator[None]:
-    """Raise the most specific error of Lakebed for whatever obstore raises about the object `where`."""
+def translating_object_store_errors(where: str, secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Raise the most specific error of Lakebed for whatever obstore raises.
+
+    Args:
+        where: The object that it is about.
+        secrets: What no message shows, nor that of the cause.
+    """
     from obstore.exceptions import BaseError
 
     try:
         yield
     except LakebedError:
         raise
-    except (BaseError, OSError, NotImplementedError, ValueError) as exc:
-        raise _translated(where, exc) from exc
+    except BaseException as exc:
+        if isinstance(exc, BaseError | OSError | NotImplementedError | ValueError):
+            _hide_secrets(exc, secrets)
+            raise _translated(where, exc) from exc
+        if _is_panic(exc):
+            _hide_secrets(exc, secrets)
+            raise _panicked(where, exc) from exc
+        raise
+
+
+def _panicked(where: str, exc: BaseException) -> StorageError:
+    msg = f"The client of the object store gave up, at {where!r}: {_reason(exc)}"
+    return StorageError(
+        msg, hint="Check bucket, endpoint, region and credentials for characters out of place."
+    )
 
 
 @contextlib.contextmanager

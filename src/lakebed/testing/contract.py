@@ -99,6 +99,14 @@ class StoreContract(ABC):
         """Give each test an empty store of its own."""
         return self.make_store(tmp_path)
 
+    # Writers
+
+    def test_store_that_keeps_writers_apart_says_so_and_leaves_nothing(self, store: Store) -> None:
+        store.check_writable()
+        store.check_writable()
+
+        assert list(store.list()) == []
+
     # Objects
 
     def test_created_object_is_read_back_with_the_etag_that_create_returned(

@@ -37,6 +37,9 @@ class DelegatingStore(Store):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 
+    def _check_conditions(self) -> None:
+        self.inner.check_writable()
+
     def _get(self, key: str) -> StoredObject:
         return self.inner.get(key)
 

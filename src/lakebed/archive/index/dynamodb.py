@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import json
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from lakebed.errors import (
     StorageError,
     ThrottledError,
 )
+from lakebed.model.locations import check_endpoint, refuse_credentials
 
 MAX_QUERY_BUCKETS = 3_660  # ten years; each day is a request
 
@@ -50,6 +52,7 @@ _ATTEMPTS = 8
 _FIRST_WAIT_S = 0.02
 _TABLE_DEADLINE_S = 300.0
 _OPTIONS = frozenset({"region", "endpoint"})
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 _ATTRIBUTES = {
     "time_index_key": "S",
@@ -80,12 +83,16 @@ class DynamoDbIndex(ArchiveIndex):
                 out, credentials come from the environment, as boto3 describes.
 
         Raises:
-            InvalidInputError: The URL names no table, or an option is not known.
+            InvalidInputError: The URL names no table or holds a key, or an option is not known or
+                cannot be used.
             MissingDependencyError: boto3 is not installed.
         """
-        parts = urlsplit(url)
+        parts = urlsplit(refuse_credentials(url))
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if parts.scheme != "dynamodb" or not parts.netloc or parts.path not in {"", "/"}:
+        if "endpoint" in options:
+            check_endpoint("endpoint", options["endpoint"])
+        is_table = _TABLE_NAME.fullmatch(parts.netloc) is not None
+        if parts.scheme != "dynamodb" or not is_table or parts.path not in {"", "/"}:
             msg = f"{url!r} names no table of DynamoDB."
             raise InvalidInputError(msg, hint="Write it as dynamodb://TABLE?region=eu-west-1.")
         if not _OPTIONS.issuperset(options):

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
 from lakebed.errors import (
     CorruptMetadataError,
@@ -148,14 +149,16 @@ class AvroReader:
             MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
         """
         with _translating():
-            return sum(block.num_records for block in _fastavro().block_reader(source))
+            return sum(
+                block.num_records for block in _fastavro().block_reader(UncompressedAvro(source))
+            )
 
 
 def _rows(source: pa.NativeFile, wanted: Schema) -> Iterator[dict[str, Any]]:
     fastavro = _fastavro()
     as_written: Any = None
     as_read: Any = None
-    for block in fastavro.block_reader(source):
+    for block in fastavro.block_reader(UncompressedAvro(source)):
         if as_written is None:
             # Resolution matches records by their names, which derive from that of the schema.
             name = block.writer_schema["name"].rpartition(".")[2]

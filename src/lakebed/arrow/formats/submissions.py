@@ -26,6 +26,7 @@ from lakebed.model.schema import Decimal, Field, Primitive, Schema
 from lakebed.state.facts import ColumnFacts
 
 _CHUNK_BYTES = 4 * 2**20
+_MAX_LINE_BYTES = 2**30  # a longer one was not written here, and would fill the memory
 # What the files begin with. A file says by itself how it is compressed.
 _CODEC_OF_MAGIC = {
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -258,14 +259,20 @@ class SubmissionsReader:
 
 
 def _line_chunks(source: pa.NativeFile) -> Iterator[list[bytes]]:
-    rest = b""
+    pending: list[bytes] = []  # the pieces of a line whose end has not come
+    pending_bytes = 0
     with _translating():
         stream = _open(source)
         while chunk := stream.read(_CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if lines:
-                yield lines
-    if rest:
+            ends: list[bytes] = chunk.split(b"\n")
+            pending.append(ends[0])
+            pending_bytes += len(ends[0])
+            if pending_bytes > _MAX_LINE_BYTES:
+                raise _damaged(f"a line is longer than {_MAX_LINE_BYTES} bytes")
+            if len(ends) > 1:
+                yield [b"".join(pending), *ends[1:-1]]
+                pending, pending_bytes = [ends[-1]], len(ends[-1])
+    if pending_bytes:
         raise CorruptMetadataError(
             "The last line of a file of submissions has no end.",
             hint="The file was cut or overwritten from outside.",
@@ -293,7 +300,7 @@ def _translating() -> Iterator[None]:
         raise _damaged(exc) from exc
 
 
-def _damaged(cause: Exception) -> CorruptMetadataError:
+def _damaged(cause: object) -> CorruptMetadataError:
     said = " ".join(str(cause).split())
     return CorruptMetadataError(
         f"A file of submissions is damaged, or does not fit the schema: {said}",

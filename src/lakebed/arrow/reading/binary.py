@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.conform import Conformer, check_columns, check_types
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
@@ -122,7 +123,7 @@ def avro_file_schema(file: RawFile) -> Schema:
         InvalidInputError: The file is no Avro.
     """
     with file.open() as stream, _translating():
-        document = _fastavro().reader(stream).writer_schema
+        document = _fastavro().reader(UncompressedAvro(stream)).writer_schema
         return schema_from_avro(_without_marks(document))
 
 
@@ -152,7 +153,7 @@ class _AvroRows:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         rows = iter(())
         try:
-            rows = _fastavro().reader(self._stream)
+            rows = _fastavro().reader(UncompressedAvro(self._stream))
         except Exception as exc:  # noqa: BLE001 - whatever the bytes led it to; it is reported
             self.damage = exc
         while True:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import open_store
 
@@ -267,7 +268,7 @@ def find_files(
         raise InvalidInputError(
             f"Cannot read files from {type(given).__name__}.", hint="Give paths or a pattern."
         )
-    options = dict(storage_options or {})
+    options = StorageOptions(storage_options or {})
     found: dict[str, RawFile] = {}
     for one in given:
         for file in _expand(os.fspath(one), format, options):

@@ -1,0 +1,80 @@
+"""URLs of places: what must not stand in them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from lakebed.errors import InvalidInputError
+
+# Of buckets nothing but the name stands there. A secret key may hold slashes, so that the name
+# comes after them; a colon is enough to tell.
+_BUCKET_WITH_MORE = re.compile(r"(?:s3a?|gs|az|dynamodb)://[^/?]*[@:]", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*:[^/]*@|https?://[^/@\[]*:(?!\d{0,5}(?:[/?#]|$))",
+    re.IGNORECASE,
+)
+
+
+def refuse_credentials(url: str) -> str:
+    """Return `url` unchanged if it holds no key and no password.
+
+    A URL is shown in errors, logs and displays, stored with what is read from it, and sent to
+    workers; so it is refused before it gets anywhere, by a message that does not show it.
+
+    Raises:
+        InvalidInputError: There is something before an `@`, or a colon beside the bucket.
+    """
+    if _BUCKET_WITH_MORE.match(url) or _PASSWORD.match(url):
+        scheme = url.partition("://")[0]
+        raise InvalidInputError(
+            f"A URL that begins with {scheme}:// has credentials or a port beside the name.",
+            hint=f"Write {scheme}://NAME, and give keys by environment, profile or storage "
+            "options, and an address of the service as the storage option endpoint.",
+        )
+    return url
+
+
+_ENDPOINT = re.compile(
+    r"(?i:https?)://(?P<host>[A-Za-z0-9._-]+|\[(?P<ipv6>[0-9A-Fa-f:.]+)\])(?::(?P<port>\d{1,5}))?"
+    r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
+)
+_MAX_PORT = 65_535
+
+
+def check_endpoint(name: str, url: str) -> None:
+    """Check the address of a service.
+
+    Clients that are given another thing fail in ways of their own, at the first request.
+
+    Args:
+        name: Of the setting, for the error.
+        url: Its value.
+
+    Raises:
+        InvalidInputError: It is no http or https URL of a host, or holds a password.
+    """
+    if "@" in url:
+        raise InvalidInputError(
+            f"{name} holds a user or a password, which no service is asked with.",
+            hint="Write it as http://HOST:PORT, and give keys by environment, profile or "
+            "storage options.",
+        )
+    found = _ENDPOINT.fullmatch(url)
+    if found is None or not _is_host(found) or int(found["port"] or 0) > _MAX_PORT:
+        raise InvalidInputError(
+            f"{name} {url!r} is no URL of a service.",
+            hint="Write it as https://HOST or http://HOST:PORT.",
+        )
+
+
+def _is_host(found: re.Match[str]) -> bool:
+    last = found["host"].rstrip(".").rpartition(".")[2]
+    try:
+        if found["ipv6"] is not None:
+            ipaddress.IPv6Address(found["ipv6"])
+        elif last.isdigit():
+            ipaddress.IPv4Address(found["host"].rstrip("."))
+    except ValueError:
+        return False
+    return bool(last)

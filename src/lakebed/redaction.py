@@ -1,0 +1,116 @@
+"""What may be shown of places and their settings: nothing that opens a store to whoever reads it.
+
+Every message of an error of Lakebed goes through `redacted`, and what holds storage options holds
+them as `StorageOptions`, whose display leaves out values. So no other place needs to think of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+HIDDEN = "***"
+
+# A shorter text is in many a word; to hide it would say what it is.
+_MIN_SECRET_LENGTH = 6
+
+# `scheme://user:password@`, where digits up to a slash after the colon are a port. Secret keys of
+# S3 hold slashes. A token alone stands before the `@` of HTTP only: elsewhere it is a container.
+_USER = re.compile(
+    r"(://)[^\s/:@'\"]*:(?!\d{1,5}(?:[/?#\s'\"]|$))[^\s@'\"]+@|(\bhttps?://)[^\s/@'\":]+@",
+    re.IGNORECASE,
+)
+_SIGNATURE = re.compile(
+    r"\b(sig|token|password|secret|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
+    r"=[^&\s'\"]+",
+    re.IGNORECASE,
+)
+# Settings of stores that say nothing about who may open them. What is not here is not shown.
+_SHOWN = frozenset(
+    {
+        "account_name",
+        "allow_http",
+        "allow_invalid_certificates",
+        "bucket",
+        "conditional_put",
+        "connect_timeout",
+        "default_region",
+        "durable",
+        "endpoint",
+        "endpoint_url",
+        "max_retries",
+        "profile",
+        "read_timeout",
+        "region",
+        "retry_timeout_s",
+        "skip_signature",
+        "timeout",
+        "virtual_hosted_style_request",
+    }
+)
+_PREFIX = re.compile(r"^(aws|azure|google)_(storage_)?")
+_SECRET_NAME = re.compile(r"key|secret|token|password|signature|\bsas\b|_sas\b|credential")
+_NO_SECRET_NAME = re.compile(r"(_id|_file|_path|_uri|_enabled)$")
+
+
+def redacted(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text without passwords in URLs, what signs requests, and the secrets named.
+
+    >>> redacted("PUT http://ops:hunter2@minio:9000/lake?X-Amz-Signature=00ff&x=1 failed")
+    'PUT http://***@minio:9000/lake?X-Amz-Signature=***&x=1 failed'
+    """
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    text = _USER.sub(rf"\1\2{HIDDEN}@", text)
+    return _SIGNATURE.sub(rf"\1={HIDDEN}", text)
+
+
+class StorageOptions(dict[str, str]):
+    """What a store needs to know, some of it secret: only its display differs from a dict's.
+
+    >>> StorageOptions({"region": "eu-west-1", "secret_access_key": "wJalrXUtnFEMI"})
+    {'region': 'eu-west-1', 'secret_access_key': '***'}
+    """
+
+    def __repr__(self) -> str:
+        return repr({name: _shown(name, value) for name, value in self.items()})
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[type[StorageOptions], tuple[dict[str, str]]]:
+        return StorageOptions, (dict(self),)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must not be shown anywhere, the longest first."""
+        found = {
+            secret
+            for name, value in self.items()
+            if _is_secret(name)
+            for secret in (value, value.strip(), *_inner_secrets(value))
+        }
+        return tuple(
+            sorted((one for one in found if len(one) >= _MIN_SECRET_LENGTH), key=len, reverse=True)
+        )
+
+
+def _shown(name: str, value: str) -> str:
+    is_shown = _PREFIX.sub("", name.lower()) in _SHOWN and isinstance(value, str)
+    return redacted(value) if is_shown else HIDDEN
+
+
+def _is_secret(name: str) -> bool:
+    lowered = name.lower()
+    return bool(_SECRET_NAME.search(lowered)) and not _NO_SECRET_NAME.search(lowered)
+
+
+def _inner_secrets(value: str) -> list[str]:
+    """Return the secrets of a key that is a JSON document, as Google's are."""
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(document, Mapping):
+        return [document] if isinstance(document, str) else []
+    return [one for name, one in document.items() if _is_secret(name) and isinstance(one, str)]

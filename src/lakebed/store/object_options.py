@@ -1,0 +1,257 @@
+"""Settings of object stores: what was given, then the environment, then the profile of AWS.
+
+They are checked before a client is made of them: obstore believes what it is given, and its Rust
+code panics at the first request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lakebed.errors import InvalidInputError, InvalidNameError
+from lakebed.model.locations import check_endpoint, refuse_credentials
+from lakebed.redaction import StorageOptions
+
+PROFILE = "profile"
+
+_CLIENT_OPTIONS = frozenset(  # obstore.store.ClientConfig; they go to the HTTP client
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+_DEFAULT_RETRIES = 5  # with obstore's backoff about 6 s, so that a wrong endpoint is soon told
+_DEFAULT_RETRY_TIMEOUT_S = 60.0
+_TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
+
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
+_REGION = re.compile(r"[A-Za-z0-9-]+")
+_ENDPOINT_NAME = re.compile(r"(^|_)(endpoint(_url(_s3)?)?|authority_host)$")
+_MANY_LINES = frozenset({"proxy_ca_certificate", "root_certificate"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What differs between the services.
+
+    Attributes:
+        class_name: The store class of obstore.
+        extra: The extra of Lakebed that brings obstore.
+        option_prefix: What the option names of the service may begin with; in capitals, what its
+            variables of the environment begin with.
+        lists_in_key_order: Whether the service promises its listings in key order.
+        unmet_condition: For `If-Match`: of the right form, but of no object.
+    """
+
+    class_name: str
+    extra: str
+    option_prefix: str
+    lists_in_key_order: bool
+    unmet_condition: Mapping[str, str]
+
+
+SERVICES: Mapping[str, Service] = {
+    "s3": Service(
+        class_name="S3Store",
+        extra="s3",
+        option_prefix="aws_",
+        lists_in_key_order=True,
+        unmet_condition={"e_tag": '"00000000000000000000000000000000"'},
+    ),
+    "gs": Service(
+        class_name="GCSStore",
+        extra="gcs",
+        option_prefix="google_",
+        lists_in_key_order=True,
+        unmet_condition={"e_tag": '"1"', "version": "1"},
+    ),
+    "az": Service(
+        class_name="AzureStore",
+        extra="azure",
+        option_prefix="azure_",
+        lists_in_key_order=False,
+        unmet_condition={"e_tag": '"0x1"'},
+    ),
+}
+_ALIASES = {"s3a": "s3"}  # what Hadoop calls it
+
+
+def parse_url(url: str) -> tuple[str, str, str]:
+    """Return scheme, bucket and prefix.
+
+    Raises:
+        InvalidInputError: There is no bucket, or more than its name, or the prefix is odd.
+    """
+    refuse_credentials(url)
+    scheme, separator, rest = url.partition("://")
+    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    bucket, _, prefix = rest.partition("/")
+    prefix = prefix.strip("/")
+    if not separator or scheme not in SERVICES or not bucket:
+        msg = f"{url!r} names no bucket."
+        raise InvalidInputError(msg, hint="Write it as s3://BUCKET/PREFIX, gs://… or az://….")
+    if not _BUCKET.fullmatch(bucket):
+        msg = f"{bucket!r} is no name of a bucket."
+        raise InvalidNameError(msg, hint="Names have letters, digits, '.', '-' and '_'.")
+    if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
+        msg = f"{url!r} has an empty component, '.' or '..' in its prefix."
+        raise InvalidInputError(msg, hint="Write the prefix without them.")
+    return scheme, bucket, prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The user's options, sorted by who takes them.
+
+    Attributes:
+        service: For the client of the service.
+        client: For the HTTP client; also what the environment says of it, since obstore forgets
+            that as soon as it is given any.
+        max_retries: Of all requests but conditional puts.
+        retry_timeout_s: Same, in seconds.
+        profile: Of AWS, where one was given.
+    """
+
+    service: Mapping[str, str]
+    client: Mapping[str, str]
+    max_retries: int
+    retry_timeout_s: float
+    profile: str | None
+
+    @classmethod
+    def of(cls, service: Service, options: Mapping[str, str]) -> Settings:
+        """Sort and check options.
+
+        Raises:
+            InvalidInputError: A value cannot be used; the message names the option.
+        """
+        ours = {
+            "max_retries": str(_DEFAULT_RETRIES),
+            "retry_timeout_s": str(_DEFAULT_RETRY_TIMEOUT_S),
+        }
+        to_client, to_service = StorageOptions(_client_environment(service)), StorageOptions()
+        profile = None
+        for name, value in options.items():
+            bare = name.lower().removeprefix(service.option_prefix)
+            _check_value(bare, name, value)
+            if bare in ours:
+                ours[bare] = value
+            elif bare in _CLIENT_OPTIONS:
+                to_client[bare] = value
+            elif bare == PROFILE and service.extra == "s3":
+                profile = value
+            else:
+                # With its prefix: some names of Azure are not known without.
+                to_service[name.lower()] = value
+        if service.extra == "s3":
+            _prefer_given_endpoint(to_service)
+        for name, value in _environment_in_use(service, to_service):
+            _check_value(name.lower().removeprefix(service.option_prefix), name, value)
+        retries, timeout_s = ours["max_retries"], ours["retry_timeout_s"]
+        try:
+            max_retries, retry_timeout_s = int(retries), float(timeout_s)
+        except ValueError as exc:
+            msg = f"max_retries {retries!r} or retry_timeout_s {timeout_s!r} is not a number."
+            raise InvalidInputError(msg, hint="Write them as '5' and '60'.") from exc
+        return cls(
+            service=to_service,
+            client=to_client,
+            max_retries=max_retries,
+            retry_timeout_s=retry_timeout_s,
+            profile=profile,
+        )
+
+    @property
+    def puts_unconditionally(self) -> bool:
+        """Whether the user says that S3 knows no conditions."""
+        return (self.of_s3("conditional_put") or "").strip().lower() == "disabled"
+
+    @property
+    def is_express(self) -> bool:
+        """Whether it is S3 Express, which lists in no order."""
+        return (self.of_s3("s3_express") or "").strip().lower() in _TRUE
+
+    def of_s3(self, name: str) -> str | None:
+        """Return what was given for S3, or else stands in the environment; None for neither."""
+        return self.given_for_s3(name) or os.environ.get(f"AWS_{name.upper()}") or None
+
+    def given_for_s3(self, name: str) -> str | None:
+        """Return what was given for S3."""
+        return self.service.get(name) or self.service.get(f"aws_{name}") or None
+
+
+def environment_of(service: Service) -> dict[str, str]:
+    """Return what the environment says of a service, by the names of its variables."""
+    prefix = service.option_prefix.upper()
+    return {name: value for name, value in os.environ.items() if name.startswith(prefix) and value}
+
+
+def _client_environment(service: Service) -> dict[str, str]:
+    prefix = service.option_prefix.upper()
+    bare = {name.removeprefix(prefix).lower(): v for name, v in environment_of(service).items()}
+    return {name: value for name, value in bare.items() if name in _CLIENT_OPTIONS}
+
+
+_GENERAL_ENDPOINTS = ("endpoint", "aws_endpoint", "endpoint_url", "aws_endpoint_url")
+_S3_ENDPOINT = "aws_endpoint_url_s3"
+
+
+def _prefer_given_endpoint(options: dict[str, str]) -> None:
+    """Let an endpoint that was given win over AWS_ENDPOINT_URL_S3, which obstore prefers."""
+    given = [options[name] for name in _GENERAL_ENDPOINTS if name in options]
+    if given:
+        options.setdefault(_S3_ENDPOINT, given[-1])
+
+
+# Variables that obstore believes. Others of the same prefixes belong to other programs.
+_REGIONS = frozenset({"region", "default_region"})
+_KEYS = frozenset({"access_key_id", "secret_access_key", "session_token", "token"})
+_ENDPOINTS = frozenset(
+    {"endpoint", "endpoint_url", "endpoint_url_s3", "metadata_endpoint"}
+    | {"storage_endpoint", "authority_host"}
+)
+_OF_AWS = _REGIONS | _KEYS | _ENDPOINTS
+
+
+def _environment_in_use(service: Service, options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what obstore takes from the environment and panics about if it is wrong."""
+    believed = _OF_AWS if service.extra == "s3" else _ENDPOINTS
+    for name, value in environment_of(service).items():
+        bare = name.lower().removeprefix(service.option_prefix)
+        is_given = bare in options or name.lower() in options
+        if bare in _GENERAL_ENDPOINTS:
+            is_given = is_given or _S3_ENDPOINT in options
+        if bare in believed and not is_given:
+            yield name, value
+
+
+def _check_value(bare: str, name: str, value: str) -> None:
+    if not isinstance(value, str):
+        return  # obstore takes numbers, durations and truth values, too
+    if bare not in _MANY_LINES and not value.startswith("{") and not value.isprintable():
+        msg = f"Option {name} holds a line break or another character that cannot be sent."
+        raise InvalidInputError(msg, hint="Look for one at its end, as a file leaves it there.")
+    if _ENDPOINT_NAME.search(bare):
+        check_endpoint(name, value)
+    if bare in _REGIONS and not _REGION.fullmatch(value):
+        msg = f"Option {name} {value!r} is no region."
+        raise InvalidInputError(msg, hint="Regions look like eu-west-1.")

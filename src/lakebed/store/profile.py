@@ -1,0 +1,125 @@
+"""Profiles of AWS: what `~/.aws` says, which obstore does not read.
+
+botocore does: keys, single sign-on, roles to assume, a process that tells. It is asked where
+neither the options nor the environment say who asks, and somebody uses profiles here; elsewhere
+obstore looks for the role of the machine, the container or the pod.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from lakebed.errors import InvalidInputError, MissingDependencyError
+from lakebed.store.object_options import Settings
+
+_log = logging.getLogger(__name__)
+
+# botocore hands out credentials that hold for ten minutes at least; obstore asks again when half
+# of that is over.
+_TTL = timedelta(minutes=10)
+_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_FILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
+}
+_KEYS = ("access_key_id", "secret_access_key", "skip_signature")
+# Given as an option they say who asks; in the environment a profile goes before them, as in the
+# tools of AWS.
+_ROLES = (
+    "web_identity_token_file",
+    "container_credentials_relative_uri",
+    "container_credentials_full_uri",
+)
+
+
+class ProfileCredentials:
+    """Credentials of a profile, looked for when the first request needs them.
+
+    Attributes:
+        config: What obstore is to set besides: the region, where nothing else says it.
+    """
+
+    def __init__(self, session: Any, name: str, region: str | None) -> None:
+        self.config = {"region": region} if region else {}
+        self._session = session
+        self._name = name
+        self._lock = threading.Lock()
+        self._provider: Any = None
+
+    def __call__(self) -> Mapping[str, Any]:
+        """Return what signs a request, as obstore wants it."""
+        with self._lock:
+            if self._provider is None:
+                self._provider = self._open()
+        found: Mapping[str, Any] = self._provider()
+        return found
+
+    def _open(self) -> Any:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        if self._session.get_credentials() is None:
+            raise LookupError(f"{self._name} has no credentials")
+        return Boto3CredentialProvider(self._session, ttl=_TTL)
+
+
+def find_profile(settings: Settings, uri: str) -> ProfileCredentials | None:
+    """Return the credentials of a profile if that is where they are to come from.
+
+    Args:
+        settings: Of the store; what they hold goes first, then the environment.
+        uri: Of the store, for errors.
+
+    Raises:
+        InvalidInputError: There is no such profile, or its file cannot be read.
+        MissingDependencyError: A profile was named, and boto3 is not installed.
+
+    Cost:
+        A look for two files; with a profile, the import of boto3. No request.
+    """
+    named = settings.profile or next(filter(None, map(os.environ.get, _PROFILE_VARIABLES)), None)
+    if not _is_asked(settings, named):
+        return None
+    try:
+        importlib.import_module("boto3")
+    except ImportError as exc:
+        if named:
+            raise MissingDependencyError.for_extra("boto3", "s3", f"Profile {named!r}") from exc
+        _log.info("profiles are not read, boto3 is not installed store=%s", uri)
+        return None
+    return _open_profile(settings, named)
+
+
+def _is_asked(settings: Settings, named: str | None) -> bool:
+    if settings.profile:
+        return True
+    if any(settings.of_s3(name) for name in _KEYS) or any(map(settings.given_for_s3, _ROLES)):
+        return False
+    return bool(named) or any(
+        Path(os.environ.get(variable) or default).expanduser().is_file()
+        for variable, default in _FILES.items()
+    )
+
+
+def _open_profile(settings: Settings, named: str | None) -> ProfileCredentials:
+    import botocore.exceptions
+    import botocore.session
+
+    name = f"Profile {named!r}" if named else "The default profile"
+    has_region = settings.of_s3("region") or settings.of_s3("default_region")
+    try:
+        session = botocore.session.Session(profile=settings.profile)
+        session.get_scoped_config()
+        region = None if has_region else session.get_config_variable("region")
+    except botocore.exceptions.BotoCoreError as exc:
+        msg = f"{name} of AWS cannot be used: {exc}"
+        raise InvalidInputError(
+            msg, hint="See `aws configure list-profiles`, and the files in ~/.aws."
+        ) from exc
+    return ProfileCredentials(session, name, region)
