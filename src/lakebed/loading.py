@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
@@ -25,11 +27,12 @@ from lakebed.arrow.reading.sift import (
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
 from lakebed.errors import (
+    CommitConflictError,
     DatasetNotFoundError,
     InvalidInputError,
     ObjectExistsError,
+    RejectsError,
 )
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_path, partition_of, split_label
 from lakebed.model.names import check_dataset_name
@@ -50,7 +53,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPERATION = "load"
+MAX_REJECTS = 0.5  # damage spoils nearly all of a file or nearly nothing of it
 QUARANTINE_SUFFIX = "_quarantine"
+_TOLD_REJECTS = 3
 _MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
 
 QUARANTINE = DatasetDescriptor(
@@ -75,6 +80,8 @@ class LoadOptions:
         write: How data files are cut.
         commit: How long the commits fight for the head.
         provided: Values of `provided` partition fields, the same for all rows.
+        fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
+            not fit.
 
     >>> LoadOptions(csv=CsvOptions(delimiter=";")).storage_options
     {}
@@ -85,6 +92,7 @@ class LoadOptions:
     write: WriteOptions = field(default_factory=WriteOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
+    fail_on_rejects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,47 +151,161 @@ def load(
     told, files = find_files(paths, format, storage_options=options.storage_options)
     base = read_head(store, name).state
     run = checked_run(run)
-    scope: Scope = Nothing()
     where = check_dataset_name(quarantine or f"{name}{QUARANTINE_SUFFIX}")
     if where == name:
         raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
-    if run is not None:
-        entries = history.read(store, base.history)
-        done = _last_of(entries, OPERATION, run)
-        if done is not None and not _is_taken_out(entries, run):
-            return _repeated(store, Commit.of(done, base), where, run, files)
-        if done is not None:
-            scope = RunFiles(run)  # what is left of it would else be there twice
+    if done := _loaded_before(store, base, run):
+        return _repeated(store, done, where, done.run or "", files)
     base.descriptor.partition_by.check_provided(options.provided)
     check_files(files, told, base.descriptor, options.csv)
     started = Transaction.begin(store, name, OPERATION, run=run, options=options.commit)
-    run = run or f"load-{started.batch_id}"
-    target = replace(target_of(started, options.write), provided=options.provided)
-    job = Job(target=target, format=told, csv=options.csv)
     try:
-        sifted = sift_files(spark, store, job, files)
-    except BaseException:
-        started.abort([])
-        raise
+        # Looked for again: somebody may have loaded the run meanwhile.
+        if done := _loaded_before(store, started.base, run):
+            started.abort()
+            return _repeated(store, done, where, done.run or "", files)
+        return _load_now(store, started, told, files, run, spark, where, options)
+    except CommitConflictError:
+        # Perhaps since another load of the run was faster. Then there is nothing left to do.
+        done = _loaded_before(store, read_head(store, name).state, run)
+        if done is None:
+            raise
+        return _repeated(store, done, where, done.run or "", files)
+
+
+def _load_now(
+    store: Store,
+    started: Transaction,
+    told: FileFormat,
+    files: tuple[RawFile, ...],
+    run: str | None,
+    spark: SparkSession | Literal[True] | None,
+    quarantine: str,
+    options: LoadOptions,
+) -> LoadReport:
+    """Read the files and commit."""
+    base = started.base
+    written: list[pa.Table] = []
+    rejects = Rejects(store)
     try:
-        rejected = _set_aside(store, where, run, sifted, options)
+        scope = _scope_of(store, base, run)
+        run = run or f"load-{started.batch_id}"
+        target = replace(target_of(started, options.write), provided=options.provided)
+        sifted = sift_files(spark, store, Job(target=target, format=told, csv=options.csv), files)
+        written.append(sifted.facts)
+        rejects.add(sifted)
+        if options.fail_on_rejects:
+            rejects.refuse()
+        rejected = _set_aside(store, quarantine, run, rejects, options)
     except BaseException:
-        staged = [base.key(one) for one in sifted.facts.column("label").to_pylist()]
-        started.abort([*staged, *keys_of(postings_in(sifted.facts))])
+        started.abort(*written)
         raise
     finally:
-        delete_or_leave(store, sifted.reject_keys)
+        rejects.delete()
     commit = commit_staged(started, sifted.facts, scope)
     return LoadReport(
         commit=commit,
-        quarantine=where,
-        quarantine_commit=rejected if sifted.rejected_count else None,
+        quarantine=quarantine,
+        quarantine_commit=rejected if rejects.count else None,
         run=run,
         row_count=commit.row_count,
-        rejected_count=sifted.rejected_count,
+        rejected_count=rejects.count,
         file_count=len(files),
         size_bytes=sum(file.size_bytes for file in files),
     )
+
+
+def _loaded_before(store: Store, state: State, run: str | None) -> Commit | None:
+    """Return the load of a run, if its rows are there or were meant to go."""
+    if run is None:
+        return None
+    entries = history.read(store, state.history)
+    done = _last_of(entries, OPERATION, run)
+    return None if done is None or _is_taken_out(entries, run) else Commit.of(done, state)
+
+
+def _scope_of(store: Store, base: State, run: str | None) -> Scope:
+    """Return what a load replaces: what is left of an earlier load of the run."""
+    if run is None:
+        return Nothing()
+    done = _last_of(history.read(store, base.history), OPERATION, run)
+    # Also what is loaded for the first time: nobody else may load the run at the same time.
+    return RunFiles(run, replaces=done is not None)
+
+
+class Rejects:
+    """What did not fit, in files that nothing refers to, until it is in quarantine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # With the locations that count of each of them; None for all.
+        self._parts: list[tuple[Sifted, frozenset[str] | None]] = []
+
+    def add(self, sifted: Sifted) -> None:
+        """Take what was set aside along with staged rows."""
+        self._parts.append((sifted, None))
+
+    def keep_only(self, locations: Collection[str]) -> None:
+        """Let of the last part only what is of some raw files count."""
+        sifted, _ = self._parts.pop()
+        self._parts.append((sifted, frozenset(locations)))
+
+    @property
+    def by_location(self) -> dict[str, int]:
+        """How many there are of each raw file."""
+        return {
+            location: counts.rejected_count
+            for sifted, kept in self._parts
+            for location, counts in sifted.counts.items()
+            if kept is None or location in kept
+        }
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(
+            sifted.rejected_count
+            if kept is None
+            else sum(sifted.counts[location].rejected_count for location in kept)
+            for sifted, kept in self._parts
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all of them."""
+        for sifted, kept in self._parts:
+            wanted = None if kept is None else pa.array(sorted(kept), pa.string())
+            for batch in read_rejects(self._store, sifted.reject_keys):
+                if wanted is None:
+                    yield batch
+                else:
+                    yield batch.filter(pc.is_in(batch.column("source_file"), wanted))
+
+    def refuse(self) -> None:
+        """Raise if there are any.
+
+        Raises:
+            RejectsError: It tells the first of them, since there will be no quarantine to look at.
+        """
+        if not self.count:
+            return
+        sifted, _ = self._parts[0]
+        with contextlib.closing(read_rejects(self._store, sifted.reject_keys)) as batches:
+            rows = next(batches).slice(0, _TOLD_REJECTS).to_pylist()
+        told = "; ".join(
+            f"{one['source_file']}, {one['line_number']}: {one['reason']}" for one in rows
+        )
+        files = sum(1 for count in self.by_location.values() if count)
+        more = "; …" if self.count > len(rows) else ""
+        raise RejectsError(
+            f"{self.count:,} lines of {files:,} files do not fit: {told}{more}. "
+            "Nothing was committed.",
+            hint="Mend them, or let what does not fit go to quarantine.",
+            rejected_count=self.count,
+        )
+
+    def delete(self) -> None:
+        """Delete the files."""
+        delete_or_leave(self._store, [key for one, _ in self._parts for key in one.reject_keys])
 
 
 def checked_run(run: str | None) -> str | None:
@@ -222,7 +344,7 @@ def sift_files(
 ) -> Sifted:
     """Sift files by tasks of Spark, or in this process."""
     # Tasks of Spark do not see a store in this process.
-    if spark is None or not store.is_shared:
+    if spark is None or not store.is_shared or not files:
         return sift(store, job, files, on_file)
     from lakebed.spark.load import sift_with_spark
     from lakebed.spark.session import get_session
@@ -313,21 +435,21 @@ def _set_aside_before(store: Store, quarantine: State, run: str) -> Commit | Non
 
 
 def _set_aside(
-    store: Store, name: str, run: str, sifted: Sifted, options: LoadOptions
+    store: Store, name: str, run: str, rejects: Rejects, options: LoadOptions
 ) -> Commit | None:
     """Commit what did not fit, in place of what an earlier attempt of the run set aside."""
     state = find_quarantine(store, name)
     partition = encode_path({"run": run})
-    if not sifted.rejected_count and not _labels_of(state, partition):
+    if not rejects.count and not _labels_of(state, partition):
         return None
     if state is None:
         create_quarantine(store, name)
     started = Transaction.begin(store, name, "overwrite", run=run, options=options.commit)
     try:
-        rows = with_run(read_rejects(store, sifted.reject_keys), run)
+        rows = with_run(rejects.batches(), run)
         facts = write_batches(store, target_of(started, options.write), rows)
     except BaseException:
-        started.abort([])
+        started.abort()
         raise
     return commit_staged(started, facts, ThesePartitions(frozenset([partition])))
 

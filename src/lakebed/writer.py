@@ -13,7 +13,6 @@ from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.transaction import Transaction
@@ -77,8 +76,7 @@ def _settle(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> S
                     hint="Filter the data, or widen the view.",
                 )
     except InvalidInputError:
-        staged = [base.key(label) for label in labels]
-        transaction.abort([*staged, *keys_of(postings_in(facts))])
+        transaction.abort(facts)
         raise
     return scope
 
@@ -138,7 +136,7 @@ class EntityWriter:
         if facts.num_rows:
             self.commit = commit_staged(self._transaction, facts, Nothing())
         else:
-            self._transaction.abort([])
+            self._transaction.abort()
 
     def abort(self) -> None:
         """Delete what was written; nothing becomes visible."""
@@ -146,7 +144,7 @@ class EntityWriter:
             return
         self._end = "aborted"
         self._kernel.abort()
-        self._transaction.abort([])
+        self._transaction.abort()
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:
