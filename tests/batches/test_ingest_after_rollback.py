@@ -295,7 +295,7 @@ def test_an_ingest_conflicts_with_a_rollback_of_its_raw_files_meanwhile(folder: 
         if progress.file_count:
             folder.dataset.rollback(version=1)
 
-    with pytest.raises(CommitConflictError, match="conflicts with commit .* same raw files"):
+    with pytest.raises(CommitConflictError, match=r"conflicts with commit .* same raw files"):
         folder.ingest.run(on_progress=meanwhile)
 
     assert folder.content() == [("x", 1)]
