@@ -43,7 +43,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.runs import noted_by
-from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions
+from lakebed.state.scope import Nothing, RunFiles, ThesePartitions
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store, delete_or_leave
@@ -154,41 +154,44 @@ def load(
     where = check_dataset_name(quarantine or f"{name}{QUARANTINE_SUFFIX}")
     if where == name:
         raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
-    if done := _loaded_before(store, base, run):
-        return _repeated(store, done, where, done.run or "", files)
+    past = _past_load(store, base, run)
+    if past.is_there:
+        return _repeated(store, past, where, files)
     base.descriptor.partition_by.check_provided(options.provided)
     check_files(files, told, base.descriptor, options.csv)
     started = Transaction.begin(store, name, OPERATION, run=run, options=options.commit)
     try:
-        # Looked for again: somebody may have loaded the run meanwhile.
-        if done := _loaded_before(store, started.base, run):
-            started.abort()
-            return _repeated(store, done, where, done.run or "", files)
-        return _load_now(store, started, told, files, run, spark, where, options)
+        return _load_now(store, started, past, told, files, spark, where, options)
     except CommitConflictError:
         # Perhaps since another load of the run was faster. Then there is nothing left to do.
-        done = _loaded_before(store, read_head(store, name).state, run)
-        if done is None:
+        past = _past_load(store, read_head(store, name).state, run)
+        if not past.is_there:
             raise
-        return _repeated(store, done, where, done.run or "", files)
+        return _repeated(store, past, where, files)
 
 
 def _load_now(
     store: Store,
     started: Transaction,
+    past: _Past,
     told: FileFormat,
     files: tuple[RawFile, ...],
-    run: str | None,
     spark: SparkSession | Literal[True] | None,
     quarantine: str,
     options: LoadOptions,
 ) -> LoadReport:
-    """Read the files and commit."""
-    base = started.base
+    """Read the files and commit, unless somebody has loaded the run since `past`."""
+    base, run = started.base, past.run
     written: list[pa.Table] = []
     rejects = Rejects(store)
     try:
-        scope = _scope_of(store, base, run)
+        if run is not None and base.version != past.version:
+            past = _past_load(store, base, run)
+        if past.is_there:
+            started.abort()
+            return _repeated(store, past, quarantine, files)
+        # Also what is loaded for the first time: nobody else may load the run at the same time.
+        scope = Nothing() if run is None else RunFiles(run, replaces=past.commit is not None)
         run = run or f"load-{started.batch_id}"
         target = replace(target_of(started, options.write), provided=options.provided)
         sifted = sift_files(spark, store, Job(target=target, format=told, csv=options.csv), files)
@@ -215,22 +218,34 @@ def _load_now(
     )
 
 
-def _loaded_before(store: Store, state: State, run: str | None) -> Commit | None:
-    """Return the load of a run, if its rows are there or were meant to go."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What a dataset knows of a run as of a version.
+
+    Attributes:
+        run: Its name.
+        version: Of the dataset.
+        commit: The last load of the run, if there is one.
+        is_there: Whether its rows are there, or were meant to go.
+    """
+
+    run: str | None
+    version: int
+    commit: Commit | None = None
+    is_there: bool = False
+
+
+def _past_load(store: Store, state: State, run: str | None) -> _Past:
     if run is None:
-        return None
+        return _Past(run=None, version=state.version)
     entries = history.read(store, state.history)
     done = _last_of(entries, OPERATION, run)
-    return None if done is None or _is_taken_out(entries, run) else Commit.of(done, state)
-
-
-def _scope_of(store: Store, base: State, run: str | None) -> Scope:
-    """Return what a load replaces: what is left of an earlier load of the run."""
-    if run is None:
-        return Nothing()
-    done = _last_of(history.read(store, base.history), OPERATION, run)
-    # Also what is loaded for the first time: nobody else may load the run at the same time.
-    return RunFiles(run, replaces=done is not None)
+    return _Past(
+        run=run,
+        version=state.version,
+        commit=None if done is None else Commit.of(done, state),
+        is_there=done is not None and not _is_taken_out(entries, run),
+    )
 
 
 class Rejects:
@@ -409,10 +424,11 @@ def _labels_of(state: State | None, partition: str) -> list[str]:
     return [label for label in labels if partition_of(split_label(label)[0]) == partition]
 
 
-def _repeated(
-    store: Store, done: Commit, quarantine: str, run: str, files: tuple[RawFile, ...]
-) -> LoadReport:
+def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, ...]) -> LoadReport:
     """Report a load that has been done before."""
+    done, run = past.commit, past.run
+    assert done is not None  # what is there has a commit
+    assert run is not None  # and a name
     state = find_quarantine(store, quarantine)
     labels = _labels_of(state, encode_path({"run": run}))
     counts = file_table.read_counts(store, state.files) if state and labels else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from raw_files import Raw, lines
 
@@ -215,6 +215,16 @@ RUN = st.tuples(st.just("run"), st.sampled_from([None, "path", "span", "id"]))
 ROLLBACK = st.tuples(st.just("rollback"), st.integers(0, 5), st.booleans())
 
 
+@example(
+    # A rollback takes rows out of a file that stands for more than the one that it has replaced.
+    [
+        ("push", 0, "a", 1),
+        ("run", None),
+        ("push", 0, "a", 0),
+        ("run", "span"),
+        ("rollback", 0, False),
+    ]
+)
 @given(st.lists(st.one_of(PUSH, PUSH, RUN, RUN, ROLLBACK), max_size=12))
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -316,8 +316,8 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
         output.note("Nothing was read: all that can be used has been read before.")
     if report.replaced_count:
         output.note(
-            f"{report.replaced_count:,} files that had been read before were replaced, of which "
-            f"{report.replaced_row_count:,} rows had come."
+            f"Files replaced: {report.replaced_count:,}, of which {report.replaced_row_count:,} rows "
+            "had come."
         )
     _tell_left_out(output, report.left_out)
     if report.rejected_count:
@@ -334,10 +334,10 @@ def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
     """Say which files are not read, and why."""
     superseded = sum(one.why == "superseded" for one in left_out)
     if superseded:
-        output.note(f"{superseded:,} files are left out: others have taken their place.")
+        output.note(f"Files left out: {superseded:,}, since others take their place.")
     copies = sum(one.why == "copy" for one in left_out)
     if copies:
-        output.note(f"{copies:,} files are left out: they were pushed again as they are.")
+        output.note(f"Files left out: {copies:,}, since they were pushed before as they are.")
     kept_back = [one for one in left_out if one.is_kept_back]
     for one in kept_back[:_TOLD]:
         output.note(f"Kept back: {one.location}: {one.detail}.")

@@ -208,15 +208,13 @@ def _kept_back(work: Work, counts: Mapping[str, Counts], max_rejects: float) -> 
 
 
 def _restored(work: Work, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
-    """Note what files have taken the place of that stood for something else than they do."""
-    by_slot = {file.slot: file for file in read}
-    taken = {
-        before.key: by_slot[slot] for slot, replaced in work.replaces.items() for before in replaced
-    }
+    """Note that what has been replaced is not current either where it stood for something else."""
+    replaced = {file.key for file in work.replaced}
+    slots = {file.slot for file in read}
     current = {
-        slot: taken[file.key].key
+        slot: ""
         for slot, file in work.known.current().items()
-        if file.key in taken and taken[file.key].slot != slot
+        if file.key in replaced and slot not in slots
     }
     if not current:
         return ()

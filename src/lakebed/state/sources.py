@@ -77,8 +77,8 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which raw files are current since a commit, whatever was read in before it.
 
-    A rollback brings some back and takes others out. An ingest notes so what a raw file took the
-    place of that stood for something else, as where the rule of superseding has changed.
+    A rollback brings some back and takes others out. An ingest takes out so what it has replaced
+    by a file that stands for something else, as where the rule of superseding has changed.
 
     Attributes:
         commit_id: Of the commit.
