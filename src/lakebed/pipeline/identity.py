@@ -9,7 +9,6 @@ could lose some. So the later one is kept back until somebody says which it is.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -159,6 +158,7 @@ class _Archived:
     ) -> None:
         self._past, self._supersede = past, supersede
         self._records = {_record(one).id: _record(one) for one in candidates}
+        self._read_before = {file.file_id for file in past.known.files}
         self._groups: dict[_Key, list[Candidate]] = {}
         for one in sorted(candidates, key=_age):
             self._groups.setdefault(self._key(_record(one)), []).append(one)
@@ -196,7 +196,7 @@ class _Archived:
     def _key(self, record: ArchiveRecord) -> _Key:
         if self._supersede == "id":
             return (record.id,)
-        span = _span(record.what, record.where, record.start, record.work_id)
+        span = _span(record.what, record.where, record.metadata.start, record.work_id)
         return span if self._supersede == "span" else (*span, record.path)
 
     def _key_of_file(self, file: SourceFile) -> _Key | None:
@@ -253,13 +253,12 @@ class _Archived:
         self, candidates: Sequence[Candidate], contents: Sequence[tuple[str, int]]
     ) -> None:
         """Leave out files of a group of which others are read or were."""
-        read_before = {file.file_id for file in self._past.known.files}
         for one in candidates:
             why: Why = "unclear"
             detail = f"{_told(one)} was pushed before, with another content"
             if (one.fingerprint, one.file.size_bytes) in contents:
                 why, detail = "copy", f"{_told(one)} was pushed before, as it is"
-            elif _record(one).id in read_before:
+            elif _record(one).id in self._read_before:
                 why, detail = "superseded", f"{_told(one)} was replaced before"
             self._left_out.append(_left_out(one, why, detail))
 
@@ -288,19 +287,18 @@ def _age(one: Candidate) -> tuple[int, str]:
     return _record(one).create_time_ms, _record(one).id
 
 
-def _span(
-    what: str | None, where: str | None, start: dt.datetime | None, work_id: str | None
-) -> _Key:
-    return what, where, start, work_id or ""
+def _span(what: str | None, where: str | None, start_ms: int, work_id: str | None) -> _Key:
+    return what, where, start_ms, work_id or ""
 
 
 def _span_of(one: Candidate) -> _Key:
     record = _record(one)
-    return _span(record.what, record.where, record.start, record.work_id)
+    return _span(record.what, record.where, record.metadata.start, record.work_id)
 
 
 def _span_of_file(file: SourceFile) -> _Key:
-    return _span(file.what, file.where, file.start, file.work_id)
+    start_ms = 0 if file.start is None else round(file.start.timestamp() * 1000)
+    return _span(file.what, file.where, start_ms, file.work_id)
 
 
 def _stands_for_span(file: SourceFile) -> bool:
