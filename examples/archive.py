@@ -204,6 +204,7 @@ def declare(directory: Path) -> lakebed.Ingest:
             where="nyc",
             start="2013-01-01",
             end="2013-12-31T23:59:59Z",
+            supersede="path",  # a day that is pushed again replaces what it was
         ),
         format="submissions",
         create=lakebed.DatasetDescriptor(

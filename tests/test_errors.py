@@ -42,6 +42,7 @@ TREE = {
             "PredicateError",
             "ReadOnlyError",
             "ChecksFailedError",
+            "RejectsError",
         },
     ),
     "ConflictError": (

@@ -7,7 +7,7 @@
     │                                   RecordNotFoundError
     ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError, RecordExistsError
     ├ InvalidInputError(ValueError)     SchemaMismatchError, PartitionSpecError, InvalidNameError,
-    │                                   PredicateError, ReadOnlyError, ChecksFailedError
+    │                                   PredicateError, ReadOnlyError, ChecksFailedError, RejectsError
     ├ ConflictError                     CommitConflictError (and of it StaleRerunError),
     │                                   CommitUnknownError, PreconditionFailedError
     ├ StorageError                      AccessDeniedError, MetadataProviderError, StorageFullError,
@@ -53,6 +53,7 @@ class ErrorCode(StrEnum):
     PRECONDITION_FAILED = "precondition-failed"
     PREDICATE = "predicate"
     READ_ONLY = "read-only"
+    REJECTS = "rejects"
     RECORD_EXISTS = "record-exists"
     RECORD_NOT_FOUND = "record-not-found"
     SCHEMA_MISMATCH = "schema-mismatch"
@@ -244,6 +245,20 @@ class ChecksFailedError(InvalidInputError):
     def __init__(self, message: str, *, hint: str = "", failed: tuple[str, ...] = ()) -> None:
         super().__init__(message, hint=hint)
         self.failed = failed
+
+
+class RejectsError(InvalidInputError):
+    """Something in raw files does not fit, and nothing shall be committed then.
+
+    Attributes:
+        rejected_count: Lines, or rests of damaged files, that do not fit.
+    """
+
+    code = ErrorCode.REJECTS
+
+    def __init__(self, message: str, *, hint: str = "", rejected_count: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.rejected_count = rejected_count
 
 
 class ConflictError(LakebedError):

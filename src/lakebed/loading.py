@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
@@ -25,11 +27,12 @@ from lakebed.arrow.reading.sift import (
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
 from lakebed.errors import (
+    CommitConflictError,
     DatasetNotFoundError,
     InvalidInputError,
     ObjectExistsError,
+    RejectsError,
 )
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_path, partition_of, split_label
 from lakebed.model.names import check_dataset_name
@@ -41,7 +44,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.runs import noted_by
-from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions
+from lakebed.state.scope import Nothing, RunFiles, ThesePartitions
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store, delete_or_leave
@@ -51,7 +54,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPERATION = "load"
+MAX_REJECTS = 0.5  # damage spoils nearly all of a file or nearly nothing of it
 QUARANTINE_SUFFIX = "_quarantine"
+_TOLD_REJECTS = 3
 _MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
 
 QUARANTINE = DatasetDescriptor(
@@ -76,6 +81,8 @@ class LoadOptions:
         write: How data files are cut.
         commit: How long the commits fight for the head.
         provided: Values of `provided` partition fields, the same for all rows.
+        fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
+            not fit.
 
     >>> LoadOptions(csv=CsvOptions(delimiter=";")).storage_options
     {}
@@ -86,6 +93,7 @@ class LoadOptions:
     write: WriteOptions = field(default_factory=WriteOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
+    fail_on_rejects: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
@@ -147,47 +155,176 @@ def load(
     told, files = find_files(paths, format, storage_options=options.storage_options)
     base = read_head(store, name).state
     run = checked_run(run)
-    scope: Scope = Nothing()
     where = check_dataset_name(quarantine or f"{name}{QUARANTINE_SUFFIX}")
     if where == name:
         raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
-    if run is not None:
-        entries = history.read(store, base.history)
-        done = _last_of(entries, OPERATION, run)
-        if done is not None and not _is_taken_out(entries, run):
-            return _repeated(store, Commit.of(done, base), where, run, files)
-        if done is not None:
-            scope = RunFiles(run)  # what is left of it would else be there twice
+    past = _past_load(store, base, run)
+    if past.is_there:
+        return _repeated(store, past, where, files)
     base.descriptor.partition_by.check_provided(options.provided)
     check_files(files, told, base.descriptor, options.csv)
     started = Transaction.begin(store, name, OPERATION, run=run, options=options.commit)
-    run = run or f"load-{started.batch_id}"
-    target = replace(target_of(started, options.write), provided=options.provided)
-    job = Job(target=target, format=told, csv=options.csv)
     try:
-        sifted = sift_files(spark, store, job, files)
-    except BaseException:
-        started.abort([])
-        raise
+        return _load_now(store, started, past, told, files, spark, where, options)
+    except CommitConflictError:
+        # Perhaps since another load of the run was faster. Then there is nothing left to do.
+        past = _past_load(store, read_head(store, name).state, run)
+        if not past.is_there:
+            raise
+        return _repeated(store, past, where, files)
+
+
+def _load_now(
+    store: Store,
+    started: Transaction,
+    past: _Past,
+    told: FileFormat,
+    files: tuple[RawFile, ...],
+    spark: SparkSession | Literal[True] | None,
+    quarantine: str,
+    options: LoadOptions,
+) -> LoadReport:
+    """Read the files and commit, unless somebody has loaded the run since `past`."""
+    base, run = started.base, past.run
+    written: list[pa.Table] = []
+    rejects = Rejects(store)
     try:
-        rejected = _set_aside(store, where, run, sifted, options)
+        if run is not None and base.version != past.version:
+            past = _past_load(store, base, run)
+        if past.is_there:
+            started.abort()
+            return _repeated(store, past, quarantine, files)
+        # Also what is loaded for the first time: nobody else may load the run at the same time.
+        scope = Nothing() if run is None else RunFiles(run, replaces=past.commit is not None)
+        run = run or f"load-{started.batch_id}"
+        target = replace(target_of(started, options.write), provided=options.provided)
+        sifted = sift_files(spark, store, Job(target=target, format=told, csv=options.csv), files)
+        written.append(sifted.facts)
+        rejects.add(sifted)
+        if options.fail_on_rejects:
+            rejects.refuse()
+        rejected = _set_aside(store, quarantine, run, rejects, options)
     except BaseException:
-        staged = [base.key(one) for one in sifted.facts.column("label").to_pylist()]
-        started.abort([*staged, *keys_of(postings_in(sifted.facts))])
+        started.abort(*written)
         raise
     finally:
-        delete_or_leave(store, sifted.reject_keys)
+        rejects.delete()
     commit = commit_staged(started, sifted.facts, scope)
     return LoadReport(
         commit=commit,
-        quarantine=where,
-        quarantine_commit=rejected if sifted.rejected_count else None,
+        quarantine=quarantine,
+        quarantine_commit=rejected if rejects.count else None,
         run=run,
         row_count=commit.row_count,
-        rejected_count=sifted.rejected_count,
+        rejected_count=rejects.count,
         file_count=len(files),
         size_bytes=sum(file.size_bytes for file in files),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What a dataset knows of a run as of a version.
+
+    Attributes:
+        run: Its name.
+        version: Of the dataset.
+        commit: The last load of the run, if there is one.
+        is_there: Whether its rows are there, or were meant to go.
+    """
+
+    run: str | None
+    version: int
+    commit: Commit | None = None
+    is_there: bool = False
+
+
+def _past_load(store: Store, state: State, run: str | None) -> _Past:
+    if run is None:
+        return _Past(run=None, version=state.version)
+    entries = history.read(store, state.history)
+    done = _last_of(entries, OPERATION, run)
+    return _Past(
+        run=run,
+        version=state.version,
+        commit=None if done is None else Commit.of(done, state),
+        is_there=done is not None and not _is_taken_out(entries, run),
+    )
+
+
+class Rejects:
+    """What did not fit, in files that nothing refers to, until it is in quarantine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # With the locations that count of each of them; None for all.
+        self._parts: list[tuple[Sifted, frozenset[str] | None]] = []
+
+    def add(self, sifted: Sifted) -> None:
+        """Take what was set aside along with staged rows."""
+        self._parts.append((sifted, None))
+
+    def keep_only(self, locations: Collection[str]) -> None:
+        """Let of the last part only what is of some raw files count."""
+        sifted, _ = self._parts.pop()
+        self._parts.append((sifted, frozenset(locations)))
+
+    @property
+    def by_location(self) -> dict[str, int]:
+        """How many there are of each raw file."""
+        return {
+            location: counts.rejected_count
+            for sifted, kept in self._parts
+            for location, counts in sifted.counts.items()
+            if kept is None or location in kept
+        }
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(
+            sifted.rejected_count
+            if kept is None
+            else sum(sifted.counts[location].rejected_count for location in kept)
+            for sifted, kept in self._parts
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all of them."""
+        for sifted, kept in self._parts:
+            wanted = None if kept is None else pa.array(sorted(kept), pa.string())
+            for batch in read_rejects(self._store, sifted.reject_keys):
+                if wanted is None:
+                    yield batch
+                else:
+                    yield batch.filter(pc.is_in(batch.column("source_file"), wanted))
+
+    def refuse(self) -> None:
+        """Raise if there are any.
+
+        Raises:
+            RejectsError: It tells the first of them, since there will be no quarantine to look at.
+        """
+        if not self.count:
+            return
+        sifted, _ = self._parts[0]
+        with contextlib.closing(read_rejects(self._store, sifted.reject_keys)) as batches:
+            rows = next(batches).slice(0, _TOLD_REJECTS).to_pylist()
+        told = "; ".join(
+            f"{one['source_file']}, {one['line_number']}: {one['reason']}" for one in rows
+        )
+        files = sum(1 for count in self.by_location.values() if count)
+        more = "; …" if self.count > len(rows) else ""
+        raise RejectsError(
+            f"{self.count:,} lines of {files:,} files do not fit: {told}{more}. "
+            "Nothing was committed.",
+            hint="Mend them, or let what does not fit go to quarantine.",
+            rejected_count=self.count,
+        )
+
+    def delete(self) -> None:
+        """Delete the files."""
+        delete_or_leave(self._store, [key for one, _ in self._parts for key in one.reject_keys])
 
 
 def checked_run(run: str | None) -> str | None:
@@ -226,7 +363,7 @@ def sift_files(
 ) -> Sifted:
     """Sift files by tasks of Spark, or in this process."""
     # Tasks of Spark do not see a store in this process.
-    if spark is None or not store.is_shared:
+    if spark is None or not store.is_shared or not files:
         return sift(store, job, files, on_file)
     from lakebed.spark.load import sift_with_spark
     from lakebed.spark.session import get_session
@@ -291,10 +428,11 @@ def _labels_of(state: State | None, partition: str) -> list[str]:
     return [label for label in labels if partition_of(split_label(label)[0]) == partition]
 
 
-def _repeated(
-    store: Store, done: Commit, quarantine: str, run: str, files: tuple[RawFile, ...]
-) -> LoadReport:
+def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, ...]) -> LoadReport:
     """Report a load that has been done before."""
+    done, run = past.commit, past.run
+    assert done is not None  # what is there has a commit
+    assert run is not None  # and a name
     state = find_quarantine(store, quarantine)
     labels = _labels_of(state, encode_path({"run": run}))
     counts = file_table.read_counts(store, state.files) if state and labels else {}
@@ -317,21 +455,21 @@ def _set_aside_before(store: Store, quarantine: State, run: str) -> Commit | Non
 
 
 def _set_aside(
-    store: Store, name: str, run: str, sifted: Sifted, options: LoadOptions
+    store: Store, name: str, run: str, rejects: Rejects, options: LoadOptions
 ) -> Commit | None:
     """Commit what did not fit, in place of what an earlier attempt of the run set aside."""
     state = find_quarantine(store, name)
     partition = encode_path({"run": run})
-    if not sifted.rejected_count and not _labels_of(state, partition):
+    if not rejects.count and not _labels_of(state, partition):
         return None
     if state is None:
         create_quarantine(store, name)
     started = Transaction.begin(store, name, "overwrite", run=run, options=options.commit)
     try:
-        rows = with_run(read_rejects(store, sifted.reject_keys), run)
+        rows = with_run(rejects.batches(), run)
         facts = write_batches(store, target_of(started, options.write), rows)
     except BaseException:
-        started.abort([])
+        started.abort()
         raise
     return commit_staged(started, facts, ThesePartitions(frozenset([partition])))
 

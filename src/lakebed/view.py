@@ -575,11 +575,11 @@ class View:
             chosen = plan(begun, constraint, requests=0, store=store)
             deleted = find_deleted(store, chosen)
             if not deleted:
-                transaction.abort([])
+                transaction.abort()
                 return None
             rest = write_rest(store, chosen, deleted, _target(transaction, options))
         except BaseException:
-            transaction.abort([])
+            transaction.abort()
             raise
         scope = TheseFiles.of(file.label for file in deleted)
         entry = transaction.commit(
@@ -648,7 +648,7 @@ class View:
                 scope = scope(transaction.base)
             facts = self._stage(data, self._narrow_target(transaction, options))
         except BaseException:
-            transaction.abort([])
+            transaction.abort()
             raise
         return transaction, facts, scope
 

@@ -13,7 +13,6 @@ from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
@@ -109,8 +108,7 @@ def _settle(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> S
     try:
         return settled_scope(base.name, facts, scope)
     except InvalidInputError:
-        staged = [base.key(label) for label in facts.column("label").to_pylist()]
-        transaction.abort([*staged, *keys_of(postings_in(facts))])
+        transaction.abort(facts)
         raise
 
 
@@ -176,7 +174,7 @@ class EntityWriter:
         if facts.num_rows:
             self.commit = commit_staged(self._transaction, facts, Nothing(), self._base)
         else:
-            self._transaction.abort([])
+            self._transaction.abort()
 
     def abort(self) -> None:
         """Delete what was written; nothing becomes visible."""
@@ -184,7 +182,7 @@ class EntityWriter:
             return
         self._end = "aborted"
         self._kernel.abort()
-        self._transaction.abort([])
+        self._transaction.abort()
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:

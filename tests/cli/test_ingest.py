@@ -78,10 +78,14 @@ def test_the_summary_comes_in_every_form(cli, place, form) -> None:
             assert json.loads(out)["row_count"] == 2
 
 
-def test_rejects_can_fail_the_command(cli, place) -> None:
-    cli("ingest", "in", *OPTIONS, "--fail-on-rejects", exit_code=2)
+def test_rejects_can_fail_the_command_before_anything_is_committed(cli, place) -> None:
+    error = cli.error("ingest", "in", *OPTIONS, "--fail-on-rejects")
 
-    assert cli.json("query", "lake/n") == [{"n": 1}, {"n": 2}]
+    assert (error["code"], error["exit_code"]) == ("rejects", 2)
+    assert "a.jsonl, 2: " in error["message"]
+    assert cli.json("query", "lake/n") == []
+    assert cli.json("history", "lake/n")[-1]["version"] == 0
+    assert not list((place / "lake").glob("n_quarantine*"))
 
 
 @pytest.mark.parametrize(

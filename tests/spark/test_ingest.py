@@ -48,7 +48,11 @@ def ingest_into(tmp_path, name: str) -> Ingest:
         name="events",
         into=f"{tmp_path}/lake/{name}",
         source=FromArchive(
-            storage=tmp_path / "raw", what="events", start="2013-01-01", end="2013-01-31"
+            storage=tmp_path / "raw",
+            what="events",
+            start="2013-01-01",
+            end="2013-01-31",
+            supersede="path",
         ),
         format="submissions",
         create=DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("kind", ["a", "b"])]),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import click
 from rich.console import Console
@@ -20,6 +21,7 @@ from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
 from lakebed.errors import InvalidInputError
+from lakebed.loading import MAX_REJECTS
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
@@ -31,10 +33,13 @@ from lakebed.pipeline import (
     IngestCheck,
     IngestProgress,
     IngestReport,
+    LeftOut,
 )
+from lakebed.pipeline.candidates import Supersede
 from lakebed.pipeline.execution import Progress
 
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
+_TOLD = 5  # files that are kept back, by name
 
 
 @verb(
@@ -60,6 +65,13 @@ _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
     envvar=INDEX_VARIABLE,
     metavar="URL",
     help=f"Of the archive: what finds them.  [env: {INDEX_VARIABLE}]",
+)
+@click.option(
+    "--supersede",
+    type=click.Choice(get_args(Supersede)),
+    help="Of the archive: of files with the same what, where, start and work id (and path), the one "
+    "that was stored last counts; or with id, each is one of its own.  [default: none replaces "
+    "another; what may be another state of a file is kept back]",
 )
 @storage_option
 @click.option("--into", metavar="DATASET", help="The dataset, as LOCATION/NAME.")
@@ -93,9 +105,18 @@ _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
     is_flag=True,
     help="Take rows of replaced files for gone where something else has written them anew.",
 )
+@click.option(
+    "--max-rejects",
+    type=click.FloatRange(0, 1),
+    default=MAX_REJECTS,
+    show_default=True,
+    help="A file of which a larger part does not fit replaces no rows; it is kept back.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, and say what would be read.")
 @click.option(
-    "--fail-on-rejects", is_flag=True, help="Exit with 2 if something went to quarantine."
+    "--fail-on-rejects",
+    is_flag=True,
+    help="Commit nothing, and exit with 2, if something does not fit.",
 )
 def ingest(
     output: Output,
@@ -110,9 +131,13 @@ def ingest(
     """Read raw files into a dataset, each once.
 
     What is new or has changed becomes one batch in one commit; what has been read is skipped, so
-    that the verb can run as often as there may be something new. Where a file has changed, or an
-    archive has a newer one of the same span, its rows replace the earlier ones. What does not fit
-    goes to the dataset NAME_quarantine, with the reason, the file and the line.
+    that the verb can run as often as there may be something new. Where a file has changed, its rows
+    replace the earlier ones; where it takes the place of another one, --supersede has said so. What
+    does not fit goes to the dataset NAME_quarantine, with the reason, the file and the line.
+
+    A file that nobody can be sure of is kept back, and the verb exits with 2: one that is damaged,
+    that would replace rows with little that fits, or that may be another state of a file that was
+    read. The rest is committed.
 
     FILE... are files, patterns, directories or URLs; or one file that ends with .toml and
     declares all of it; or with --from-archive a question, such as what=syslog start=2015-03-20
@@ -124,9 +149,14 @@ def ingest(
         return
     session = None if is_local else start_spark(output)
     with _bar(output) as on_progress:
-        report = declared.run(session, replace_rewritten=replace_rewritten, on_progress=on_progress)
+        report = declared.run(
+            session,
+            replace_rewritten=replace_rewritten,
+            fail_on_rejects=fail_on_rejects,
+            on_progress=on_progress,
+        )
     _show(output, declared, report)
-    if fail_on_rejects and report.rejected_count:
+    if report.kept_back:
         raise click.exceptions.Exit(2)
 
 
@@ -155,6 +185,7 @@ def _from_options(
     is_archive: bool,
     storage: str | None,
     index: str | None,
+    supersede: Supersede | None,
     storage_options: Mapping[str, str],
     into: str | None,
     file_format: FileFormat | None,
@@ -166,6 +197,7 @@ def _from_options(
     no_header: bool,
     null_text: str,
     quarantine: str | None,
+    max_rejects: float,
 ) -> Ingest:
     if into is None:
         message = "Say where the rows go: --into LOCATION/NAME."
@@ -185,12 +217,18 @@ def _from_options(
                 else "The question to the archive has no 'what'."
             )
             raise InvalidInputError(message, hint=f"Write KEY=VALUE with {', '.join(_QUESTION)}.")
+        if supersede is not None and question.setdefault("supersede", supersede) != supersede:
+            message = f"supersede={question['supersede']} and --supersede {supersede} differ."
+            raise click.UsageError(message, context)
         source = FromArchive(
             storage=storage,
             index=index,
             storage_options=storage_options,
             **question,  # type: ignore[arg-type]  # checked by itself
         )
+    elif supersede is not None:
+        message = "--supersede is of the files of an archive: give --from-archive."
+        raise click.UsageError(message, context)
     else:
         source = FromFiles(paths=arguments, storage_options=storage_options)
     return Ingest(
@@ -200,6 +238,7 @@ def _from_options(
         format=file_format,
         create=_descriptor(context, schema_file, partition_by, dimensions_file),
         quarantine=quarantine,
+        max_rejects=max_rejects,
         csv=CsvOptions(has_header=not no_header, delimiter=delimiter, null_text=null_text),
         storage_options=storage_options,
     )
@@ -259,19 +298,28 @@ def _show_check(output: Output, declared: Ingest, found: IngestCheck) -> None:
         "new_count": len(found.new),
         "changed_count": len(found.changed),
         "unchanged_count": found.unchanged_count,
-        "superseded_count": len(found.superseded),
+        "superseded_count": sum(one.why == "superseded" for one in found.left_out),
+        "copy_count": sum(one.why == "copy" for one in found.left_out),
+        "kept_back_count": sum(one.is_kept_back for one in found.left_out),
         "size_bytes": found.size_bytes,
         "creates_dataset": found.creates_dataset,
         "new": list(found.new),
         "changed": list(found.changed),
     }
     shown = {key.replace("_", " "): value for key, value in record.items() if key != "new"}
+    _tell_left_out(output, found.left_out)
     output.record(record, facts={**shown, "changed": list(found.changed) or None})
 
 
 def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     if report.commit is None:
-        output.note("Nothing is new, and nothing has changed.")
+        output.note("Nothing was read: all that can be used has been read before.")
+    if report.replaced_count:
+        output.note(
+            f"Files replaced: {report.replaced_count:,}, of which {report.replaced_row_count:,} rows "
+            "had come."
+        )
+    _tell_left_out(output, report.left_out)
     if report.rejected_count:
         location = declared.into.rpartition("/")[0]
         output.note(
@@ -280,3 +328,28 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
         )
     record = report.to_record()
     output.record(record, facts={key.replace("_", " "): one for key, one in record.items()})
+
+
+def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
+    """Say which files are not read, and why."""
+    superseded = sum(one.why == "superseded" for one in left_out)
+    if superseded:
+        output.note(f"Files left out: {superseded:,}, since others take their place.")
+    copies = sum(one.why == "copy" for one in left_out)
+    if copies:
+        output.note(f"Files left out: {copies:,}, since they were pushed before as they are.")
+    kept_back = [one for one in left_out if one.is_kept_back]
+    for one in kept_back[:_TOLD]:
+        output.note(f"Kept back: {one.location}: {one.detail}.")
+    if len(kept_back) > _TOLD:
+        output.note(f"Kept back: {len(kept_back) - _TOLD:,} more.")
+    reasons = {one.why for one in kept_back}
+    if "unclear" in reasons:
+        output.note(
+            "Say what these are: --supersede path where the later one replaces the earlier, span "
+            "where it does so whatever their paths are, id where each is a file of its own."
+        )
+    if "rejects" in reasons:
+        output.note("Mend these and push them again, or let them replace rows: --max-rejects 1.")
+    if "damaged" in reasons:
+        output.note("Restore these, or push them again.")

@@ -59,7 +59,9 @@ _SIFTED = ("submissions", "avro")
     help="Set rows aside that do not fit, instead of failing; submissions and Avro always do.",
 )
 @click.option(
-    "--fail-on-rejects", is_flag=True, help="Exit with 2 if something went to quarantine."
+    "--fail-on-rejects",
+    is_flag=True,
+    help="Commit nothing, and exit with 2, if something does not fit.",
 )
 @run_option
 def import_(
@@ -199,7 +201,7 @@ def _load(
             inputs.format,
             run=run,
             spark=session,
-            options=LoadOptions(csv=inputs.csv),
+            options=LoadOptions(csv=inputs.csv, fail_on_rejects=is_strict),
         )
     if report.is_repeated:
         output.note(f"Run {report.run!r} was loaded before; nothing was done.")
@@ -211,7 +213,7 @@ def _load(
         )
     _show_report(output, report)
     if is_strict and report.rejected_count:
-        raise click.exceptions.Exit(2)
+        raise click.exceptions.Exit(2)  # of a run that was loaded before
 
 
 def _show_report(output: Output, report: LoadReport) -> None:

@@ -442,11 +442,11 @@ class _Attempt:
             shares, more = self._without(job, shares, gone)
             lost += more
             if not any(share.units for share in shares):
-                transaction.abort([])
+                transaction.abort(*(share.written.facts for share in shares))
                 return None, [], lost
         except BaseException:
             discard(self.store, job.target, [share.written for share in shares])
-            transaction.abort([])
+            transaction.abort()
             raise
         written = joined(job, [share.written for share in shares])
         labels = frozenset(

@@ -160,10 +160,10 @@ def promote(
             new = promoted_descriptor(old, allowed)
             grown = grown_dimensions(old, new)
         except BaseException:
-            transaction.abort([])
+            transaction.abort()
             raise
         if not grown:
-            transaction.abort([])
+            transaction.abort()
             break
         try:
             return _Promotion(store, spark, new, grown).run(transaction)
@@ -379,7 +379,7 @@ class _Promotion:
             affected = frozenset(one.label for one in looked if route.moves(one))
         except BaseException:
             discard(self.store, target, parts)
-            transaction.abort([])
+            transaction.abort()
             raise
         entry = transaction.commit(
             written.facts,

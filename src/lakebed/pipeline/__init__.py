@@ -2,6 +2,7 @@
 
 from lakebed.pipeline.candidates import FromArchive, FromFiles
 from lakebed.pipeline.execution import NO_PROGRESS, IngestProgress
+from lakebed.pipeline.identity import LeftOut
 from lakebed.pipeline.ingest import Ingest, IngestCheck
 from lakebed.pipeline.report import IngestReport
 
@@ -13,4 +14,5 @@ __all__ = [
     "IngestCheck",
     "IngestProgress",
     "IngestReport",
+    "LeftOut",
 ]

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from lakebed.archive import Archive, ArchiveRecord, open_archive
 from lakebed.archive.frames import stored_file
@@ -15,9 +15,15 @@ from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_files
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.redaction import StorageOptions
-from lakebed.state.sources import SourceFile
 
 _FILE = "file:"
+
+Supersede = Literal["path", "span", "id"]
+"""Which archived file takes the place of which, where somebody has said so.
+
+`path`: of the files with the same what, where, start, work id and path the one that was stored last.
+`span`: the same, whatever their paths are. `id`: none, every file is one of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +38,13 @@ class FromArchive:
         end: End of the time, included; `now` is a time.
         where: Which place; None for all.
         work_id: Which work.
-        supersede: `span`: of the files with the same where, what, start and work id the one that
-            was stored last counts, and takes the place of the others, as when a day is pushed
-            again. `id`: every file is one of its own.
+        supersede: Which files take the place of others: None for none, `path`, `span` or `id`;
+            see `Supersede`.
         storage_options: What the store needs to know; no display shows what may be secret.
 
-    >>> FromArchive(storage="raw", what="flights", start="2013-01-01", end="2013-12-31").supersede
-    'span'
+    >>> FromArchive(storage="raw", what="flights", start="2013-01-01", end="2013-12-31",
+    ...             supersede="path").supersede
+    'path'
     """
 
     storage: str | os.PathLike[str]
@@ -48,13 +54,15 @@ class FromArchive:
     end: object = None
     where: str | None = None
     work_id: str | None = None
-    supersede: Literal["span", "id"] = "span"
+    supersede: Supersede | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.supersede not in ("span", "id"):
+        known = get_args(Supersede)
+        if self.supersede is not None and self.supersede not in known:
             raise InvalidInputError(
-                f"supersede is {self.supersede!r}.", hint="Give 'span' or 'id'."
+                f"supersede is {self.supersede!r}.",
+                hint=f"Give {', '.join(map(repr, known[:-1]))} or {known[-1]!r}, or leave it out.",
             )
         refuse_credentials(os.fspath(self.storage))
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
@@ -108,7 +116,7 @@ class Candidate:
 
     Attributes:
         file: The file.
-        slot: What it stands for.
+        slot: What it stands for; of an archived file that is told by what was read before.
         fingerprint: Tells whether a file of the slot is the same.
         record: Of the archive, if it is from one.
     """
@@ -118,10 +126,6 @@ class Candidate:
     fingerprint: str
     record: ArchiveRecord | None = None
 
-    def is_same_as(self, read: SourceFile | None) -> bool:
-        """Whether the file has been read already, as it is."""
-        return read is not None and read.fingerprint == self.fingerprint
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
@@ -129,13 +133,13 @@ class Candidates:
 
     Attributes:
         format: Of all of them.
-        files: One for each slot.
-        superseded: Records of files that others have taken the place of.
+        files: Each of them once.
+        supersede: Of an archive: which take the place of others.
     """
 
     format: FileFormat
     files: tuple[Candidate, ...]
-    superseded: tuple[ArchiveRecord, ...] = ()
+    supersede: Supersede | None = None
 
 
 def find_candidates(
@@ -200,29 +204,21 @@ def _of_archive(
     format: FileFormat,  # noqa: A002 - the word of the option
 ) -> Candidates:
     archive, query = source.open(), _query(source)
-    newest: dict[str, ArchiveRecord] = {}
-    superseded = []
     found = archive.list(
         query.what, start=query.start, end=query.end, work_id=query.work_id, where=query.where
     )
-    for record in found:
-        slot = _slot(record, source)
-        other = newest.setdefault(slot, record)
-        if other is not record:
-            older, newest[slot] = sorted((other, record), key=_age)
-            superseded.append(older)
     return Candidates(
         format=format,
         files=tuple(
             Candidate(
                 file=stored_file(archive.store, record),
-                slot=slot,
+                slot=f"id:{record.id}",
                 fingerprint=record.hash,
                 record=record,
             )
-            for slot, record in newest.items()
+            for record in found
         ),
-        superseded=tuple(superseded),
+        supersede=source.supersede,
     )
 
 
@@ -240,15 +236,3 @@ def _moment(value: object) -> object:
     """Return a day as its begin: TOML has days, the archive only moments."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return dt.datetime.combine(value, dt.time(), dt.UTC) if is_day else value  # type: ignore[arg-type]  # checked
-
-
-def _slot(record: ArchiveRecord, source: FromArchive) -> str:
-    if source.supersede == "id":
-        return f"id:{record.id}"
-    # Where the archive lies is no part of it: a copy of an archive holds the same days.
-    span = (record.what, record.where, str(record.metadata.start), record.work_id or "")
-    return f"span:{'|'.join(span)}"
-
-
-def _age(record: ArchiveRecord) -> tuple[int, str]:
-    return record.create_time_ms, record.id

@@ -6,17 +6,18 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from lakebed.arrow.reading.files import CsvOptions, without_parents
 from lakebed.errors import FormatError, InvalidInputError, NotFoundError
+from lakebed.loading import MAX_REJECTS
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
-from lakebed.pipeline.candidates import FromArchive, FromFiles
+from lakebed.pipeline.candidates import FromArchive, FromFiles, Supersede
 
 MAX_DOCUMENT_BYTES = 2**20
 
@@ -36,7 +37,7 @@ class _Archive(_Table):
     end: Any = None
     where: str | None = None
     work_id: str | None = None
-    supersede: Literal["span", "id"] = "span"
+    supersede: Supersede | None = None
     storage_options: dict[str, str] = {}
 
 
@@ -71,6 +72,7 @@ class _Document(_Table):
     create: _Create | None = None
     csv: _Csv | None = None
     quarantine: str | None = None
+    max_rejects: float = MAX_REJECTS
     provided: dict[str, str | int | float | bool] = {}
     storage_options: dict[str, str] = {}
 
@@ -114,6 +116,7 @@ def read_document(source: str | os.PathLike[str]) -> dict[str, Any]:
         "format": found.format,
         "create": None if found.create is None else _descriptor(found.create, folder),
         "quarantine": found.quarantine,
+        "max_rejects": found.max_rejects,
         "csv": _csv(found.csv or _Csv()),
         "provided": found.provided,
         "storage_options": found.storage_options,

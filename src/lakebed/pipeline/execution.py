@@ -6,20 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, tell_nobody
 from lakebed.commit import Commit
-from lakebed.loading import LoadOptions, sift_files, target_of
-from lakebed.pipeline.candidates import Candidate, Candidates, real_slots
+from lakebed.loading import LoadOptions, Rejects, sift_files, target_of
+from lakebed.pipeline.candidates import Candidate, Candidates
+from lakebed.pipeline.identity import LeftOut, Work, find_work
 from lakebed.pipeline.quarantine import set_aside
 from lakebed.pipeline.replacement import OPERATION, check_not_rewritten, take_out
 from lakebed.state import sources as source_list
 from lakebed.state.caps import concat_facts
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, TheseFiles
-from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.base import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,31 +63,14 @@ def NO_PROGRESS(progress: IngestProgress) -> None:  # noqa: N802 - stands for a 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What there is to do, as of one state of the dataset.
-
-    Attributes:
-        files: To be read.
-        replaced: What was read before in their place and is current, or of which the dataset
-            holds rows: after a rollback of some partitions, that can be several of one slot.
-        unchanged_count: Files that were read before, as they are.
-        known: All that was read before.
-    """
-
-    files: tuple[Candidate, ...]
-    replaced: tuple[SourceFile, ...]
-    unchanged_count: int
-    known: Sources
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """What was done.
 
     Attributes:
-        work: What there was to do, without files that turned out to be damaged.
+        work: What there was to do, without files that turned out to be kept back.
         commit: Of the rows; None if there was nothing to do.
-        counts: What became of each file, by location.
+        row_count: Rows that were loaded.
+        rejected_count: Lines, or rests of damaged files, that were not.
         carried_count: Rows of other files that were written anew.
     """
 
@@ -95,35 +81,13 @@ class Done:
     carried_count: int = 0
 
 
-def work_of(store: Store, state: State, candidates: Sequence[Candidate]) -> Work:
-    """Tell which files are new or have changed.
+def work_of(store: Store, state: State, candidates: Candidates) -> Work:
+    """Tell which files are to be read.
 
     Cost:
         One GET for each segment that tells what was read, of which there are few.
     """
-    known = source_list.read(store, state.sources)
-    current = known.current()
-    # What was noted under another path that leads to the same file keeps its slot.
-    noted = real_slots(file.slot for file in known.files)
-    slot_of = {real: slot for slot, real in noted.items()}
-    real = real_slots(one.slot for one in candidates)
-    found = [
-        one if one.slot in noted else replace(one, slot=slot_of.get(real[one.slot], one.slot))
-        for one in candidates
-    ]
-    todo = tuple(one for one in found if not one.is_same_as(current.get(one.slot)))
-    slots = {one.slot for one in todo}
-    held = {key for label in state.labels for key, _ in known.runs.get(label, ())}
-    return Work(
-        files=todo,
-        replaced=tuple(
-            file
-            for file in known.files
-            if file.slot in slots and (file.key in held or current.get(file.slot) == file)
-        ),
-        unchanged_count=len(candidates) - len(todo),
-        known=known,
-    )
+    return find_work(candidates, source_list.read(store, state.sources), state.labels)
 
 
 def execute(
@@ -134,22 +98,23 @@ def execute(
     run: str,
     quarantine: str,
     spark: SparkSession | Literal[True] | None,
+    max_rejects: float,
     replaces_rewritten: bool,
     on_progress: Progress,
     options: LoadOptions,
 ) -> Done:
     """Read in what is new or has changed."""
-    work = work_of(store, read_head(store, dataset).state, candidates.files)
+    work = work_of(store, read_head(store, dataset).state, candidates)
     if not work.files:
         return Done(work=work)
     started = Transaction.begin(store, dataset, OPERATION, run=run, options=options.commit)
     base = started.base
-    staged: list[str] = []
-    reject_keys: Sequence[str] = ()
+    written: list[pa.Table] = []
+    rejects = Rejects(store)
     try:
-        work = work_of(store, base, candidates.files)
+        work = work_of(store, base, candidates)
         if not work.files:
-            started.abort([])
+            started.abort()
             return Done(work=work)
         target = replace(
             target_of(started, options.write), is_traced=True, provided=options.provided
@@ -157,30 +122,46 @@ def execute(
         if not replaces_rewritten:
             check_not_rewritten(store, base, work.known, work.replaced)
         job = Job(target=target, format=candidates.format, csv=options.csv, rejects_files=True)
-        files = [one.file for one in work.files]
-        on_file = _telling(work.files, on_progress)
-        sifted = sift_files(spark, store, job, files, on_file)
-        reject_keys = sifted.reject_keys
-        staged += sifted.facts.column("label").to_pylist()
-        locations = {one.file.location for one in work.files}
-        work = _without_damaged(work, sifted.counts)
-        removal = take_out(store, base, work.known, work.replaced, target)
-        staged += removal.facts.column("label").to_pylist()
+        looked_at = work.files
+        while True:
+            files = [one.file for one in work.files]
+            on_file = _telling(work.files, on_progress)
+            sifted = sift_files(spark, store, job, files, on_file)
+            written = [sifted.facts]
+            rejects.add(sifted)
+            if options.fail_on_rejects:
+                rejects.refuse()
+            kept_back = _kept_back(work, sifted.counts, max_rejects)
+            work = work.without(kept_back)
+            if not any(sifted.counts[location].row_count for location in kept_back):
+                break
+            # Its rows lie among those of the other files, which are read again without it.
+            started.discard(sifted.facts)
+            written = []
+            rejects.keep_only(kept_back)
         read = _source_files(work.files, sifted.counts, started.batch_id, run)
+        removal = take_out(store, base, work.known, work.replaced, target)
+        written.append(removal.facts)
         slots = {file.slot for file in read}
-        earlier = [file for file in work.known.files if file.slot in slots]
-        locations.update(file.location for file in earlier)
+        earlier = [*work.replaced, *(one for one in work.known.files if one.slot in slots)]
         set_aside(
-            store, quarantine, run, sifted, locations, {file.run for file in earlier}, options
+            store,
+            quarantine,
+            run,
+            rejects,
+            of_dataset=dataset,
+            files=looked_at,
+            earlier=earlier,
+            options=options,
         )
         if not read:
-            started.abort([])
-            return Done(work=work, rejected_count=sifted.rejected_count)
+            started.abort()
+            return Done(work=work, rejected_count=rejects.count)
     except BaseException:
-        started.abort([base.key(label) for label in staged])
+        started.abort(*written)
         raise
     finally:
-        delete_or_leave(store, reject_keys)
+        rejects.delete()
     keys = {file.location: file.key for file in read}
     runs = {
         label: tuple((keys[location], count) for location, count in found)
@@ -189,7 +170,11 @@ def execute(
     entry = started.commit(
         concat_facts([removal.facts, sifted.facts]),
         TheseFiles.of(removal.labels) if removal.labels else Nothing(),
-        Sources(files=read, runs={**removal.runs, **runs}),
+        Sources(
+            files=read,
+            runs={**removal.runs, **runs},
+            restored=_restored(work, read, started.commit_id),
+        ),
         carried=removal.carried,
     )
     commit = Commit.of(entry, base)
@@ -197,18 +182,43 @@ def execute(
         work=work,
         commit=commit,
         row_count=commit.row_count - removal.carried_count,
-        rejected_count=sifted.rejected_count,
+        rejected_count=rejects.count,
         carried_count=removal.carried_count,
     )
 
 
-def _without_damaged(work: Work, counts: Mapping[str, Counts]) -> Work:
-    """Return the work without files that are damaged: what they would replace stays as it is."""
-    files = tuple(one for one in work.files if not counts[one.file.location].is_damaged)
-    slots = {one.slot for one in files}
-    return replace(
-        work, files=files, replaced=tuple(one for one in work.replaced if one.slot in slots)
-    )
+def _kept_back(work: Work, counts: Mapping[str, Counts], max_rejects: float) -> dict[str, LeftOut]:
+    """Return the files that are not to be used, by location: what they would replace stays."""
+    found: dict[str, LeftOut] = {}
+    for one in work.files:
+        location = one.file.location
+        became = counts[location]
+        rows = sum(file.row_count for file in work.replaces.get(one.slot, ()))
+        if became.is_damaged:
+            detail = "it has not the hash of its record"
+            found[location] = LeftOut(location=location, why="damaged", detail=detail)
+        elif rows and became.rejected_share > max_rejects:
+            end = ", and nobody knows how much comes after" if became.is_cut else ""
+            detail = (
+                f"{became.rejected_count:,} of its {became.row_count + became.rejected_count:,} "
+                f"lines do not fit{end}; the {rows:,} rows that it would replace stay"
+            )
+            found[location] = LeftOut(location=location, why="rejects", detail=detail)
+    return found
+
+
+def _restored(work: Work, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
+    """Note that what has been replaced is not current either where it stood for something else."""
+    replaced = {file.key for file in work.replaced}
+    slots = {file.slot for file in read}
+    current = {
+        slot: ""
+        for slot, file in work.known.current().items()
+        if file.key in replaced and slot not in slots
+    }
+    if not current:
+        return ()
+    return (Restored(commit_id=commit_id, current=current, after=len(read)),)
 
 
 def _source_files(
@@ -235,6 +245,7 @@ def _source_files(
                 work_id=None if record is None else record.work_id,
                 start=None if record is None else record.start,
                 end=None if record is None else record.end,
+                path=None if record is None else record.path,
             )
         )
     return tuple(found)

@@ -8,20 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
-from lakebed.archive import ArchiveRecord
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
-from lakebed.loading import QUARANTINE_SUFFIX, LoadOptions, checked_run, find_quarantine
+from lakebed.loading import (
+    MAX_REJECTS,
+    QUARANTINE_SUFFIX,
+    LoadOptions,
+    checked_run,
+    find_quarantine,
+)
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.values import Scalar
 from lakebed.pipeline.candidates import (
-    Candidate,
     Candidates,
     FromArchive,
     FromFiles,
@@ -29,11 +33,12 @@ from lakebed.pipeline.candidates import (
 )
 from lakebed.pipeline.document import read_document
 from lakebed.pipeline.execution import NO_PROGRESS, Progress, execute, work_of
+from lakebed.pipeline.identity import LeftOut, find_work
 from lakebed.pipeline.report import IngestReport
 from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
 from lakebed.state.reader import read_head
-from lakebed.state.sources import SourceFile
+from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.transaction import CommitOptions
 from lakebed.store import Store, open_store
 
@@ -50,12 +55,12 @@ class IngestCheck:
         new: Locations of files that have not been read.
         changed: Locations of files that take the place of others that have been read.
         unchanged_count: Files that have been read, as they are.
-        superseded: Archived files that others have taken the place of.
+        left_out: Files that would not be read, and why.
         size_bytes: Of the files that would be read.
         creates_dataset: Whether the dataset would be created.
 
     >>> IngestCheck(
-    ...     format="json", new=("in/a.jsonl",), changed=(), unchanged_count=2, superseded=(),
+    ...     format="json", new=("in/a.jsonl",), changed=(), unchanged_count=2, left_out=(),
     ...     size_bytes=9, creates_dataset=False,
     ... ).new
     ('in/a.jsonl',)
@@ -65,7 +70,7 @@ class IngestCheck:
     new: tuple[str, ...]
     changed: tuple[str, ...]
     unchanged_count: int
-    superseded: tuple[ArchiveRecord, ...]
+    left_out: tuple[LeftOut, ...]
     size_bytes: int
     creates_dataset: bool
 
@@ -81,6 +86,9 @@ class Ingest:
         format: Of the raw files; None to tell it by the suffixes, not for an archive.
         create: What the dataset is if it must be created; None if it must be there.
         quarantine: Name of the dataset for what does not fit; `<dataset>_quarantine` unless given.
+        max_rejects: The largest part of a file that may be unfit where the file would replace rows,
+            from 0 to 1. One with more is kept back, and the rows stay. A file without rows, or
+            that cannot be read to its end, counts as 1.
         csv: How CSV is written.
         provided: Values of `provided` partition fields, the same for all rows.
         storage_options: What the store of the dataset needs to know; no display shows what may be
@@ -113,6 +121,7 @@ class Ingest:
     format: FileFormat | None = None
     create: DatasetDescriptor | None = None
     quarantine: str | None = None
+    max_rejects: float = MAX_REJECTS
     csv: CsvOptions = field(default_factory=CsvOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +141,10 @@ class Ingest:
         check_dataset_name(name)
         if check_dataset_name(self.quarantine_name) == name:
             raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
+        if not 0 <= self.max_rejects <= 1:
+            raise InvalidInputError(
+                f"max_rejects is {self.max_rejects!r}.", hint="Give a part, from 0 to 1."
+            )
         if self.format is not None and self.format not in FILE_FORMATS:
             raise InvalidInputError(
                 f"Unknown file format {self.format!r}.",
@@ -196,20 +209,19 @@ class Ingest:
         """
         found = self._candidates()
         dataset = self._find()
-        files: tuple[Candidate, ...] = found.files
-        changed: set[str] = set()
-        if dataset is not None:
+        if dataset is None:
+            work = find_work(found, Sources())
+        else:
             store = self._store()
-            work = work_of(store, read_head(store, dataset.name).state, found.files)
-            taken = {one.slot for one in work.replaced}
-            files = work.files
-            changed = {one.file.location for one in files if one.slot in taken}
+            work = work_of(store, read_head(store, dataset.name).state, found)
+        files = work.files
+        changed = {one.file.location for one in files if one.slot in work.replaces}
         return IngestCheck(
             format=found.format,
             new=tuple(f.file.location for f in files if f.file.location not in changed),
             changed=tuple(f.file.location for f in files if f.file.location in changed),
-            unchanged_count=len(found.files) - len(files),
-            superseded=found.superseded,
+            unchanged_count=work.unchanged_count,
+            left_out=work.left_out,
             size_bytes=sum(one.file.size_bytes for one in files),
             creates_dataset=dataset is None,
         )
@@ -251,6 +263,7 @@ class Ingest:
         spark: SparkSession | Literal[True] | None = None,
         *,
         replace_rewritten: bool = False,
+        fail_on_rejects: bool = False,
         on_progress: Progress = NO_PROGRESS,
     ) -> IngestReport:
         """Read in what is new or has changed, as one batch in one commit.
@@ -260,20 +273,29 @@ class Ingest:
         taken out by the commit that brings its own, so that a reader sees the old or the new.
         What does not fit goes to the quarantine, in place of what was set aside of the same
         files before; that is committed first, so that a crash loses nothing, and the ingest can
-        be run again. An archived file that has not the hash of its record is set aside as a
-        whole, and what it would replace stays; every run looks at it again, until it is mended.
+        be run again.
+
+        A file is kept back, and what it would replace stays, where it is an archived one that has
+        not the hash of its record, where more than `max_rejects` of it does not fit, and where
+        nobody has said whether it is another state of a file that was read or one of its own. The
+        report tells of it, and every run looks at it again. What does not fit of it goes to
+        quarantine.
 
         Args:
             spark: A session whose tasks read the files, which all of them must see; True for the
                 one that there is, else a local one. None reads in this process.
             replace_rewritten: Whether rows of a replaced file are taken for gone where something
                 else has written their data files anew, so that nobody knows where they are.
+            fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
+                not fit.
             on_progress: Is told after each file; with Spark, when a task has read its group, and on
                 Connect when all have. It may be called from another thread.
 
         Raises:
             LakebedError: As `check`.
             InvalidInputError: Rows of a replaced file cannot be found; nothing was written.
+            RejectsError: Something does not fit, and `fail_on_rejects` is given; nothing was
+                committed.
             CommitConflictError: Somebody else read the same files meanwhile, or touched a
                 partition in which rows are replaced; nothing became visible.
             CommitUnknownError: The store stopped answering; see the error.
@@ -295,10 +317,15 @@ class Ingest:
             run=self.name,
             quarantine=self.quarantine_name,
             spark=spark,
+            max_rejects=self.max_rejects,
             replaces_rewritten=replace_rewritten,
             on_progress=on_progress,
             options=LoadOptions(
-                csv=self.csv, write=self.write, commit=self.commit, provided=self.provided
+                csv=self.csv,
+                write=self.write,
+                commit=self.commit,
+                provided=self.provided,
+                fail_on_rejects=fail_on_rejects,
             ),
         )
         return IngestReport(
@@ -308,8 +335,9 @@ class Ingest:
             commit=done.commit,
             file_count=len(done.work.files),
             replaced_count=len({one.slot for one in done.work.replaced}),
+            replaced_row_count=sum(one.row_count for one in done.work.replaced),
             unchanged_count=done.work.unchanged_count,
-            superseded_count=len(found.superseded),
+            left_out=done.work.left_out,
             row_count=done.row_count,
             rejected_count=done.rejected_count,
             size_bytes=sum(one.file.size_bytes for one in done.work.files),

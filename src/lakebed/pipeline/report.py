@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lakebed.commit import Commit
 from lakebed.model.html import facts_to_html
+from lakebed.pipeline.identity import LeftOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +19,10 @@ class IngestReport:
         version: Of the dataset afterwards.
         commit: Of the rows; None if there was nothing to read.
         file_count: Files that were read.
-        replaced_count: Of these, files whose earlier rows were taken out.
+        replaced_count: Earlier files, or earlier states of these, whose rows were taken out.
+        replaced_row_count: Rows that they had brought.
         unchanged_count: Files that had been read before, and were skipped.
-        superseded_count: Archived files that others have taken the place of, and were skipped.
+        left_out: Files that were not read, and why.
         row_count: Rows that were loaded.
         rejected_count: Lines, or rests of damaged files, that were not.
         size_bytes: Of the files that were read, as they lie there.
@@ -43,14 +45,30 @@ class IngestReport:
     commit: Commit | None
     file_count: int = 0
     replaced_count: int = 0
+    replaced_row_count: int = 0
     unchanged_count: int = 0
-    superseded_count: int = 0
+    left_out: tuple[LeftOut, ...] = ()
     row_count: int = 0
     rejected_count: int = 0
     size_bytes: int = 0
     carried_count: int = 0
     quarantine: str
     duration_s: float = 0.0
+
+    @property
+    def superseded_count(self) -> int:
+        """Archived files that others have taken the place of, as was asked for."""
+        return sum(one.why == "superseded" for one in self.left_out)
+
+    @property
+    def copy_count(self) -> int:
+        """Archived files that were pushed again as they are."""
+        return sum(one.why == "copy" for one in self.left_out)
+
+    @property
+    def kept_back(self) -> tuple[LeftOut, ...]:
+        """Files that somebody has to look at; what they would replace has stayed."""
+        return tuple(one for one in self.left_out if one.is_kept_back)
 
     def to_record(self) -> dict[str, object]:
         """Return the report as one flat record with stable keys."""
@@ -63,6 +81,8 @@ class IngestReport:
             "replaced_count": self.replaced_count,
             "unchanged_count": self.unchanged_count,
             "superseded_count": self.superseded_count,
+            "copy_count": self.copy_count,
+            "kept_back_count": len(self.kept_back),
             "row_count": self.row_count,
             "rejected_count": self.rejected_count,
             "size_bytes": self.size_bytes,

@@ -141,10 +141,13 @@ class RunFiles:
     Attributes:
         run: Its name.
         labels: The files, once they are known.
+        replaces: Whether the files are taken out. Else they stay, and only nobody may write of
+            the run meanwhile.
     """
 
     run: str
     labels: frozenset[str] = frozenset()
+    replaces: bool = True
 
     def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
         """Return False."""

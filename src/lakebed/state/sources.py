@@ -48,6 +48,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         work_id: In the archive.
         start: In the archive; aware, UTC.
         end: In the archive; aware, UTC.
+        path: In the archive: the path that it was pushed with. Older notes lack it.
 
     >>> SourceFile(
     ...     key="1-0", location="in/a.jsonl", slot="file:in/a.jsonl", fingerprint="9@2015-03-20",
@@ -71,13 +72,17 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     work_id: str | None = None
     start: _Time | None = None
     end: _Time | None = None
+    path: str | None = None
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which raw files are current since a rollback.
+    """Which raw files are current since a commit, whatever was read in before it.
+
+    A rollback brings some back and takes others out. An ingest takes out so what it has replaced
+    by a file that stands for something else, as where the rule of superseding has changed.
 
     Attributes:
-        commit_id: Of the rollback.
+        commit_id: Of the commit.
         current: By slot: key of the file. Empty where there is none, so that it is read again.
         after: How many of the files beside it had been read in before.
     """
@@ -93,7 +98,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         files: Raw files, in the order in which they were read in.
         runs: By label of a data file: of which raw files its rows are.
-        restored: What rollbacks have made of it, in their order.
+        restored: What was made of it by other means than being read in, in that order.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -189,14 +194,16 @@ def changed_meanwhile(
     if tuple(before) == tuple(now):
         return None
     slots = {file.slot for file in mine.files}
+    # One archived file may stand for several things, by the rule that an ingest goes by.
+    ids = {file.file_id for file in mine.files if file.file_id is not None}
     slots.update(slot for one in mine.restored for slot in one.current)
     known, found = read(store, before), read(store, now)
     keys = {file.key for file in known.files}
     for file in found.files:
-        if file.slot in slots and file.key not in keys:
+        if file.key not in keys and (file.slot in slots or file.file_id in ids):
             return f"run {file.run!r}, which read {file.location} meanwhile"
     commits = {one.commit_id for one in known.restored}
     for one in found.restored:
         if one.commit_id not in commits and not slots.isdisjoint(one.current):
-            return f"the rollback of commit {one.commit_id}, which concerns the same raw files"
+            return f"commit {one.commit_id}, which changed which of the same raw files are current"
     return None

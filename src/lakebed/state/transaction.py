@@ -250,9 +250,8 @@ class Transaction:
             raise
         except LakebedError:
             # Every other error proves that no head refers to what was written.
-            staged = [self._base.key(label) for label in labels]
             own_segments = [one.key for one in (segment, noted) if one is not None]
-            self.abort([*staged, *own_segments, *keys_of(postings), *attempts.unused_segments])
+            self.abort(facts, others=[*own_segments, *attempts.unused_segments])
             raise
 
     def _complete(
@@ -299,7 +298,7 @@ class Transaction:
         Cost:
             Two PUTs; the history if another tool has changed the base.
         """
-        labels, rows = self._labels_and_rows(facts)
+        _, rows = self._labels_and_rows(facts)
         segment = file_table.new_segment(self._base.name, facts)
         noted = ScopeNote.of(scope)
         base = base or self._base
@@ -328,9 +327,7 @@ class Transaction:
         except LakebedError as exc:
             # Should the manifest have landed, somebody may have found the batch and committed it.
             if self._reservation.give_up():
-                own = [] if segment is None else [segment.key]
-                staged = [self._base.key(label) for label in labels]
-                self.abort([*staged, *own, *keys_of(postings_in(facts))])
+                self.abort(facts, others=[] if segment is None else [segment.key])
             else:
                 exc.add_note(f"Batch {self.batch_id} may be staged nevertheless; see staged().")
             raise
@@ -359,9 +356,26 @@ class Transaction:
         except PreconditionFailedError as exc:
             raise self._taken_away() from exc
 
-    def abort(self, staged: Sequence[str]) -> None:
-        """Delete what was staged; an object that cannot be deleted stays invisible garbage."""
-        if delete_or_leave(self._store, staged) and self._owns_batch:
+    def discard(self, *written: pa.Table, others: Sequence[str] = ()) -> bool:
+        """Delete a part of what was staged, and go on; see `abort`.
+
+        Returns:
+            Whether all of it could be deleted.
+        """
+        keys = [*others]
+        for facts in written:
+            keys += [self._base.key(label) for label in facts.column("label").to_pylist()]
+            keys += keys_of(postings_in(facts))
+        return delete_or_leave(self._store, keys)
+
+    def abort(self, *written: pa.Table, others: Sequence[str] = ()) -> None:
+        """Delete what was staged; an object that cannot be deleted stays invisible garbage.
+
+        Args:
+            written: Facts of the files that were staged, with the postings that they carry.
+            others: Keys of other objects that only this transaction knows.
+        """
+        if self.discard(*written, others=others) and self._owns_batch:
             delete_or_leave(self._store, [self._reservation.key])
 
 
@@ -596,7 +610,7 @@ class _Attempts:
 
     def _scope_for(self, state: State) -> Scope:
         scope = self._change.scope
-        if not isinstance(scope, RunFiles):
+        if not isinstance(scope, RunFiles) or not scope.replaces:
             return scope
         known = run_list.read(self._store, state)
         return RunFiles(scope.run, frozenset(run_list.live_files_of_run(state, known, scope.run)))

@@ -83,7 +83,7 @@ class ParquetReader(FormatReader):
 def _rest_of_rows(number: int, cause: Exception) -> Reject:
     said = reason_of(cause)
     reason = f"The file cannot be read from row {number} on: {said}."
-    return Reject(reason, number, b"", "Look at the file.")
+    return Reject(reason, number, b"", "Look at the file.", is_rest=True)
 
 
 class AvroReader(FormatReader):

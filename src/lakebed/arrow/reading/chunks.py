@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -25,12 +25,14 @@ class Reject:
         line_number: From 1 on; of a row in a binary file its number.
         line: Its bytes; of a binary file the row as JSON.
         hint: What to do.
+        is_rest: Whether it stands for all that is left of a file, so that nobody knows how much.
     """
 
     reason: str
     line_number: int
     line: bytes
     hint: str = ""
+    is_rest: bool = False
 
 
 class Chunk(ABC):
@@ -122,16 +124,21 @@ def grouped(
             yield LineChunk(waiting, parse)
             waiting, size_bytes = [], 0
         if line.problem:
-            yield Reject(line.problem, line.number, line.data, "Look at the file.")
+            yield unread(line)
     if waiting:
         yield LineChunk(waiting, parse)
+
+
+def unread(line: Line) -> Reject:
+    """Return a line with a problem as one that does not fit."""
+    return Reject(line.problem, line.number, line.data, "Look at the file.", line.is_rest)
 
 
 def text_lines(file: RawFile) -> Iterator[Line]:
     """Yield the lines of a text without the mark that some programs put before it."""
     for line in lines_of(file):
         if line.number == 1 and line.data.startswith(_BOM):
-            yield Line(1, line.data.removeprefix(_BOM), line.problem)
+            yield replace(line, data=line.data.removeprefix(_BOM))
         else:
             yield line
 

@@ -20,6 +20,7 @@ from lakebed.arrow.reading.chunks import (
     Reject,
     grouped,
     text_lines,
+    unread,
     without_blanks,
 )
 from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
@@ -69,7 +70,7 @@ class CsvReader(FormatReader):
         if first is None and not self._options.has_header:
             return
         if first is not None and first.problem:
-            yield Reject(first.problem, first.number, first.data, "Look at the file.")
+            yield unread(first)
             return
         names = self._names(first)
         if not self._options.has_header and first is not None:

@@ -495,11 +495,13 @@ class Line:
         number: From 1 on.
         data: Its bytes, without the newline.
         problem: Why it is no whole line; empty if it is.
+        is_rest: Whether nothing after it can be read.
     """
 
     number: int
     data: bytes
     problem: str = ""
+    is_rest: bool = False
 
 
 def lines_of(file: RawFile) -> Iterator[Line]:
@@ -524,7 +526,7 @@ def lines_of(file: RawFile) -> Iterator[Line]:
                 yield Line(number, b"".join(pending), _TOO_LONG)
                 pending, pending_bytes, is_cut = [], 0, True
     except _DamageError as exc:
-        yield Line(number, b"".join(pending), str(exc))
+        yield Line(number, b"".join(pending), str(exc), is_rest=True)
         return
     if pending_bytes:
         yield Line(number, b"".join(pending), _TOO_LONG if is_cut else "")

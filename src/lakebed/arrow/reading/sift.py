@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -70,11 +70,20 @@ class Counts:
         row_count: Rows that were staged.
         rejected_count: Lines, or rests of damaged files, that were not.
         is_damaged: Whether it is not what was stored, so that nothing of it was taken.
+        is_cut: Whether it could not be read to its end.
     """
 
     row_count: int
     rejected_count: int
     is_damaged: bool = False
+    is_cut: bool = False
+
+    @property
+    def rejected_share(self) -> float:
+        """The part that was not loaded; 1 of a file without rows, or whose end nobody knows."""
+        if self.is_cut or not self.row_count:
+            return 1.0
+        return self.rejected_count / (self.row_count + self.rejected_count)
 
 
 OnFile = Callable[[str, Counts], None]
@@ -129,8 +138,11 @@ def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tel
                 rejects.add(file, Reject(exc.message, 1, b"", exc.hint))
                 counts[file.location] = Counts(0, 1, is_damaged=True)
             else:
+                rejects.has_rest = False
                 row_count = _sift_file(looked_at, number, job, reader, writer, rejects)
-                counts[file.location] = Counts(row_count, rejects.count - before)
+                counts[file.location] = Counts(
+                    row_count, rejects.count - before, is_cut=rejects.has_rest
+                )
             on_file(file.location, counts[file.location])
         rejects.flush()
         facts = writer.finish()
@@ -228,6 +240,7 @@ class _RejectWriter:
         self._row_bytes = 0
         self.keys: list[str] = []
         self.count = 0
+        self.has_rest = False
 
     def add(self, file: RawFile, reject: Reject) -> None:
         self._rows.append(
@@ -240,6 +253,7 @@ class _RejectWriter:
         )
         self._row_bytes += len(reject.line) + len(reject.reason)
         self.count += 1
+        self.has_rest = self.has_rest or reject.is_rest
         if self._row_bytes >= _REJECT_BYTES:
             self.flush()
 
@@ -254,7 +268,7 @@ class _RejectWriter:
         self._rows, self._row_bytes = [], 0
 
 
-def read_rejects(store: Store, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch, None, None]:
     """Yield what `sift` has set aside."""
     for key in keys:
         with store.open_input(key) as source, pq.ParquetFile(source) as file:

@@ -1,0 +1,318 @@
+"""Which raw file is which: what was read before, what takes the place of what, what is left out.
+
+A raw file is itself: an archived one by its id, one of a folder by its path. It takes the place of
+another only where somebody has said so. Where two archived files say of themselves that they are
+the same (what, where, start, work id and path) and have different contents, one may be a correction
+of the other or a file of its own: to read both could double rows, to let one replace the other
+could lose some. So the later one is kept back until somebody says which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from lakebed.archive import ArchiveRecord
+from lakebed.pipeline.candidates import Candidate, Candidates, Supersede, real_slots
+from lakebed.state.sources import SourceFile, Sources
+
+Why = Literal["superseded", "copy", "unclear", "damaged", "rejects"]
+"""Why a raw file is left out.
+
+`superseded`: another one takes its place, as was asked for. `copy`: it was pushed again as it was.
+The others want somebody to look at them. `unclear`: it says that it is a file that was read, and has
+another content. `damaged`: it has not the hash of its record. `rejects`: too much of it does not
+fit, and it would replace rows.
+"""
+_KEPT_BACK = frozenset[Why](["unclear", "damaged", "rejects"])
+
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A raw file that is not read.
+
+    Attributes:
+        location: Path or URL.
+        why: See `Why`.
+        detail: The same in a sentence.
+    """
+
+    location: str
+    why: Why
+    detail: str
+
+    @property
+    def is_kept_back(self) -> bool:
+        """Whether somebody has to look at it; every run does again."""
+        return self.why in _KEPT_BACK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What there is to do, as of one state of the dataset.
+
+    Attributes:
+        files: To be read.
+        replaces: By slot of a file to be read: what was read before, is current or has rows in the
+            dataset, and gives way to it. After a rollback of some partitions that can be several
+            states of one file.
+        unchanged_count: Files that were read before, as they are.
+        left_out: Files that are not read.
+        known: All that was read before.
+    """
+
+    files: tuple[Candidate, ...]
+    replaces: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
+    unchanged_count: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    known: Sources = field(default_factory=Sources)
+
+    @property
+    def replaced(self) -> tuple[SourceFile, ...]:
+        """All that gives way."""
+        return tuple(one for some in self.replaces.values() for one in some)
+
+    def without(self, left_out: Mapping[str, LeftOut]) -> Work:
+        """Return the work without files at some locations: what they would replace stays."""
+        files = tuple(one for one in self.files if one.file.location not in left_out)
+        slots = {one.slot for one in files}
+        return replace(
+            self,
+            files=files,
+            replaces={slot: some for slot, some in self.replaces.items() if slot in slots},
+            left_out=(*self.left_out, *left_out.values()),
+        )
+
+
+def find_work(candidates: Candidates, known: Sources, labels: Iterable[str] = ()) -> Work:
+    """Tell what is to be read of some raw files.
+
+    Args:
+        candidates: The files.
+        known: What was read before.
+        labels: Of the data files of the dataset.
+    """
+    current = frozenset(file.key for file in known.current().values())
+    # Of a file that is not current, rows are there after a rollback of some partitions.
+    held = {key for label in labels for key, _ in known.runs.get(label, ())}
+    alive = tuple(file for file in known.files if file.key in current or file.key in held)
+    past = _Past(known=known, alive=alive, current=current)
+    archived = [one for one in candidates.files if one.record is not None]
+    if archived:
+        return _Archived(archived, past, candidates.supersede).work()
+    return _work_of_folders(candidates.files, past)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What was read before.
+
+    Attributes:
+        known: All of it.
+        alive: Files that are current, or have rows in the dataset.
+        current: Keys of the files that are current.
+    """
+
+    known: Sources
+    alive: tuple[SourceFile, ...]
+    current: frozenset[str]
+
+    def holds(self, files: Sequence[SourceFile], one: Candidate) -> bool:
+        """Whether a raw file is all that the dataset has of some, as it is."""
+        return (
+            len(files) == 1
+            and files[0].key in self.current
+            and files[0].fingerprint == one.fingerprint
+        )
+
+
+def _work_of_folders(candidates: Sequence[Candidate], past: _Past) -> Work:
+    # What was noted under another path that leads to the same file keeps its slot.
+    noted = real_slots(file.slot for file in past.known.files)
+    slot_of = {real: slot for slot, real in noted.items()}
+    real = real_slots(one.slot for one in candidates)
+    found = [
+        one if one.slot in noted else replace(one, slot=slot_of.get(real[one.slot], real[one.slot]))
+        for one in candidates
+    ]
+    by_slot: dict[str, list[SourceFile]] = {}
+    for file in past.alive:
+        by_slot.setdefault(file.slot, []).append(file)
+    files = tuple(one for one in found if not past.holds(by_slot.get(one.slot, ()), one))
+    return Work(
+        files=files,
+        replaces={one.slot: tuple(by_slot[one.slot]) for one in files if one.slot in by_slot},
+        unchanged_count=len(found) - len(files),
+        known=past.known,
+    )
+
+
+class _Archived:
+    """The work on files of an archive, group by group of files that may stand for the same."""
+
+    def __init__(
+        self, candidates: Sequence[Candidate], past: _Past, supersede: Supersede | None
+    ) -> None:
+        self._past, self._supersede = past, supersede
+        self._records = {_record(one).id: _record(one) for one in candidates}
+        self._read_before = {file.file_id for file in past.known.files}
+        self._groups: dict[_Key, list[Candidate]] = {}
+        for one in sorted(candidates, key=_age):
+            self._groups.setdefault(self._key(_record(one)), []).append(one)
+        self._alive: dict[_Key, list[SourceFile]] = {}
+        # Where the path of a file is not known, it may be any file of its time.
+        self._unknown: dict[_Key, SourceFile] = {}
+        for file in past.alive:
+            if file.file_id is None:
+                continue
+            key = self._key_of_file(file)
+            if key is not None:
+                self._alive.setdefault(key, []).append(file)
+            if key is None or (supersede is None and _stands_for_span(file)):
+                self._unknown[_span_of_file(file)] = file
+        self._files: list[Candidate] = []
+        self._replaces: dict[str, tuple[SourceFile, ...]] = {}
+        self._unchanged_count = 0
+        self._left_out: list[LeftOut] = []
+
+    def work(self) -> Work:
+        for key, group in self._groups.items():
+            alive = self._alive.get(key, [])
+            if self._supersede is None:
+                self._each_is_itself(group, alive)
+            else:
+                self._last_counts(group, alive)
+        return Work(
+            files=tuple(self._files),
+            replaces=self._replaces,
+            unchanged_count=self._unchanged_count,
+            left_out=tuple(self._left_out),
+            known=self._past.known,
+        )
+
+    def _key(self, record: ArchiveRecord) -> _Key:
+        if self._supersede == "id":
+            return (record.id,)
+        span = _span(record.what, record.where, record.metadata.start, record.work_id)
+        return span if self._supersede == "span" else (*span, record.path)
+
+    def _key_of_file(self, file: SourceFile) -> _Key | None:
+        """Return the group of a file that was read; None if its path is not known."""
+        if file.file_id in self._records:
+            return self._key(self._records[file.file_id])  # also if its metadata was mended since
+        if self._supersede == "id":
+            return (file.file_id,)
+        if self._supersede == "span":
+            return _span_of_file(file)
+        return None if file.path is None else (*_span_of_file(file), file.path)
+
+    def _last_counts(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
+        *others, last = group
+        detail = f"{_told(last)} was stored later, and takes its place"
+        self._left_out += [_left_out(one, "superseded", detail) for one in others]
+        unknown = self._unknown.get(_span_of(last))
+        if not alive and unknown is not None:
+            self._left_out.append(_left_out(last, "unclear", _claimed(unknown)))
+        elif self._past.holds(alive, last):
+            self._unchanged_count += 1
+        else:
+            self._read(last, self._slot(_record(last)), alive)
+
+    def _each_is_itself(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
+        contents = [(file.fingerprint, file.size_bytes) for file in alive]
+        others: list[Candidate] = []
+        again: dict[str, list[Candidate]] = {}
+        for one in group:
+            own = [file for file in alive if file.file_id == _record(one).id]
+            if self._past.holds(own, one):
+                self._unchanged_count += 1
+            elif own:
+                again.setdefault(own[-1].slot, []).append(one)
+            else:
+                others.append(one)
+        for slot, some in again.items():
+            # Of several, a rollback of some partitions has left rows: they stood for the same.
+            ids = {_record(one).id for one in some}
+            files = [file for file in alive if file.slot == slot or file.file_id in ids]
+            self._read(some[-1], slot, files)
+            others += some[:-1]
+        if others and not alive:
+            first = others.pop(0)
+            unknown = self._unknown.get(_span_of(first))
+            if unknown is None:
+                self._read(first, self._slot(_record(first)), ())
+                contents.append((first.fingerprint, first.file.size_bytes))
+            else:
+                self._left_out.append(_left_out(first, "unclear", _claimed(unknown)))
+        self._leave_out(others, contents)
+
+    def _leave_out(
+        self, candidates: Sequence[Candidate], contents: Sequence[tuple[str, int]]
+    ) -> None:
+        """Leave out files of a group of which others are read or were."""
+        for one in candidates:
+            why: Why = "unclear"
+            detail = f"{_told(one)} was pushed before, with another content"
+            if (one.fingerprint, one.file.size_bytes) in contents:
+                why, detail = "copy", f"{_told(one)} was pushed before, as it is"
+            elif _record(one).id in self._read_before:
+                why, detail = "superseded", f"{_told(one)} was replaced before"
+            self._left_out.append(_left_out(one, why, detail))
+
+    def _read(self, one: Candidate, slot: str, replaced: Sequence[SourceFile]) -> None:
+        self._files.append(replace(one, slot=slot))
+        if replaced:
+            self._replaces[slot] = tuple(replaced)
+
+    def _slot(self, record: ArchiveRecord) -> str:
+        """Return what a file stands for, as text.
+
+        Where the archive lies is no part of it: a copy of an archive holds the same files.
+        """
+        if self._supersede == "id":
+            return f"id:{record.id}"
+        span = f"{record.what}|{record.where}|{record.metadata.start}|{record.work_id or ''}"
+        return f"span:{span}" if self._supersede == "span" else f"path:{span}|{record.path}"
+
+
+def _record(one: Candidate) -> ArchiveRecord:
+    assert one.record is not None  # it is of an archive
+    return one.record
+
+
+def _age(one: Candidate) -> tuple[int, str]:
+    return _record(one).create_time_ms, _record(one).id
+
+
+def _span(what: str | None, where: str | None, start_ms: int, work_id: str | None) -> _Key:
+    return what, where, start_ms, work_id or ""
+
+
+def _span_of(one: Candidate) -> _Key:
+    record = _record(one)
+    return _span(record.what, record.where, record.metadata.start, record.work_id)
+
+
+def _span_of_file(file: SourceFile) -> _Key:
+    start_ms = 0 if file.start is None else round(file.start.timestamp() * 1000)
+    return _span(file.what, file.where, start_ms, file.work_id)
+
+
+def _stands_for_span(file: SourceFile) -> bool:
+    return file.slot.startswith("span:")
+
+
+def _told(one: Candidate) -> str:
+    record = _record(one)
+    return f"{record.path} of {record.where}, {record.start:%Y-%m-%d %H:%M}"
+
+
+def _claimed(file: SourceFile) -> str:
+    return f"{file.location} was read for all files of its what, where, start and work id"
+
+
+def _left_out(one: Candidate, why: Why, detail: str) -> LeftOut:
+    return LeftOut(location=one.file.location, why=why, detail=detail)
