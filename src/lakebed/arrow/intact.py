@@ -56,7 +56,7 @@ def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
     recorded = file.recorded
     if recorded is None:
         return store.open_input(file.key)
-    if recorded.size_bytes > HELD_BYTES or _wanted_hash(recorded) is None:
+    if recorded.size_bytes > HELD_BYTES or recorded.sha256 is None:
         found = difference(store, file.key, recorded)
         if found:
             raise DamagedFileError.of(dataset, file.key, f"is damaged: {found}.")
@@ -79,7 +79,7 @@ def difference(store: Store, key: str, recorded: Recorded) -> str:
         One HEAD, and one GET for each 8 MiB of the file if a checksum was recorded.
     """
     size_bytes = store.size(key)
-    if size_bytes != recorded.size_bytes or _wanted_hash(recorded) is None:
+    if size_bytes != recorded.size_bytes or recorded.sha256 is None:
         return _difference(recorded, size_bytes, None)
     digest = hashlib.sha256()
     for piece in _pieces(store, key, size_bytes):
@@ -95,11 +95,4 @@ def _pieces(store: Store, key: str, size_bytes: int) -> Iterator[bytes]:
 def _difference(recorded: Recorded, size_bytes: int, found_hash: str | None) -> str:
     if size_bytes != recorded.size_bytes:
         return f"it does not have the {recorded.size_bytes} bytes that it was written with"
-    wanted = _wanted_hash(recorded)
-    return "" if wanted is None or found_hash == wanted else CHECKSUM_DIFFERS
-
-
-def _wanted_hash(recorded: Recorded) -> str | None:
-    algorithm, _, wanted = recorded.checksum.partition(":")
-    # None is of files that nobody has read, or of releases to come.
-    return wanted if algorithm == "sha256" else None
+    return "" if recorded.sha256 in (None, found_hash) else CHECKSUM_DIFFERS

@@ -71,6 +71,12 @@ class Recorded:
     size_bytes: int
     checksum: str
 
+    @property
+    def sha256(self) -> str | None:
+        """What the content must hash to; None of files that nobody has read, or of later releases."""
+        algorithm, _, wanted = self.checksum.partition(":")
+        return wanted if algorithm == "sha256" else None
+
 
 def facts_schema(stored: Schema) -> pa.Schema:
     """Return the schema of a facts table for files of `stored` fields."""
