@@ -172,7 +172,14 @@ def test_a_page_that_says_it_is_of_another_kind_is_not_passed_over(
     data[pq.read_metadata(path).row_group(0).column(1).data_page_offset + 1] ^= 2 << place_in_head
     path.write_bytes(data)
 
-    for read in (whole, lambda one: one.arrow(["n"]), lambda one: one.arrow(["n", "x"])):
+    for read in (
+        whole,
+        lambda one: one.arrow(["n"]),
+        lambda one: one.arrow(["n", "x"]),
+        lambda one: one.where("n > 5").arrow(["n"]),
+        lambda one: one.where("n > 5").count(),
+        lambda one: one.where("n > 5 AND n < 1000000000001").arrow(["x"]),
+    ):
         with pytest.raises(DamagedFileError, match=path.name):
             read(dataset)
 

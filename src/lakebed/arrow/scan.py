@@ -189,6 +189,8 @@ class _Part(_Filtered):
         rows: Filters again what `row_groups` left; None if that filter is exact.
         rows_need: Columns that `rows` looks at.
         is_countable: Whether Arrow may count by the bounds of row groups.
+        is_single: Whether only one column of the files is read. Then `row_groups` filters no rows,
+            so that it can be told whether all of them came; see `_check_count`.
     """
 
     dataset: ds.Dataset
@@ -198,34 +200,49 @@ class _Part(_Filtered):
     rows: pc.Expression | None = None
     rows_need: tuple[str, ...] = ()
     is_countable: bool = True
+    is_single: bool = False
 
     def count(self) -> int:
         if self.is_countable:
-            rows: int = self._scanner(()).count_rows()
+            fragments = list(self.dataset.get_fragments())
+            rows: int = self._scanner(fragments, ()).count_rows()
             return rows
         return _Filtered.count(self)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        row_count = 0
-        for batch in self._scanner(self.older.held(names)).to_batches():
-            row_count += batch.num_rows
+        for batch in self._scan(list(self.dataset.get_fragments()), self.older.held(names)):
             yield self.older.complete(batch, names)
-        if self.row_groups is None:
-            _check_count(self.dataset.get_fragments(), row_count)
 
-    def _scanner(self, names: Sequence[str]) -> ds.Scanner:
-        return self.dataset.scanner(columns=list(names), filter=self.row_groups)
+    def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
+        schema, dataset = self.dataset.schema, self.dataset
+        dataset = ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
+        filters = None if self.is_single else self.row_groups
+        return dataset.scanner(columns=list(names), filter=filters)
+
+    def _scan(
+        self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        if self.is_single:
+            fragments = self._pruned(fragments)
+        row_count = 0
+        for batch in self._scanner(fragments, names).to_batches():
+            row_count += batch.num_rows
+            yield batch
+        if self.is_single or self.row_groups is None:
+            _check_count(fragments, row_count)
+
+    def _pruned(self, fragments: list[ds.ParquetFileFragment]) -> list[ds.ParquetFileFragment]:
+        """Leave out row groups that cannot match."""
+        if len(fragments) > 1:
+            self._scanner(fragments, ()).count_rows()  # reads the footers side by side
+        return [one.subset(filter=self.row_groups, schema=self.dataset.schema) for one in fragments]
 
     def find_damaged(self) -> str:
-        names = list(self.older.held(self._all_names))
+        names = self.older.held(self._all_names)
         for fragment in self.dataset.get_fragments():
-            scanner = fragment.scanner(
-                schema=self.dataset.schema, columns=names, filter=self.row_groups
-            )
             try:
-                row_count = sum(batch.num_rows for batch in scanner.to_batches())
-                if self.row_groups is None:
-                    _check_count([fragment], row_count)
+                for _ in self._scan([fragment], names):
+                    pass
             except (pa.ArrowException, OSError):
                 return str(fragment.path)
         return ""
@@ -240,7 +257,7 @@ def _check_count(fragments: Iterable[ds.ParquetFileFragment], row_count: int) ->
     Raises:
         OSError: They are not.
     """
-    expected = sum(fragment.metadata.num_rows for fragment in fragments)
+    expected = sum(group.num_rows for fragment in fragments for group in fragment.row_groups)
     if row_count != expected:
         msg = f"{row_count} rows were read where the footers say {expected}"
         raise OSError(msg)
@@ -328,7 +345,9 @@ def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part
             continue
         types = state.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
-        is_exact = weaker == residual
+        needed = dict.fromkeys((*names, *roots_of(residual, types)))
+        is_single = sum(name in state.stored_schema for name in group.older.held(needed)) == 1
+        is_exact = weaker == residual and not is_single
         yield _Part(
             dataset,
             group.older,
@@ -337,6 +356,7 @@ def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part
             rows=None if is_exact else to_arrow_expression(residual, types),
             rows_need=roots_of(residual, types),
             is_countable=is_exact and has_truthful_bounds(residual, types),
+            is_single=is_single,
         )
 
 
