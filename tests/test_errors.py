@@ -62,6 +62,7 @@ def an_error(cls: type[LakebedError]) -> LakebedError:
     extra = {
         "CommitConflictError": {"expected": 3, "actual": 5, "partitions": ("p=a", "p=b")},
         "CommitUnknownError": {"commit_id": "c0ffee"},
+        "DamagedFileError": {"dataset": "d", "key": "d/data/part-0.parquet"},
         "StaleRerunError": {"expected": 3, "actual": 5},
         "MissingDependencyError": {"extra": "s3"},
     }.get(cls.__name__, {})

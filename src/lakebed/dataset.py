@@ -1138,16 +1138,17 @@ class Dataset(View):
             InvalidInputError: A size is below 1, a field cannot be sorted by, or the view is of
                 another dataset.
             SchemaMismatchError: A field to sort by is unknown.
-            CorruptMetadataError: A data file is damaged, or rows were not what they were when they
-                were read back; nothing became visible.
+            DamagedFileError: A data file is not what was written; nothing became visible.
+            CorruptMetadataError: Rows were not what they were when they were read back; nothing
+                became visible.
             CommitConflictError: Others changed the partitions again and again.
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
             The head, the file table, and what tells runs and raw files. The small files are read
             and written once, and the new ones read once more. Memory: that of one writer, but one
-            and a half times `target_bytes` at least, and of a few batches for each of up to four
-            threads; with `sort_by` some 100 MiB more a thread, and temporary files.
+            and a half times `target_bytes` at least, and of a small file and a few batches for
+            each of up to four threads; with `sort_by` some 100 MiB more a thread, and temporary files.
         """
         self._check_writable()
         if view is not None:
@@ -1240,8 +1241,8 @@ class Dataset(View):
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            The column in every data file that is not indexed yet, a commit for each group of
-            them, and the index read and written once more.
+            Every data file that is not indexed yet, read as a whole to compare its checksum; a
+            commit for each group of them, and the index read and written once more.
         """
         self._check_writable()
         return build_index(

@@ -121,7 +121,11 @@ def write_rest(
     known = runs.read(store, plan.state)
     noted = sources.read(store, plan.state.sources)
     groups = [tuple(files) for files in by_partition.values()]
-    works = [work_of(key, some, noted) for key, some in divide(groups, known, noted).items()]
+    labels = [file.label for group in groups for file in group]
+    recorded = file_table.read_recorded(store, plan.state.files, labels)
+    works = [
+        work_of(key, some, noted, recorded) for key, some in divide(groups, known, noted).items()
+    ]
     return joined(job, rewrite_all(store, job, works))
 
 

@@ -12,7 +12,8 @@
     │                                   CommitUnknownError, PreconditionFailedError
     ├ StorageError                      AccessDeniedError, MetadataProviderError, StorageFullError,
     │                                   ThrottledError
-    ├ FormatError                       CorruptMetadataError, UnsupportedVersionError
+    ├ FormatError                       CorruptMetadataError (and of it DamagedFileError),
+    │                                   UnsupportedVersionError
     └ MissingDependencyError(ImportError)
 
 The branches are grouped by what the caller does next: look elsewhere, choose another name,
@@ -38,6 +39,7 @@ class ErrorCode(StrEnum):
     COMMIT_UNKNOWN = "commit-unknown"
     CONFLICT = "conflict"
     CORRUPT_METADATA = "corrupt-metadata"
+    DAMAGED_FILE = "damaged-file"
     DATASET_EXISTS = "dataset-exists"
     DATASET_NOT_FOUND = "dataset-not-found"
     ERROR = "error"
@@ -377,6 +379,34 @@ class CorruptMetadataError(FormatError):
     """Metadata is truncated, of a wrong type, or points outside its dataset."""
 
     code = ErrorCode.CORRUPT_METADATA
+
+
+class DamagedFileError(CorruptMetadataError):
+    """A data file is not what was written, or cannot be read as it.
+
+    Attributes:
+        dataset: Whose file it is.
+        key: Of the file, relative to the repository; empty where that is not known.
+    """
+
+    code = ErrorCode.DAMAGED_FILE
+
+    def __init__(self, message: str, *, hint: str = "", dataset: str, key: str) -> None:
+        super().__init__(message, hint=hint)
+        self.dataset = dataset
+        self.key = key
+
+    @classmethod
+    def of(cls, dataset: str, key: str, how: str) -> Self:
+        """Say how a file is damaged, and what is to be done about it."""
+        which = f"Data file {key!r} of {dataset!r}" if key else f"A data file of {dataset!r}"
+        return cls(
+            f"{which} {how}",
+            hint="The head names it, so it was changed from outside. `lakebed check --deep` finds "
+            "all such files; restore them from a copy, or roll back or rerun their partitions.",
+            dataset=dataset,
+            key=key,
+        )
 
 
 class UnsupportedVersionError(FormatError):

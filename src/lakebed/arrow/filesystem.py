@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -11,15 +11,22 @@ from pyarrow import fs
 from lakebed.errors import ObjectNotFoundError, ReadOnlyError
 from lakebed.store.base import Store
 
+OpenInput = Callable[[str], pa.NativeFile]
+
 
 class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's classes are untyped
     """What the scanner needs: to open files and to ask for their size. Nothing is listed."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, open_input: OpenInput) -> None:
         self._store = store
+        self._open_input = open_input
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _StoreHandler) and other._store.uri == self._store.uri
+        return (
+            isinstance(other, _StoreHandler)
+            and other._store.uri == self._store.uri
+            and other._open_input == self._open_input
+        )
 
     def __hash__(self) -> int:
         return hash(self._store.uri)
@@ -40,10 +47,10 @@ class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's cl
             return fs.FileInfo(path, type=fs.FileType.NotFound)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        return self._store.open_input(path)
+        return self._open_input(path)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        return self._store.open_input(path)
+        return self._open_input(path)
 
     def get_file_info_selector(self, selector: Any) -> list[fs.FileInfo]:
         raise self._refused(str(selector.base_dir))
@@ -81,9 +88,14 @@ class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's cl
         )
 
 
-def filesystem_for(store: Store) -> fs.FileSystem:
-    """Return a read-only file system whose paths are the store's keys."""
+def filesystem_for(store: Store, open_input: OpenInput | None = None) -> fs.FileSystem:
+    """Return a read-only file system whose paths are the store's keys.
+
+    Args:
+        store: Where the files are.
+        open_input: Opens the file of a key in the place of the store; None if the store does.
+    """
     root = store.local_path("x")
-    if root is not None:
+    if root is not None and open_input is None:
         return fs.SubTreeFileSystem(str(root.parent), fs.LocalFileSystem())
-    return fs.PyFileSystem(_StoreHandler(store))
+    return fs.PyFileSystem(_StoreHandler(store, open_input or store.open_input))

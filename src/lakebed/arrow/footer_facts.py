@@ -18,7 +18,8 @@ from lakebed.store.base import Store
 def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
     """Return the facts of a data file, from its content.
 
-    The checksum is of what is there now: it cannot tell whether that is what was written.
+    The checksum is of what is there now: it cannot tell whether that is what was written. So pages
+    that have checksums of their own are compared with them first.
 
     Args:
         store: Where the file is.
@@ -30,7 +31,7 @@ def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
         CorruptMetadataError: It cannot be read.
 
     Cost:
-        One GET of the whole file, in memory.
+        One GET of the whole file, in memory, and all of it decoded.
     """
     key = state.key(label)
     data = store.get(key).data
@@ -39,7 +40,7 @@ def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
     with pa.BufferReader(data) as source:
         if reader is None:
             try:
-                footer = pq.read_metadata(source)
+                footer = _read_through(source)
             except (pa.ArrowException, OSError, ValueError) as exc:
                 raise CorruptMetadataError(
                     f"Data file {key!r} cannot be read: {exc}.", hint="Restore it from a copy."
@@ -54,3 +55,11 @@ def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
         checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
         columns=columns,
     )
+
+
+def _read_through(source: pa.NativeFile) -> pq.FileMetaData:
+    """Return the footer of a file all of whose pages can be read."""
+    file = pq.ParquetFile(source, page_checksum_verification=True)
+    for _ in file.iter_batches():
+        pass
+    return file.metadata

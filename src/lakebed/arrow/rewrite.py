@@ -27,7 +27,7 @@ from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state.caps import concat_facts
-from lakebed.state.facts import facts_schema
+from lakebed.state.facts import Recorded, facts_schema
 from lakebed.state.runs import Runs
 from lakebed.state.sources import Runs as Origins
 from lakebed.state.sources import Sources
@@ -233,13 +233,29 @@ def divide(
 
 
 def work_of(
-    key: tuple[str | None, bool], groups: Sequence[tuple[DataFile, ...]], sources: Sources
+    key: tuple[str | None, bool],
+    groups: Sequence[tuple[DataFile, ...]],
+    sources: Sources,
+    recorded: Mapping[str, Recorded],
 ) -> Work:
-    """Return the work of one writer on groups of one key of `divide`."""
+    """Return the work of one writer on groups of one key of `divide`.
+
+    Args:
+        key: What the groups have in common.
+        groups: Of files.
+        sources: Of which raw files their rows are.
+        recorded: What their content must be, by label: what is damaged would otherwise become
+            the true content of a new file.
+    """
     run, has_origins = key
     labels = [file.label for group in groups for file in group] if has_origins else []
     return Work(
-        groups=tuple(groups), run=run, origins={label: sources.runs[label] for label in labels}
+        groups=tuple(
+            tuple(replace(file, recorded=recorded.get(file.label)) for file in group)
+            for group in groups
+        ),
+        run=run,
+        origins={label: sources.runs[label] for label in labels},
     )
 
 
@@ -252,11 +268,12 @@ def rewrite_all(
         What each of the works has written.
 
     Raises:
+        DamagedFileError: A file is not what was recorded. What was written is deleted.
         LakebedError: A file cannot be read, or the store failed. What was written is deleted.
 
     Cost:
         The files, read and written once, and the new ones read once more if they are checked.
-        Memory: that of one writer a thread.
+        Memory: that of one writer and of one compressed file a thread; see `lakebed.arrow.intact`.
     """
     with ThreadPoolExecutor(max(1, min(threads, len(works)))) as pool:
         futures = [pool.submit(rewrite, store, job, work) for work in works]

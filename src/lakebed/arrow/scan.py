@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 from lakebed.arrow.filesystem import filesystem_for
 from lakebed.arrow.formats.base import FileReader
 from lakebed.arrow.formats.registry import find_reader
+from lakebed.arrow.intact import open_intact, with_recorded
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
+    DamagedFileError,
     ObjectNotFoundError,
     SchemaMismatchError,
     StorageError,
@@ -90,13 +92,20 @@ def scan(
         need no filter come first, and that files which are read alike are together. Close it, or
         read it to its end.
 
+    Pages that have checksums are compared with them. Files that say what their content must be
+    are compared as a whole, before any of it is used; so are all files of formats other than
+    Parquet, as far as it was recorded.
+
     Raises:
         SchemaMismatchError: As of `output_schema`.
-        CorruptMetadataError: A planned file is missing or damaged; while reading.
+        DamagedFileError: A planned file is damaged; while reading.
+        CorruptMetadataError: A planned file is missing; while reading.
 
     Cost:
         Parquet: the footers and the needed column chunks of the planned files. Other formats:
-        the planned files. Memory: a few row groups.
+        the planned files, and the file table. Memory: a few row groups; of a file that is compared
+        as a whole, the file. Where a file turns out to be damaged, those that are read together
+        with it are read again up to it, to name it.
     """
     schema = output_schema(plan.state, columns)
     return pa.RecordBatchReader.from_batches(schema, _batches(store, plan, schema))
@@ -109,16 +118,22 @@ def count(store: Store, plan: ScanPlan) -> int:
         Parquet: the footers of the planned files, and the columns of the filter where one
         applies. Other formats: the planned files.
     """
-    with _translating(plan.state.name):
-        return sum(part.count() for part in _parts(store, plan, ()))
+    found, name = 0, plan.state.name
+    with _translating(name):
+        for part in _parts(store, plan, ()):
+            with _translating(name, part.find_damaged):
+                found += part.count()
+    return found
 
 
 def _batches(store: Store, plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _translating(plan.state.name):
+    name = plan.state.name
+    with _translating(name):
         for part in _parts(store, plan, schema.names):
-            for batch in part.batches():
-                if batch.num_rows:
-                    yield batch.cast(schema) if batch.schema != schema else batch
+            with _translating(name, part.find_damaged):
+                for batch in part.batches():
+                    if batch.num_rows:
+                        yield batch.cast(schema) if batch.schema != schema else batch
 
 
 class _Filtered(ABC):
@@ -140,11 +155,20 @@ class _Filtered(ABC):
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the rows, not yet filtered."""
 
+    @abstractmethod
+    def find_damaged(self) -> str:
+        """Return the key of the file that cannot be read; empty if that is none by itself."""
+
+    @property
+    def _all_names(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return tuple(dict.fromkeys((*self.names, *self.rows_need)))
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         if self.rows is None:
             yield from self._read(self.names)
             return
-        for batch in self._read(tuple(dict.fromkeys((*self.names, *self.rows_need)))):
+        for batch in self._read(self._all_names):
             yield batch.filter(self.rows).select(self.names)
 
     def count(self) -> int:
@@ -166,6 +190,8 @@ class _Part(_Filtered):
         rows: Filters again what `row_groups` left; None if that filter is exact.
         rows_need: Columns that `rows` looks at.
         is_countable: Whether Arrow may count by the bounds of row groups.
+        is_single: Whether only one column of the files is read. Then `row_groups` filters no rows,
+            so that it can be told whether all of them came; see `_check_count`.
     """
 
     dataset: ds.Dataset
@@ -175,19 +201,67 @@ class _Part(_Filtered):
     rows: pc.Expression | None = None
     rows_need: tuple[str, ...] = ()
     is_countable: bool = True
+    is_single: bool = False
 
     def count(self) -> int:
         if self.is_countable:
-            rows: int = self._scanner(()).count_rows()
+            fragments = list(self.dataset.get_fragments())
+            rows: int = self._scanner(fragments, ()).count_rows()
             return rows
         return _Filtered.count(self)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        for batch in self._scanner(self.older.held(names)).to_batches():
+        for batch in self._scan(list(self.dataset.get_fragments()), self.older.held(names)):
             yield self.older.complete(batch, names)
 
-    def _scanner(self, names: Sequence[str]) -> ds.Scanner:
-        return self.dataset.scanner(columns=list(names), filter=self.row_groups)
+    def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
+        schema, dataset = self.dataset.schema, self.dataset
+        dataset = ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
+        filters = None if self.is_single else self.row_groups
+        return dataset.scanner(columns=list(names), filter=filters)
+
+    def _scan(
+        self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        if self.is_single:
+            fragments = self._pruned(fragments)
+        row_count = 0
+        for batch in self._scanner(fragments, names).to_batches():
+            row_count += batch.num_rows
+            yield batch
+        if self.is_single or self.row_groups is None:
+            _check_count(fragments, row_count)
+
+    def _pruned(self, fragments: list[ds.ParquetFileFragment]) -> list[ds.ParquetFileFragment]:
+        """Leave out row groups that cannot match."""
+        if len(fragments) > 1:
+            self._scanner(fragments, ()).count_rows()  # reads the footers side by side
+        return [one.subset(filter=self.row_groups, schema=self.dataset.schema) for one in fragments]
+
+    def find_damaged(self) -> str:
+        names = self.older.held(self._all_names)
+        for fragment in self.dataset.get_fragments():
+            try:
+                for _ in self._scan([fragment], names):
+                    pass
+            except (pa.ArrowException, OSError):
+                return str(fragment.path)
+        return ""
+
+
+def _check_count(fragments: Iterable[ds.ParquetFileFragment], row_count: int) -> None:
+    """Check that as many rows were read as the footers say, which the scan has kept.
+
+    Arrow passes over a page whose head says that it is of a kind it does not know. Columns of
+    unequal length are an error to it; a single one is just shorter.
+
+    Raises:
+        OSError: They are not.
+    """
+    expected = sum(group.num_rows for fragment in fragments for group in fragment.row_groups)
+    if row_count != expected:
+        msg = f"{row_count} rows were read where the footers say {expected}"
+        raise OSError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +271,7 @@ class _FilePart(_Filtered):
     Attributes:
         reader: Of the format.
         store: Where the file is.
+        dataset: Whose file it is.
         file: The file.
         older: How it reads under the current schema.
         types: Of all columns that can be read.
@@ -207,6 +282,7 @@ class _FilePart(_Filtered):
 
     reader: FileReader
     store: Store
+    dataset: str
     file: DataFile
     older: OlderFiles
     types: Mapping[str, Type]
@@ -217,7 +293,7 @@ class _FilePart(_Filtered):
     def count(self) -> int:
         if self.rows is not None:
             return _Filtered.count(self)
-        with self.store.open_input(self.file.key) as source:
+        with self._opened() as source:
             return self.reader.count(source)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -226,7 +302,7 @@ class _FilePart(_Filtered):
         # A batch without columns would not know its rows.
         held = older.held_fields(inside) or older.countable_fields()
         wanted = Schema(fields=held, name=older.schema.name)
-        with self.store.open_input(self.file.key) as source:
+        with self._opened() as source:
             for batch in self.reader.batches(source, wanted):
                 stored = older.complete(batch, inside) if inside else batch
                 columns = [
@@ -234,6 +310,21 @@ class _FilePart(_Filtered):
                     for name in names
                 ]
                 yield pa.RecordBatch.from_arrays(columns, list(names))
+
+    @contextmanager
+    def _opened(self) -> Iterator[pa.NativeFile]:
+        """Open the file; what its reader says of it is told with its name."""
+        try:
+            with open_intact(self.store, self.dataset, self.file) as source:
+                yield source
+        except DamagedFileError:
+            raise
+        except CorruptMetadataError as exc:
+            how = f"cannot be read: {exc.message}"
+            raise DamagedFileError.of(self.dataset, self.file.key, how) from exc
+
+    def find_damaged(self) -> str:
+        return self.file.key
 
     def _constant(self, name: str, row_count: int) -> pa.Array:
         value = pa.scalar(self.file.partition[name], type_to_arrow(self.types[name]))
@@ -249,13 +340,15 @@ def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part
         return
     for group in _groups(store, plan, names):
         residual = group.residual
-        dataset = _dataset(store, group.files, _types_in(state, group.older))
+        dataset = _dataset(store, state.name, group.files, _types_in(state, group.older))
         if residual == TRUE:
             yield _Part(dataset, group.older, tuple(names))
             continue
         types = state.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
-        is_exact = weaker == residual
+        needed = dict.fromkeys((*names, *roots_of(residual, types)))
+        is_single = sum(name in state.stored_schema for name in group.older.held(needed)) == 1
+        is_exact = weaker == residual and not is_single
         yield _Part(
             dataset,
             group.older,
@@ -264,6 +357,7 @@ def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part
             rows=None if is_exact else to_arrow_expression(residual, types),
             rows_need=roots_of(residual, types),
             is_countable=is_exact and has_truthful_bounds(residual, types),
+            is_single=is_single,
         )
 
 
@@ -360,10 +454,11 @@ def _file_parts(
     state, types = plan.state, plan.state.predicate_types
     for group in _groups(store, plan, names):
         is_open = group.residual != TRUE
-        for file in group.files:
+        for file in with_recorded(store, state, group.files):
             yield _FilePart(
                 reader,
                 store,
+                state.name,
                 file,
                 older=group.older,
                 types=state.column_types,
@@ -373,10 +468,18 @@ def _file_parts(
             )
 
 
-def _dataset(store: Store, files: Sequence[DataFile], types: Mapping[str, Type]) -> ds.Dataset:
+def _dataset(
+    store: Store, name: str, files: Sequence[DataFile], types: Mapping[str, Type]
+) -> ds.Dataset:
     arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
-    filesystem = filesystem_for(store)
-    format_ = ds.ParquetFileFormat()
+    by_key = {file.key: file for file in files}
+    is_compared = any(file.recorded is not None for file in files)
+    filesystem = filesystem_for(
+        store, (lambda key: open_intact(store, name, by_key[key])) if is_compared else None
+    )
+    format_ = ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
     fragments = [
         format_.make_fragment(
             file.key,
@@ -404,8 +507,13 @@ def _constants(
 
 
 @contextmanager
-def _translating(dataset: str) -> Iterator[None]:
-    """Translate what Arrow says of missing and damaged files."""
+def _translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator[None]:
+    """Translate what Arrow says of missing and damaged files.
+
+    Args:
+        dataset: Whose files are read.
+        find_damaged: Returns the key of the file that it is about, as far as that can be told.
+    """
     try:
         yield
     except (ObjectNotFoundError, FileNotFoundError) as exc:
@@ -420,11 +528,8 @@ def _translating(dataset: str) -> Iterator[None]:
             raise StorageError(
                 f"A data file of {dataset!r} cannot be read: {exc}", retryable=True
             ) from exc
-        raise CorruptMetadataError(
-            f"A data file of {dataset!r} is damaged, or of another type than its column: "
-            f"{reason_of(exc)}.",
-            hint="The head names it, so it was overwritten from outside.",
-        ) from exc
+        how = f"is damaged, or of another type than its column: {reason_of(exc)}."
+        raise DamagedFileError.of(dataset, find_damaged(), how) from exc
 
 
 __all__ = ["DataFile", "count", "output_schema", "scan"]

@@ -27,6 +27,8 @@ from lakebed.spark.types import struct_type, with_long_integers
 # Paths are meant as they are. Without the second, Spark reads files in a directory such as
 # `a [1]` as often as there are files.
 _PLAIN_PATHS = {"__globPaths__": "false", "recursiveFileLookup": "true"}
+# Spark compares the checksums of pages only where it is told to.
+_WHOLE_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
 # FAILFAST: else Spark makes null of what it cannot read.
 _STRICT = {"mode": "FAILFAST", "timeZone": "UTC", **_PLAIN_PATHS}
 # Spark reads a quoted empty text as null where the text for null is empty, so it gets one that
@@ -163,7 +165,7 @@ def _read_parquet(
                 Conformer(schema, descriptor)
         first = first or tuple(schema.names)
         _compare_names(inputs.paths[0], first, path, tuple(schema.names))
-    return session.read.options(**_PLAIN_PATHS).parquet(*uris)
+    return session.read.options(**_PLAIN_PATHS, **_WHOLE_PAGES).parquet(*uris)
 
 
 _READERS: dict[str, Callable[[Any, Inputs, list[str], DatasetDescriptor | None], Any]] = {

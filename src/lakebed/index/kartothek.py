@@ -109,6 +109,8 @@ def _encode(column: str, values: pa.Array, files: np.ndarray, labels: Sequence[s
         }
     )
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=GROUP_ROWS)
+    pq.write_table(
+        table, sink, compression="zstd", row_group_size=GROUP_ROWS, write_page_checksum=True
+    )
     encoded: bytes = sink.getvalue().to_pybytes()
     return encoded

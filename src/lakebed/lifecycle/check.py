@@ -7,7 +7,6 @@ never deletes data.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.footer_facts import facts_of_file
+from lakebed.arrow.intact import CHECKSUM_DIFFERS, difference
 from lakebed.errors import (
     CommitUnknownError,
     CorruptMetadataError,
@@ -38,7 +38,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
 from lakebed.state import file_table, history, kartothek, published, runs, schema_file, sources
-from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
 from lakebed.state.published import Shown
 from lakebed.state.reader import Head
@@ -49,7 +49,6 @@ from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 
 EXIT_CODE = FormatError.exit_code
-_PIECE_BYTES = 8 * 1024 * 1024  # of a data file, hashed at a time
 
 _T = TypeVar("_T")
 
@@ -431,7 +430,8 @@ class _Checker:
 
     def _trouble_of_index(self, column: str, key: str) -> str:
         try:
-            table = pq.read_table(pa.BufferReader(self._store.get(key).data))
+            data = self._store.get(key).data
+            table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
             labels = set(pc.list_flatten(table.column("partition")).to_pylist())
         except ObjectNotFoundError:
             return f"The index of {column!r} is missing."
@@ -477,31 +477,29 @@ class _Checker:
         table: Mapping[str, tuple[int, str]],
         on_progress: Progress,
     ) -> Iterator[Finding]:
-        known = [label for label in labels if label in table]
-        on_progress(0, len(known))
+        on_progress(0, len(labels))
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            found = pool.map(lambda label: self._compare(label, *table[label]), known)
+            found = pool.map(lambda label: self._compare(label, table.get(label)), labels)
             for done, finding in enumerate(found, 1):
-                on_progress(done, len(known))
+                on_progress(done, len(labels))
                 if finding is not None:
                     yield finding
 
-    def _compare(self, label: str, size_bytes: int, checksum: str) -> Finding | None:
-        key = self.state.key(label)
-        algorithm, _, wanted = checksum.partition(":")
-        if algorithm != "sha256":
-            return None
-        digest = hashlib.sha256()
+    def _compare(self, label: str, known: tuple[int, str] | None) -> Finding | None:
+        recorded = None if known is None else Recorded(size_bytes=known[0], checksum=known[1])
         try:
-            for start in range(0, size_bytes, _PIECE_BYTES):
-                digest.update(self._store.get_range(key, start, _PIECE_BYTES))
+            if recorded is None or recorded.sha256 is None:
+                # Nobody knows what was written; but pages may have checksums of their own.
+                facts_of_file(self._store, self.state, label)
+                return None
+            found = difference(self._store, self.state.key(label), recorded)
         except ObjectNotFoundError:
             return None  # a cleanup was faster, or the listing has told of it
-        if digest.hexdigest() == wanted:
-            return None
-        return self._finding_of_file(
-            label, "Its content is not what was written: the checksum differs."
-        )
+        except CorruptMetadataError as exc:
+            return self._finding_of_file(label, exc.message)
+        if found != CHECKSUM_DIFFERS:
+            return None  # of a wrong size the listing has told
+        return self._finding_of_file(label, f"Its content is not what was written: {found}.")
 
     def _note_others(self) -> Iterator[Finding]:
         """Tell of what no version needs; `cleanup` says more."""

@@ -30,6 +30,7 @@ from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
 from lakebed.state import file_table, runs, sources
+from lakebed.state.facts import Recorded
 from lakebed.state.reader import read_head
 from lakebed.state.scope import RewrittenFiles
 from lakebed.state.state import State
@@ -481,6 +482,8 @@ class _Attempt:
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
         ]
         noted = sources.read(self.store, base.sources)
+        labels = [file.label for unit in units for file in unit.files]
+        recorded = file_table.read_recorded(self.store, base.files, labels)
         if self.spark is None or not self.store.is_shared:
             options = job.target.options
             room = options.memory_bytes // self.options.writer_bytes
@@ -488,13 +491,13 @@ class _Attempt:
             parts = _divided(units, threads)
             shared = replace(options, memory_bytes=max(1, options.memory_bytes // threads))
             job = replace(job, target=replace(job.target, options=shared))
-            works = [_work_of(part, noted) for part in parts]
+            works = [_work_of(part, noted, recorded) for part in parts]
             written = rewrite_all(self.store, job, works, threads=threads)
         else:
             from lakebed.spark.rewrite import rewrite_with_spark, task_count
 
             parts = _divided(units, task_count(self.spark))
-            works = [_work_of(part, noted) for part in parts]
+            works = [_work_of(part, noted, recorded) for part in parts]
             written = rewrite_with_spark(self.spark, self.store, job, works)
         return [_Share(tuple(part), one) for part, one in zip(parts, written, strict=True)]
 
@@ -534,6 +537,8 @@ def _divided(units: Sequence[_Unit], count: int) -> list[list[_Unit]]:
     return found
 
 
-def _work_of(units: Sequence[_Unit], noted: sources.Sources) -> Work:
+def _work_of(
+    units: Sequence[_Unit], noted: sources.Sources, recorded: Mapping[str, Recorded]
+) -> Work:
     key = units[0].key
-    return work_of((key.run, key.has_origins), [unit.files for unit in units], noted)
+    return work_of((key.run, key.has_origins), [unit.files for unit in units], noted, recorded)

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
 from lakebed.errors import (
@@ -399,13 +400,16 @@ def _index_files(
     spark: SparkSession | None,
 ) -> Postings:
     """Write the postings of files, in groups of about equal size that run side by side."""
-    by_label = {one.file.label: one for one in files}
-    sizes = {label: one.size_bytes for label, one in by_label.items()}
+    sizes = {one.file.label: one.size_bytes for one in files}
+    # Postings outlive the damage of a file, which is restored from a copy perhaps.
+    by_label = {
+        file.label: file for file in with_recorded(store, state, (one.file for one in files))
+    }
     # What tasks are given along: of the state only what says how files are read.
     plain = replace(state, labels=(), files=(), history=(), sources=(), runs=(), postings={})
 
     def work(labels: list[str]) -> bytes:
-        files = [by_label[label].file for label in labels]
+        files = [by_label[label] for label in labels]
         return encode_postings(index_group(store, plain, column, files))
 
     # A store in this process cannot be seen by tasks.
@@ -437,10 +441,12 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
     """Write the postings of some files from what they hold.
 
     Raises:
-        CorruptMetadataError: A data file is missing or damaged; what was written is deleted.
+        DamagedFileError: A data file is damaged; what was written is deleted.
+        CorruptMetadataError: A data file is missing; what was written is deleted.
 
     Cost:
-        Parquet: the chunks of the column. Other formats: the files.
+        The files, as a whole where their content was recorded; else, of Parquet, the chunks of
+        the column.
     """
     kind = type_to_arrow(state.column_types[column])
     writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)

@@ -408,6 +408,7 @@ class _Promotion:
         job = self._job(state, target, route)
         counts = file_table.read_counts(self.store, state.files)
         noted = sources.read(self.store, state.sources)
+        recorded = file_table.read_recorded(self.store, state.files, sorted(moving))
         sizes = {label: size for label, (_, size) in counts.items()}
         groups = _grouped(affected, sizes)
         by_kind = divide(groups, runs.read(self.store, state), noted)
@@ -426,7 +427,7 @@ class _Promotion:
                 for number, group in enumerate(of_kind)
             }
             works += [
-                work_of(kind, [of_kind[int(one)] for one in sorted(names)], noted)
+                work_of(kind, [of_kind[int(one)] for one in sorted(names)], noted, recorded)
                 for names in balanced_groups(by_number, count)
             ]
         if is_local:

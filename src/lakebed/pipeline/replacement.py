@@ -20,7 +20,7 @@ from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of, split_label
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, plan
-from lakebed.state import history
+from lakebed.state import file_table, history
 from lakebed.state.caps import concat_facts
 from lakebed.state.facts import facts_schema
 from lakebed.state.history import Entry
@@ -70,6 +70,7 @@ def take_out(
         target: Of the batch that the rest goes to.
 
     Raises:
+        DamagedFileError: A data file is not what was recorded. What was written is deleted.
         LakebedError: A file cannot be read, or the store failed. What was written is deleted.
 
     Cost:
@@ -179,6 +180,7 @@ def _write_kept(
     """Write the rows of some sources anew."""
     numbers: dict[str, int] = {}
     everything = plan(base, TRUE, requests=0)
+    recorded = file_table.read_recorded(store, base.files, list(labels))
     writer = KernelWriter(store, replace(target, is_traced=True))
     carried_count = 0
     try:
@@ -186,7 +188,8 @@ def _write_kept(
             runs = labels.get(file.label)
             if runs is None or all(key not in kept for key, _ in runs):
                 continue
-            alone = replace(everything, files=(file,))
+            as_noted = replace(file, recorded=recorded.get(file.label))
+            alone = replace(everything, files=(as_noted,))
             with scan.scan(store, alone) as batches:
                 for key, rows in _by_source(batches, runs, file):
                     if key in kept:

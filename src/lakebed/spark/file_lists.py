@@ -35,9 +35,11 @@ _FEW_FILES = 200
 # So many files a directory on average: then two listings of it are surely less work than a list.
 _FILES_A_DIRECTORY = 16
 
-# Whatever the session says: a file that is missing or damaged is an error, and dates and times are
-# those of one calendar, the Gregorian, as Arrow reads them.
+# Whatever the session says: a file that is missing or damaged is an error, which only checksums of
+# pages tell for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
+# them.
 _STRICT = {
+    "parquet.page.verify-checksum.enabled": "true",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",

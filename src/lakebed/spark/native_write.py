@@ -41,6 +41,8 @@ _OPTIONS = {
     # A file has one checksum, in its facts; Hadoop would write another beside it.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
+    # As Spark does by itself, unless somebody has switched it off.
+    "parquet.page.write-checksum.enabled": "true",
 }
 
 # Spark's name for what Arrow calls lz4; its own lz4 is an older frame, of Hadoop.

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakebed.arrow.formats.registry import find_reader
+from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
 from lakebed.model.keys import split_label
 from lakebed.plan.explanation import Account
 from lakebed.plan.plan import DataFile, ScanPlan
+from lakebed.state.facts import Recorded
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -24,7 +27,13 @@ _FEW_FILES = 128
 _FILES_A_TASK = 32
 _MOST_TASKS = 4096
 _FILES = pa.schema(
-    [("label", pa.string()), ("is_filtered", pa.bool_()), ("schema_number", pa.int32())]
+    [
+        ("label", pa.string()),
+        ("is_filtered", pa.bool_()),
+        ("schema_number", pa.int32()),
+        ("size_bytes", pa.int64()),
+        ("checksum", pa.string()),
+    ]
 )
 
 
@@ -35,6 +44,9 @@ def read_through_arrow(
 
     Files come to the tasks as rows, so that a task is sent only its own, however many there are.
     """
+    if find_reader(plan.state.descriptor.format) is not None:
+        # Here, since tasks know nothing of the file table.
+        plan = replace(plan, files=with_recorded(store, plan.state, plan.files))
     files, count = spark.createDataFrame(_files(plan)), len(plan.files)
     if count > _FEW_FILES:
         files = files.repartition(min(-(-count // _FILES_A_TASK), _MOST_TASKS))
@@ -72,6 +84,8 @@ def _files(plan: ScanPlan) -> pa.Table:
             [file.label for file in plan.files],
             [file.is_filtered for file in plan.files],
             [file.schema_number for file in plan.files],
+            [file.recorded and file.recorded.size_bytes for file in plan.files],
+            [file.recorded and file.recorded.checksum for file in plan.files],
         ],
         schema=_FILES,
     )
@@ -98,7 +112,7 @@ def _without_files(plan: ScanPlan) -> ScanPlan:
 def _planned(state: State, batch: pa.RecordBatch) -> Iterator[DataFile]:
     """Yield the files that rows name, as the plan had them."""
     for row in batch.to_pylist():
-        number = row["schema_number"]
+        number, checksum = row["schema_number"], row["checksum"]
         yield DataFile(
             key=state.key(row["label"]),
             label=row["label"],
@@ -106,6 +120,9 @@ def _planned(state: State, batch: pa.RecordBatch) -> Iterator[DataFile]:
             is_filtered=row["is_filtered"],
             schema_number=number,
             constants=state.lineage.reading(state.stored_schema, number).constants,
+            recorded=None
+            if checksum is None
+            else Recorded(size_bytes=row["size_bytes"], checksum=checksum),
         )
 
 

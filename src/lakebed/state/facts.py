@@ -59,6 +59,25 @@ class FileFacts:
     columns: Mapping[str, ColumnFacts] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What was noted of the content of a data file when it was written.
+
+    Attributes:
+        size_bytes: Length of the file.
+        checksum: Of the whole file, as `algorithm:hex`; empty if nobody has read it.
+    """
+
+    size_bytes: int
+    checksum: str
+
+    @property
+    def sha256(self) -> str | None:
+        """What the content must hash to; None of files that nobody has read, or of later releases."""
+        algorithm, _, wanted = self.checksum.partition(":")
+        return wanted if algorithm == "sha256" else None
+
+
 def facts_schema(stored: Schema) -> pa.Schema:
     """Return the schema of a facts table for files of `stored` fields."""
     stats = [

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
+from lakebed.state.facts import Recorded
 from lakebed.store.base import Store
 from lakebed.store.cache import cached_get, is_cached
 from lakebed.store.segments import Segment
@@ -32,6 +33,7 @@ _STATS, _FACTS = "stats", ("min", "max", "null_count")
 # Stands in a segment while its hash is computed, which then takes its place.
 _HASH, _NO_HASH = "lakebed.hash", "hash-of-this-segment-comes-here-"
 _COUNTS = {"label": pa.string(), "row_count": pa.int64(), "size_bytes": pa.int64()}
+_PLAIN = {**_COUNTS, "checksum": pa.string()}  # what every segment holds
 
 
 def folder(dataset: str) -> str:
@@ -107,7 +109,7 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
         found.validate(full=True)
         missing = [
             f"{name} ({kind})"
-            for name, kind in _COUNTS.items()
+            for name, kind in _PLAIN.items()
             if (columns is None or name in columns)
             and (name not in found.column_names or found.schema.field(name).type != kind)
         ]
@@ -251,7 +253,7 @@ def find(
     """
     schema = _found_schema(columns)
     names = [*_COUNTS, *(f"{_STATS}.{name}" for name in columns)]
-    tables, lost, requests = _readable(store, segments, names, schema)
+    tables, lost, requests = _readable(store, segments, names, lambda table: _flat(table, schema))
     known = pa.concat_tables([schema.empty_table(), *tables])
     known_labels = known.column("label").cast(pa.large_string())
     rows = known.drop_columns(["label"])
@@ -273,7 +275,10 @@ def find(
 
 
 def _readable(
-    store: Store, segments: Sequence[Segment], names: Sequence[str], schema: pa.Schema
+    store: Store,
+    segments: Sequence[Segment],
+    names: Sequence[str],
+    shaped: Callable[[pa.Table], pa.Table],
 ) -> tuple[list[pa.Table], dict[str, str], int]:
     """Return what the readable segments hold, the reason for each other one, and the requests."""
 
@@ -281,7 +286,7 @@ def _readable(
         requests = 1
         try:
             data, requests = _read(store, segment.key)
-            return _flat(decode(data, segment.key, names), schema), requests
+            return shaped(decode(data, segment.key, names)), requests
         except CorruptMetadataError as exc:
             return exc, requests
 
@@ -310,6 +315,10 @@ def _read(store: Store, key: str) -> tuple[bytes, int]:
         return cached_get(store, key), requests
     except ObjectNotFoundError as exc:
         raise _unreadable(key, "it is missing") from exc
+
+
+def _as_it_is(table: pa.Table) -> pa.Table:
+    return table
 
 
 def _found_schema(columns: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -351,9 +360,38 @@ def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[in
         One GET a segment, eight at once; none of those that the process has read before.
     """
     found: dict[str, tuple[int, int]] = {}
-    for table in _readable(store, segments, list(_COUNTS), _found_schema({}))[0]:
+    for table in _readable(store, segments, list(_COUNTS), _as_it_is)[0]:
         columns = (table.column(name).to_pylist() for name in _COUNTS)
         found.update({label: (rows, size) for label, rows, size in zip(*columns, strict=True)})
+    return found
+
+
+def read_recorded(
+    store: Store, segments: Sequence[Segment], labels: Collection[str]
+) -> dict[str, Recorded]:
+    """Return what was noted of the content of some files, by label.
+
+    Of a file that the table does not know there is nothing. What a segment tells that is damaged
+    or missing is left out, with a warning.
+
+    Cost:
+        One GET a segment, eight at once; none of those that the process has read before.
+    """
+    if not labels:
+        return {}
+    wanted = pa.array(list(labels), pa.string())
+    names = ("label", "size_bytes", "checksum")
+
+    def chosen(table: pa.Table) -> pa.Table:
+        return table.filter(pc.is_in(table.column("label"), value_set=wanted))
+
+    found: dict[str, Recorded] = {}
+    for table in _readable(store, segments, names, chosen)[0]:
+        columns = (table.column(name).to_pylist() for name in names)
+        found.update(
+            (label, Recorded(size_bytes=size, checksum=checksum))
+            for label, size, checksum in zip(*columns, strict=True)
+        )
     return found
 
 

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 def pack(document: object) -> bytes:
     """Return the bytes of a document."""
-    return zstandard.ZstdCompressor().compress(msgspec.json.encode(document))
+    return zstandard.ZstdCompressor(write_checksum=True).compress(msgspec.json.encode(document))
 
 
 def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:

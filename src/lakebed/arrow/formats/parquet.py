@@ -37,6 +37,7 @@ class ParquetWriter(FileWriter):
             self._schema,
             compression=self._compression,
             use_dictionary=_repetitive_columns(rows),
+            write_page_checksum=True,
             metadata_collector=self._footers,
         )
 

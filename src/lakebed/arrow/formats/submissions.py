@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import zstandard
 
 from lakebed.arrow.documents import document_reader
 from lakebed.arrow.entities import entities_to_batch, to_column
@@ -35,6 +36,7 @@ _CODEC_OF_MAGIC = {
     b"\xfd7zXZ\x00": "xz",
 }
 _GZIP_LEVEL = 6  # Arrow's own, 9, takes several times as long for a hundredth less
+_ZSTD_LEVEL = 1  # Arrow's own
 _XZ_PRESET = 1  # 6, the usual one, is five times as slow for a tenth less
 
 
@@ -225,6 +227,10 @@ def _compressed(sink: pa.BufferOutputStream, compression: str) -> Any:
         return gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0)
     if compression == "xz":
         return lzma.open(sink, "wb", preset=_XZ_PRESET)
+    if compression == "zstd":
+        # With a checksum of the content, which readers of any kind compare; Arrow writes none.
+        compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+        return compressor.stream_writer(sink, closefd=False)
     return pa.CompressedOutputStream(sink, compression)
 
 

@@ -70,7 +70,10 @@ class ParquetReader(FormatReader):
         """Yield all that is in a file, in order."""
         number = 1
         try:
-            with file.open_raw() as raw, pq.ParquetFile(raw) as opened:
+            with (
+                file.open_raw() as raw,
+                pq.ParquetFile(raw, page_checksum_verification=True) as opened,
+            ):
                 for rows in opened.iter_batches():
                     yield _RowChunk(rows, number)
                     number += rows.num_rows

@@ -14,6 +14,7 @@ from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.errors import (
+    CorruptMetadataError,
     FormatError,
     InvalidInputError,
     PartitionSpecError,
@@ -261,7 +262,8 @@ class _RejectWriter:
         if not self._rows:
             return
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist(self._rows, REJECTS), sink, compression="zstd")
+        rows = pa.Table.from_pylist(self._rows, REJECTS)
+        pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
         key = self._job.new_reject_key()
         self.keys.append(key)
         self._store.put(key, sink.getvalue())
@@ -269,7 +271,22 @@ class _RejectWriter:
 
 
 def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what `sift` has set aside."""
+    """Yield what `sift` has set aside.
+
+    Raises:
+        CorruptMetadataError: It is not what was written.
+    """
     for key in keys:
-        with store.open_input(key) as source, pq.ParquetFile(source) as file:
-            yield from file.iter_batches(batch_size=1_024)
+        try:
+            with (
+                store.open_input(key) as source,
+                pq.ParquetFile(source, page_checksum_verification=True) as file,
+            ):
+                yield from file.iter_batches(batch_size=1_024)
+        except (pa.ArrowException, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno is not None:
+                raise
+            raise CorruptMetadataError(
+                f"Rejects in {key!r} cannot be read: {exc}.",
+                hint="They wait there between two steps of a call: make the call again.",
+            ) from exc

@@ -1,0 +1,98 @@
+"""Data files as they were written, or not at all.
+
+The file table has the size and a checksum of every file that Lakebed wrote. Whoever writes rows
+anew must compare them first: a bit that flipped on storage would otherwise become the true content
+of a new file, under a good checksum. Formats whose parts have no checksums of their own are
+compared at every read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakebed.errors import DamagedFileError
+from lakebed.plan.data_file import DataFile
+from lakebed.state import file_table
+from lakebed.state.facts import Recorded
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+_MIB = 2**20
+_PIECE_BYTES = 8 * _MIB  # of a file, hashed at a time
+CHECKSUM_DIFFERS = "the checksum differs"
+HELD_BYTES = 256 * _MIB  # what is compared is held; larger files are read twice
+
+
+def with_recorded(store: Store, state: State, files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+    """Return files of a state with what was recorded of their content, where anything was.
+
+    Cost:
+        See `lakebed.state.file_table.read_recorded`.
+    """
+    files = tuple(files)
+    labels = [file.label for file in files if file.recorded is None]
+    known = file_table.read_recorded(store, state.files, labels)
+    return tuple(replace(file, recorded=known.get(file.label, file.recorded)) for file in files)
+
+
+def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
+    """Open a data file; first compare its whole content with what was recorded, if anything was.
+
+    Of files that another tool wrote nothing is recorded, and of those that were adopted only the
+    size: what cannot be compared is taken for right.
+
+    Raises:
+        ObjectNotFoundError: It is missing.
+        DamagedFileError: It is not what was recorded.
+
+    Cost:
+        One GET of the whole file, which is held in memory; of a file of more than 256 MiB several,
+        and then those of its reader.
+    """
+    recorded = file.recorded
+    if recorded is None:
+        return store.open_input(file.key)
+    if recorded.size_bytes > HELD_BYTES or recorded.sha256 is None:
+        found = difference(store, file.key, recorded)
+        if found:
+            raise DamagedFileError.of(dataset, file.key, f"is damaged: {found}.")
+        return store.open_input(file.key)
+    # A byte more, which there must not be.
+    data = store.get_range(file.key, 0, recorded.size_bytes + 1)
+    found = _difference(recorded, len(data), hashlib.sha256(data).hexdigest())
+    if found:
+        raise DamagedFileError.of(dataset, file.key, f"is damaged: {found}.")
+    return pa.BufferReader(data)
+
+
+def difference(store: Store, key: str, recorded: Recorded) -> str:
+    """Say how a file differs from what was recorded of it; empty if it does not.
+
+    Raises:
+        ObjectNotFoundError: It is missing.
+
+    Cost:
+        One HEAD, and one GET for each 8 MiB of the file if a checksum was recorded.
+    """
+    size_bytes = store.size(key)
+    if size_bytes != recorded.size_bytes or recorded.sha256 is None:
+        return _difference(recorded, size_bytes, None)
+    digest = hashlib.sha256()
+    for piece in _pieces(store, key, size_bytes):
+        digest.update(piece)
+    return _difference(recorded, size_bytes, digest.hexdigest())
+
+
+def _pieces(store: Store, key: str, size_bytes: int) -> Iterator[bytes]:
+    for start in range(0, size_bytes, _PIECE_BYTES):
+        yield store.get_range(key, start, _PIECE_BYTES)
+
+
+def _difference(recorded: Recorded, size_bytes: int, found_hash: str | None) -> str:
+    if size_bytes != recorded.size_bytes:
+        return f"it does not have the {recorded.size_bytes} bytes that it was written with"
+    return "" if recorded.sha256 in (None, found_hash) else CHECKSUM_DIFFERS
