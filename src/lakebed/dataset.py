@@ -47,7 +47,7 @@ from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
 from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.keys import BATCH_ID, decode_path, partition_of, split_label
+from lakebed.model.keys import BATCH_ID, decode_path, split_label
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
@@ -291,7 +291,7 @@ class Dataset(View):
     def _files(self, state: State) -> tuple[File, ...]:
         counts = file_table.read_counts(self._source.store, state.files)
         batches = {
-            directory: state.directory_values(directory).get(BATCH_ID)
+            directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
             for directory in state.directories()
         }
         found = []
@@ -302,7 +302,7 @@ class Dataset(View):
             found.append(
                 File(
                     key=state.key(label),
-                    partition=partition_of(directory),
+                    partition=state.partition_of(directory),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,

@@ -110,10 +110,11 @@ class Repository:
         found = self._find(name)
         if found is not None:
             return self._existing(found, descriptor, if_exists)
+        first = first_state(name, descriptor, format_)
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:
-            transaction.create(self._store, first_state(name, descriptor, format_))
+            transaction.create(self._store, first)
         except ObjectExistsError:
             # Somebody else was faster: as if the dataset had been there before, schema file too.
             winner = self.open(name)

@@ -12,7 +12,13 @@ from lakebed.state.state import State, digest_of
 
 
 def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    """Return a dataset as it is before its first commit."""
+    """Return a dataset as it is before its first commit.
+
+    Raises:
+        PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
+            ours can be made.
+    """
+    descriptor.check()
     now = dt.datetime.now(dt.UTC)
     return State(
         name=name,

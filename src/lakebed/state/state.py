@@ -172,7 +172,17 @@ class State:
     @property
     def partition_level_types(self) -> dict[str, Type]:
         """Directory levels of a partition: all but the batch."""
-        return {name: kind for name, kind in self.partition_types.items() if name != BATCH_ID}
+        levels = self.partition_types
+        if self.is_ours:
+            levels.pop(BATCH_ID, None)
+        return levels
+
+    def partition_of(self, directory: str) -> str:
+        """Return the partition that a directory belongs to: without its batch, if it is of one.
+
+        In a dataset of another tool a level `batch_id` is one like any other.
+        """
+        return partition_of(directory) if self.is_ours else directory
 
     @property
     def sure_strategy(self) -> PartitionStrategy:
