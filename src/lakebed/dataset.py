@@ -1018,7 +1018,8 @@ class Dataset(View):
         Rows stay in their partitions, and those of different runs in different files; older
         versions stay as they are. Before a commit, the new files are read back and their rows
         compared with the old ones. Appends go on meanwhile; where others take out a file that is
-        being compacted, its partition is looked at again, and skipped if they keep doing so.
+        being compacted, its partition is looked at again, and skipped if they keep doing so. At
+        last, indices that know every file are written as other tools read them.
 
         Args:
             view: Of this dataset: the partitions that may hold entities of it. None for all.
@@ -1120,7 +1121,8 @@ class Dataset(View):
         Readers and writers are not disturbed: files that are not indexed yet are read.
 
         Args:
-            column: A field of the schema, of single values; no partition field.
+            column: A field of the schema, of single values. Of a partition field there is nothing
+                to build, and no commit: the paths are its index.
             spark: A session whose tasks do the work; True for the one that there is, else a local
                 one. None for this process.
             on_progress: Is told how many data files are indexed, of how many.

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
+from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -76,6 +77,10 @@ COMMON_SHARE = 0.2
 # Up to so many files whose bounds hold a value, bounds alone leave hardly more than an index.
 _CLUSTERED_FILES = 2.0
 _FEW_FILES = 5  # of which nothing can be said
+_BY_PATH = (
+    "It is a partition field: its values stand in the paths, by which files are found. There was "
+    "nothing to build, and there is nothing to drop."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +279,9 @@ def build_index(
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
     """Index a column of the files that are there; see `Dataset.build_index`."""
+    state = read_own_head(store, dataset).state
+    if column in state.partition_level_types:
+        return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
     done = 0
     for _ in range(_ROUNDS):
@@ -295,6 +303,23 @@ def build_index(
     compact_indices(store, dataset, columns=(column,), options=options)
     state = read_own_head(store, dataset).state
     return next(one for one in describe_indices(store, state) if one.column == column)
+
+
+def _index_by_path(state: State, column: str) -> InvertedIndex:
+    """Say of a partition field what an index would be: the paths are one already."""
+    return InvertedIndex(
+        column=column,
+        segment_count=0,
+        size_bytes=0,
+        file_count=len(state.labels),
+        covered_count=len(state.labels),
+        indexed_count=0,
+        value_count=len({state.directory_values(one)[column] for one in state.directories()}),
+        pair_count=0,
+        files_per_value=None,
+        lost={},
+        warning=_BY_PATH,
+    )
 
 
 def _name_column(store: Store, dataset: str, column: str, options: CommitOptions | None) -> None:
@@ -336,11 +361,13 @@ def drop_index(
     store: Store, dataset: str, column: str, options: CommitOptions | None = None
 ) -> tuple[Entry, State]:
     """Let a column have no index any more; see `Dataset.drop_index`."""
-    descriptor = read_own_head(store, dataset).state.descriptor
+    state = read_own_head(store, dataset).state
+    descriptor = state.descriptor
     if column not in descriptor.index:
         raise InvalidInputError(
             f"Dataset {dataset!r} has no index of {column!r}.",
-            hint=nearest(column, descriptor.index)
+            hint=(_BY_PATH if column in state.partition_level_types else "")
+            or nearest(column, descriptor.index)
             or f"Indexed are: {', '.join(descriptor.index) or 'no columns'}.",
         )
     kept = tuple(name for name in descriptor.index if name != column)
@@ -449,10 +476,10 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
         raise
 
 
-def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> None:
+def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> Entry:
     """Commit a change of postings, and delete them if it fails for sure."""
     try:
-        commit_change(store, state, change, options)
+        return commit_change(store, state, change, options)
     except CommitUnknownError:
         raise
     except LakebedError:
@@ -523,6 +550,41 @@ def compact_indices(
         )
         _commit(store, state, change, options)
     return tuple(found)
+
+
+def write_index_files(
+    store: Store, dataset: str, options: CommitOptions | None = None
+) -> Commit | None:
+    """Write the indices that know every live file as other tools read them, and name them.
+
+    Returns:
+        The commit; None if all are named that can be.
+
+    Raises:
+        ReadOnlyError: The dataset cannot be written.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        The head; for each index that is not named its segments, read once, and then one commit.
+    """
+    state = read_own_head(store, dataset).state
+    indices: dict[str, str] = {}
+    try:
+        for column in state.descriptor.index:
+            indices.update(_write_index_file(store, state, column))
+    except LakebedError:
+        delete_or_leave(store, [*indices.values()])
+        raise
+    if not indices:
+        return None
+    change = Change(
+        operation="compact",
+        commit_id=uuid.uuid4().hex,
+        base_version=state.version,
+        indices=indices,
+        indices_of=digest_of(state.labels),
+    )
+    return Commit.of(_commit(store, state, change, options), state)
 
 
 def _merge_groups(

@@ -331,6 +331,9 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         if change.descriptor is None
         else describe(change.descriptor, change.lineage),
     )
+    digest = digest_of(labels)
+    # An index is complete or it is not named: what other tools built covers no file of ours.
+    indices = {} if change.added or removed else _indices(state, change, digest)
     if change.descriptor is not None:
         state = replace(state, descriptor=change.descriptor, lineage=change.lineage)
     new = replace(
@@ -344,14 +347,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         history=_merged(state.history, change.merged.get("history")),
         sources=(*state.sources, change.sources) if change.sources else state.sources,
         postings=_postings(state, change),
-        digest=digest_of(labels),
-        # An index is complete or it is not named: what other tools built covers no file of ours.
-        indices={}
-        if change.added or removed or change.descriptor
-        else {
-            **{k: v for k, v in state.indices.items() if k not in change.lost_indices},
-            **(change.indices if change.indices_of == digest_of(labels) else {}),
-        },
+        digest=digest,
+        indices=indices,
         horizon=max(state.horizon, change.horizon),
         **_open_batches(state, change),
         protections=_protections(state, change),
@@ -397,6 +394,17 @@ def _open_batches(state: State, change: Change) -> dict[str, Any]:
             )
         ),
     }
+
+
+def _indices(state: State, change: Change, digest: str) -> dict[str, str]:
+    """Return the Kartothek index files to name after a change that leaves the files as they are."""
+    gone = set(change.lost_indices)
+    if change.descriptor is not None:
+        if change.descriptor.schema != state.descriptor.schema:
+            return {}
+        gone |= {*state.descriptor.index} - {*change.descriptor.index}
+    kept = {column: key for column, key in state.indices.items() if column not in gone}
+    return {**kept, **(change.indices if change.indices_of == digest else {})}
 
 
 def _protections(state: State, change: Change) -> tuple[Protection, ...]:
