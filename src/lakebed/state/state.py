@@ -260,6 +260,7 @@ class Change:
         lost_segments: Keys of segments of the file table and of postings that cannot be read.
         lost_indices: Columns whose Kartothek index files are not right.
         moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
+        earlier: Changes that make versions of their own right before it, by the same put.
     """
 
     operation: str
@@ -291,6 +292,7 @@ class Change:
     lost_segments: frozenset[str] = frozenset()
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
+    earlier: tuple[Change, ...] = ()
 
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
