@@ -51,7 +51,7 @@ from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
 from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.keys import BATCH_ID, decode_path, partition_of, split_label
+from lakebed.model.keys import BATCH_ID, decode_path, split_label
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
@@ -295,7 +295,7 @@ class Dataset(View):
     def _files(self, state: State) -> tuple[File, ...]:
         counts = file_table.read_counts(self._source.store, state.files)
         batches = {
-            directory: state.directory_values(directory).get(BATCH_ID)
+            directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
             for directory in state.directories()
         }
         found = []
@@ -306,7 +306,7 @@ class Dataset(View):
             found.append(
                 File(
                     key=state.key(label),
-                    partition=partition_of(directory),
+                    partition=state.partition_of(directory),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,
@@ -1119,7 +1119,8 @@ class Dataset(View):
         Rows stay in their partitions, and those of different runs in different files; older
         versions stay as they are. Before a commit, the new files are read back and their rows
         compared with the old ones. Appends go on meanwhile; where others take out a file that is
-        being compacted, its partition is looked at again, and skipped if they keep doing so.
+        being compacted, its partition is looked at again, and skipped if they keep doing so. At
+        last, indices that know every file are written as other tools read them.
 
         Args:
             view: Of this dataset: the partitions that may hold entities of it. None for all.
@@ -1222,7 +1223,8 @@ class Dataset(View):
         Readers and writers are not disturbed: files that are not indexed yet are read.
 
         Args:
-            column: A field of the schema, of single values; no partition field.
+            column: A field of the schema, of single values. Of a partition field there is nothing
+                to build, and no commit: the paths are its index.
             spark: A session whose tasks do the work; True for the one that there is, else a local
                 one. None for this process.
             on_progress: Is told how many data files are indexed, of how many.

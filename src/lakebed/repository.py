@@ -13,7 +13,7 @@ from lakebed.errors import (
     InvalidInputError,
     ObjectExistsError,
 )
-from lakebed.hive.adoption import commit_adoption, find_adoption
+from lakebed.hive.adoption import Adoption, commit_adoption, find_adoption
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.names import check_dataset_name
@@ -117,11 +117,12 @@ class Repository:
         found = self._find(name)
         if found is not None:
             return self._existing(found, descriptor, if_exists)
+        first = first_state(name, descriptor, format_)
         self._store.check_writable()  # before anything is written
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:
-            transaction.create(self._store, first_state(name, descriptor, format_))
+            transaction.create(self._store, first)
         except ObjectExistsError:
             # Somebody else was faster: as if the dataset had been there before, schema file too.
             winner = self.open(name)
@@ -136,28 +137,36 @@ class Repository:
     def adopt(
         self,
         name: str,
-        source: str | os.PathLike[str] | None = None,
+        source: str | os.PathLike[str] | Adoption | None = None,
         *,
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
+        current: Literal["newest", "all"] = "newest",
         head_format: Literal["json", "msgpack.zstd"] = "json",
     ) -> Dataset:
         """Make a dataset of Parquet files that are there; none of them is moved or changed.
 
         The files lie in `<repository>/<name>`, as those of a Hive table do:
-        `<name>/dt=2013-01-01/000000_0`. They become version 1. New batches go to
-        `<name>/data/…`, and what they replace stays until it is cleaned up, as ever. A directory
-        `batch_id=…` right above files names their batch; the others are of the batch of the
-        adoption. Whatever else lies there is not touched.
+        `<name>/dt=2013-01-01/000000_0`. They become its first version. New batches go to
+        `<name>/data/…`, and what they replace stays until it is cleaned up, as ever. Whatever else
+        lies there is not touched.
+
+        A directory `batch_id=…` right above files names their batch; the others are of the batch
+        of the adoption. Where a partition has several batches, the newest is current. The older
+        ones become versions before it, readable with `at(batch_id=…)`, until a cleanup takes them.
+        `find_adoption` says beforehand what is taken for what.
 
         Args:
             name: Of the directory, and from now on of the dataset.
             source: A table of a metastore, as `database.table`, whose partitions must all lie
-                there; or that directory itself, or one in it; None for the directory.
+                there; or that directory itself, or one in it; None for the directory. Or what
+                `find_adoption` has returned, which says all of this: then exactly that is adopted.
             partition_by: How a directory is partitioned: fields in order, each perhaps with its
                 type, such as `"dt date, carrier"`; they are strings otherwise. A table says it
                 itself.
             metastore: Where the table is; as for `Dataset.publish`.
+            current: Which batches of a partition are current: the newest, or all, where each has
+                added rows to those before.
             head_format: As for `create`.
 
         Raises:
@@ -170,11 +179,59 @@ class Repository:
 
         Cost:
             A LIST of the directory, or one a partition; one HEAD and two GETs a file; then as
-            `create`, and one commit.
+            `create`, and one commit, whatever the number of versions.
 
         Source:
             docs/design/006-hive.md
         """
+        if isinstance(source, Adoption):
+            self._check_adoptable(name)
+            if source.name != name:
+                raise InvalidInputError(
+                    f"The adoption of {source.name!r} cannot make a dataset {name!r}.",
+                    hint="The dataset has the name of its directory.",
+                )
+            adoption = source
+        else:
+            adoption = self.find_adoption(
+                name, source, partition_by=partition_by, metastore=metastore, current=current
+            )
+        # An earlier adoption may have come as far as this.
+        created = self.create(name, adoption.descriptor, "open", head_format=head_format)
+        commit_adoption(self._store, created.name, adoption)
+        return self.open(name)
+
+    def find_adoption(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | None = None,
+        *,
+        partition_by: Mapping[str, str] | Iterable[str] | str = (),
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        current: Literal["newest", "all"] = "newest",
+    ) -> Adoption:
+        """Return what `adopt` would take for what; nothing is written.
+
+        Args:
+            name: As for `adopt`, and so are the others.
+            source: As for `adopt`.
+            partition_by: As for `adopt`.
+            metastore: As for `adopt`.
+            current: As for `adopt`.
+
+        Raises:
+            InvalidInputError: As for `adopt`.
+            SchemaMismatchError: As for `adopt`.
+            NotFoundError: As for `adopt`.
+            DatasetExistsError: As for `adopt`.
+
+        Cost:
+            A LIST of the directory, or one a partition; one HEAD and two GETs a file.
+        """
+        self._check_adoptable(name)
+        return find_adoption(self._store, name, source, partition_by, metastore, current)
+
+    def _check_adoptable(self, name: str) -> None:
         check_dataset_name(name)
         found = self._find(name)
         if found is not None and found.version:
@@ -182,11 +239,6 @@ class Repository:
                 f"Dataset {name!r} exists in {self.uri}.",
                 hint="Its files are its own; there is nothing to adopt.",
             )
-        adoption = find_adoption(self._store, name, source, partition_by, metastore)
-        # An earlier adoption may have come as far as this.
-        created = self.create(name, adoption.descriptor, "open", head_format=head_format)
-        commit_adoption(self._store, created.name, adoption)
-        return self.open(name)
 
     def _load_descriptor(self, name: str) -> DatasetDescriptor:
         if self._told is None:

@@ -28,7 +28,7 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import split_label
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
@@ -375,7 +375,7 @@ class View:
         levels = chosen.state.partition_level_types
         found: dict[str, Mapping[str, Scalar]] = {}
         for file in chosen.files:
-            path = partition_of(split_label(file.label)[0])
+            path = chosen.state.partition_of(split_label(file.label)[0])
             found[path] = {name: file.partition[name] for name in levels}
         views: dict[tuple[Scalar, ...], PartitionView] = {}
         for path, values in sorted(found.items()):

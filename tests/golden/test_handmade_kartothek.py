@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
+from lakebed.errors import CorruptMetadataError, PartitionSpecError, UnsupportedVersionError
+from lakebed.model.keys import split_label
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("v", pa.float64())])
 FIRST, SECOND = "p=a%20b/" + "1" * 32, "p=c/" + "2" * 32
@@ -218,3 +219,81 @@ def test_reference_that_leaves_the_dataset_is_refused(root, key):
 
     with pytest.raises(CorruptMetadataError, match="refers to"):
         open_old(root)
+
+
+@pytest.mark.parametrize(
+    ("keys", "labels"),
+    [
+        (["p", "batch_id"], ["p=a/batch_id=one", "p=b/batch_id=two"]),
+        (["batch_id", "p"], ["batch_id=one/p=a", "batch_id=two/p=b"]),
+    ],
+)
+def test_key_that_is_called_batch_id_is_a_key_like_any_other(root, keys, labels):
+    write_schema(root, pa.schema([("batch_id", pa.string()), *SCHEMA]))
+    labels = [f"{label}/{'7' * 32}" for label in labels]
+    for number, label in enumerate(labels):
+        write_file(root, label, {"n": [number], "v": [0.5]})
+    write_head(root, partition_keys=keys, partitions={one: entry(one) for one in labels})
+
+    old = open_old(root)
+
+    assert rows(root) == [
+        {"batch_id": "one", "p": "a", "n": 0, "v": 0.5},
+        {"batch_id": "two", "p": "b", "n": 1, "v": 0.5},
+    ]
+    assert old.where("batch_id = 'two'").count() == 1
+    assert [one.path for one in old.partitions()] == [split_label(label)[0] for label in labels]
+    assert [list(one.values) for one in old.partitions()] == [keys, keys]
+    assert [one.path for one in old.covering_partitions()] == [one.path for one in old.partitions()]
+    # There are no batches in it, whatever its columns are called.
+    assert [(one.partition, one.batch_id) for one in old.files()] == [
+        (split_label(label)[0], None) for label in labels
+    ]
+    assert old.batches() == ()
+
+
+def test_column_that_is_called_batch_id_is_a_column_like_any_other(root):
+    write_schema(root, pa.schema([*SCHEMA, ("batch_id", pa.float64())]))
+    write_file(root, FIRST, {"n": [1, 2], "v": [0.5, None], "batch_id": [0.5, 1.5]})
+    write_file(root, SECOND, {"n": [3], "v": [1.5], "batch_id": [None]})
+    write_head(root)
+
+    old = open_old(root)
+
+    assert [row["batch_id"] for row in rows(root)] == [0.5, 1.5, None]
+    assert [row["n"] for row in old.where("batch_id > 1").reader()] == [2]
+    assert old.where("batch_id IS NULL").count() == 1
+    assert lakebed.open_uri(old.where("batch_id = 0.5").view_uri).count() == 1
+    assert (
+        old.schemas()[0].schema.get("batch_id").type == old.descriptor.schema.get("batch_id").type
+    )
+
+
+def test_their_column_called_batch_id_gets_no_dataset_of_ours(root):
+    write_schema(root, pa.schema([*SCHEMA, ("batch_id", pa.int64())]))
+    write_head(root, partitions={})
+    repository = lakebed.open_repository(root)
+    theirs = repository.open("old").descriptor
+    ours = repository.create("ours", lakebed.DatasetDescriptor(schema=SCHEMA))
+
+    with pytest.raises(PartitionSpecError, match="'batch_id', which every batch adds"):
+        repository.create("copy", theirs)
+    with pytest.raises(PartitionSpecError, match="'batch_id', which every batch adds"):
+        ours.update(theirs)
+
+    assert repository.list() == ["old", "ours"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("keys", [["p", "batch_id"], ["batch_id", "p"], ["p"]])
+def test_spark_reads_a_column_that_is_called_batch_id(root, keys, spark):
+    write_schema(root, pa.schema([("batch_id", pa.string()), *SCHEMA]))
+    values = {"p": "a", "batch_id": "one"}
+    label = "/".join([*(f"{key}={values[key]}" for key in keys), "7" * 32])
+    rest = {name: [value] for name, value in values.items() if name not in keys}
+    write_file(root, label, {"n": [1], "v": [0.5], **rest})
+    write_head(root, partition_keys=keys, partitions={label: entry(label)})
+
+    found = open_old(root).where("batch_id = 'one'").spark(spark).collect()
+
+    assert [row.asDict() for row in found] == [{"batch_id": "one", "p": "a", "n": 1, "v": 0.5}]

@@ -19,8 +19,11 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.hive.adoption import find_adoption
+from lakebed.hive import batch_directories
+from lakebed.hive.adoption import OWN_FOLDERS, find_adoption
+from lakebed.lifecycle.inventory import LOG_FOLDER
 from lakebed.model.keys import adopted_file_name, data_key
+from lakebed.state import published
 from lakebed.testing import FailingStore
 
 MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
@@ -294,3 +297,292 @@ def test_dry_run_lists_the_files(lake, home):
     assert [file.key for file in found.files] == sorted(file.key for file in found.files)
     assert len(found.files) == 9
     assert lake.list() == []
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Path:
+    """The layout of the batch document: one day was run three times, one twice, one once."""
+    home = tmp_path / "lake" / "sales"
+    for day, started in (
+        ("2015-12-09", (1449700000, 1449800000)),
+        ("2015-12-10", (1449784608, 1449800000, 1449847129)),
+        ("2015-12-11", (1449871000,)),
+    ):
+        for number, batch_id in enumerate(started):
+            put(home / f"dt={day}" / f"batch_id={batch_id}" / "part-0.parquet", n=number)
+    return home
+
+
+def days(view: lakebed.View) -> dict[str, int]:
+    """Return of each day how often it had been run when its rows were written."""
+    rows = view.arrow(["dt", "n"]).to_pylist()
+    assert len(rows) == 2 * len({row["dt"] for row in rows})  # each file holds two
+    return {row["dt"]: row["n"] for row in rows}
+
+
+def test_newest_batch_of_a_partition_is_current_and_older_ones_are_its_history(lake, batches):
+    before = {path: path.read_bytes() for path in batches.rglob("*.parquet")}
+
+    sales = lake.adopt("sales", partition_by="dt")
+
+    assert days(sales) == {"2015-12-09": 1, "2015-12-10": 2, "2015-12-11": 0}
+    assert sales.count() == 6
+    # Each superseded batch, as the dataset was when it had just been written.
+    assert days(sales.at(batch_id=1449700000)) == {"2015-12-09": 0}
+    assert days(sales.at(batch_id=1449784608)) == {"2015-12-09": 0, "2015-12-10": 0}
+    assert days(sales.at(batch_id=1449800000)) == {"2015-12-09": 1, "2015-12-10": 1}
+    assert [(one.batch_id, one.file_count, one.is_live) for one in sales.batches()] == [
+        (1449700000, 1, False),
+        (1449784608, 1, False),
+        (1449800000, 2, True),
+        (sales.history()[-1].batch_id, 2, True),
+    ]
+    assert [one.operation for one in sales.history()] == ["create", *4 * ["adopt"]]
+    found = sales.arrow(["dt", "batch_id"]).to_pylist()
+    assert {row["dt"]: row["batch_id"] for row in found} == {
+        "2015-12-09": 1449800000,
+        "2015-12-10": 1449847129,
+        "2015-12-11": 1449871000,
+    }
+    assert {path: path.read_bytes() for path in before} == before
+    assert troubles(sales) == []
+
+
+def test_rerun_of_one_batch_keeps_both_ids(lake, tmp_path):
+    home = tmp_path / "lake" / "sales" / "dt=2015-12-10"
+    put(home / "batch_id=1449784608" / "part-0.parquet", n=1)
+    put(home / "batch_id=1449847129" / "part-0.parquet", n=2)
+
+    sales = lake.adopt("sales", partition_by="dt date")
+
+    assert [row["n"] for row in sales.reader()] == [2, 2]
+    assert [one.batch_id for one in sales.batches()] == [1449784608, 1449847129]
+    assert [row["n"] for row in sales.at(batch_id=1449784608).reader()] == [1, 1]
+    assert sales.batches()[0].started_at.isoformat() == "2015-12-10T21:56:48+00:00"
+    sales.rollback(batch_id=1449784608)
+    assert [row["n"] for row in sales.reader()] == [1, 1]
+    sales.append([{"dt": dt.date(2015, 12, 10), "n": 3, "at": MOMENT}])
+    assert sales.batches()[-1].batch_id > 1449847129
+    assert sales.count() == 3
+
+
+def test_batches_of_a_dataset_without_partitions_follow_the_same_rule(lake, tmp_path):
+    for batch_id in (1449784608, 1449847129):
+        put(tmp_path / "lake" / "sales" / f"batch_id={batch_id}" / "part-0.parquet")
+
+    assert lake.adopt("sales").count() == 2
+
+
+def test_seconds_and_milliseconds_are_compared_as_times(lake, tmp_path):
+    home = tmp_path / "lake" / "sales" / "dt=1"
+    put(home / "batch_id=1449784608123" / "part-0.parquet", n=1)
+    put(home / "batch_id=1449847129" / "part-0.parquet", n=2)  # later, in seconds
+
+    assert {row["n"] for row in lake.adopt("sales", partition_by="dt").reader()} == {2}
+
+
+def test_all_batches_are_current_where_that_is_said(lake, batches):
+    sales = lake.adopt("sales", partition_by="dt", current="all")
+
+    assert sales.count() == 12
+    assert sales.version == 1
+    with pytest.raises(InvalidInputError, match="current is 'none'"):
+        lake.adopt("more", current="none")
+
+
+def test_plan_says_what_is_taken_for_what_and_writes_nothing(lake, batches):
+    found = lake.find_adoption("sales", partition_by="dt")
+
+    assert lake.list() == []
+    told = [(one.partition[-2:], one.batch_id, one.taken_for, one.reason) for one in found.batches]
+    assert told == [
+        ("09", 1449700000, "history", "superseded by batch 1449800000"),
+        ("09", 1449800000, "current", "newest of 2 batches"),
+        ("10", 1449784608, "history", "superseded by batch 1449847129"),
+        ("10", 1449800000, "history", "superseded by batch 1449847129"),
+        ("10", 1449847129, "current", "newest of 3 batches"),
+        ("11", 1449871000, "current", "only batch"),
+    ]
+    assert str(found) == (
+        "6 rows in 3 files become the dataset. 6 rows in 3 files, of 3 older batches, become its "
+        "history, of which a cleanup takes what is older than its retention."
+    )
+    assert found.batches[0].row_count == 2
+    assert found.batches[0].size_bytes == sum(file.size_bytes for file in found.batches[0].files)
+
+
+def test_cleanup_takes_older_batches_unless_they_are_protected(lake, batches):
+    sales = lake.adopt("sales", partition_by="dt")
+    sales.protect(batch_id=1449784608, reason="audit")
+
+    report = sales.cleanup(older_than="0s", dry_run=False)
+
+    assert [file.key for file in report.files] == [
+        "sales/dt=2015-12-09/batch_id=1449700000/part-0.parquet",
+        "sales/dt=2015-12-10/batch_id=1449800000/part-0.parquet",
+    ]
+    assert (batches / "dt=2015-12-10/batch_id=1449784608/part-0.parquet").exists()
+    assert sales.count() == 6
+    assert troubles(sales) == []
+
+
+def test_empty_newest_batch_that_succeeded_empties_its_partition(lake, batches):
+    empty = batches / "dt=2015-12-09" / "batch_id=1449900000"
+    empty.mkdir()
+    (empty / "_SUCCESS").touch()
+    (batches / "dt=2015-12-11" / "batch_id=1449900000").mkdir()  # nobody has written there
+    (batches / "dt=2015-12-11" / "batch_id=1449900000" / ".hidden").touch()
+
+    sales = lake.adopt("sales", partition_by="dt")
+
+    assert days(sales) == {"2015-12-10": 2, "2015-12-11": 0}
+    assert days(sales.at(batch_id=1449800000))["2015-12-09"] == 1
+
+
+@pytest.mark.parametrize("sign", ["no success", "temporary"])
+def test_newest_batch_that_looks_unfinished_is_refused(lake, batches, sign):
+    newest = batches / "dt=2015-12-10" / "batch_id=1449847129"
+    if sign == "temporary":
+        put(newest / "_temporary" / "0" / "part-1.parquet")
+    else:
+        (batches / "dt=2015-12-10" / "batch_id=1449784608" / "_SUCCESS").touch()
+
+    with pytest.raises(InvalidInputError, match="looks unfinished") as caught:
+        lake.adopt("sales", partition_by="dt")
+
+    assert "dt=2015-12-10/batch_id=1449847129" in caught.value.message
+    assert lake.list() == []
+    if sign == "no success":
+        (newest / "_SUCCESS").touch()
+        assert lake.adopt("sales", partition_by="dt").count() == 6
+
+
+def test_older_batch_that_is_no_history_is_left_where_it_is(lake, batches):
+    other = pa.table({"n": ["text"], "at": pa.array([MOMENT], pa.timestamp("us"))})
+    put(batches / "dt=2015-12-09" / "batch_id=1449700000" / "part-0.parquet", table=other)
+    (batches / "dt=2015-12-10" / "batch_id=1449784608" / "part-0.parquet").write_bytes(b"cut")
+    put(batches / "dt=2015-12-10" / "batch_id=1449800000" / "_temporary" / "part-1.parquet")
+
+    found = lake.find_adoption("sales", partition_by="dt")
+    sales = lake.adopt("sales", partition_by="dt")
+
+    left = {one.batch_id: one.reason for one in found.taken_for("left")}
+    assert "another schema" in left[1449700000]
+    assert "cannot be read as Parquet" in left[1449784608]
+    assert "unfinished" in left[1449800000]
+    assert (sales.version, sales.count()) == (1, 6)
+    assert "3 files are left where they are: " in str(found)
+    assert all(reason in str(found) for reason in left.values())
+    sales.cleanup(older_than="0s", dry_run=False)
+    assert len(list(batches.rglob("part-0.parquet"))) == 6
+
+
+def test_files_beside_directories_of_batches_are_refused(lake, batches):
+    put(batches / "dt=2015-12-10" / "part-9.parquet")
+
+    with pytest.raises(InvalidInputError, match="nobody can tell which is current") as caught:
+        lake.adopt("sales", partition_by="dt")
+
+    assert "dt=2015-12-10/part-9.parquet" in caught.value.message
+    assert lake.adopt("sales", partition_by="dt", current="all").count() == 14
+
+
+def test_history_of_very_many_reruns_is_bounded(lake, tmp_path):
+    home = tmp_path / "lake" / "sales" / "dt=1"
+    reruns = batch_directories.MAX_OLDER_BATCHES + 3
+    put(home / "batch_id=1000000000" / "part-0.parquet", n=0)
+    data = (home / "batch_id=1000000000" / "part-0.parquet").read_bytes()
+    for number in range(1, reruns):
+        path = home / f"batch_id={1000000000 + number}" / "part-0.parquet"
+        path.parent.mkdir()
+        path.write_bytes(data)
+
+    found = lake.find_adoption("sales", partition_by="dt")
+    sales = lake.adopt("sales", partition_by="dt")
+
+    assert [one.batch_id for one in found.taken_for("left")] == [1000000000, 1000000001]
+    assert sales.version == batch_directories.MAX_OLDER_BATCHES + 1
+    assert sales.count() == 2
+    assert sales.at(batch_id=1000000002).count() == 2
+
+
+def test_adoption_of_history_that_fails_is_never_seen_half_done(lake, batches):
+    before = {path: path.read_bytes() for path in batches.rglob("*.parquet")}
+    for number in range(1, 30):
+        failing = lakebed.Repository(FailingStore(lake.store, fail_on="put", nth=number))
+        try:
+            failing.adopt("sales", partition_by="dt")
+        except StorageError:
+            assert not lake.exists("sales") or lake.open("sales").version == 0
+            assert lake.find_adoption("sales", partition_by="dt").taken_for("history")
+        else:
+            break
+
+    assert number > 1
+    assert lake.open("sales").count() == 6
+    assert lake.open("sales").version == 4
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("folder", ["cleanups", "published", "postings", "history"])
+def test_folders_of_a_dataset_are_not_for_files_of_others(lake, tmp_path, folder):
+    put(tmp_path / "lake" / "sales" / folder / "x.parquet")
+
+    with pytest.raises(InvalidInputError, match=f"{folder}/ is the dataset's own"):
+        lake.adopt("sales", tmp_path / "lake" / "sales" / folder)
+
+
+def test_every_folder_of_a_dataset_is_its_own(lake):
+    schema = pa.schema([("n", pa.int64())])
+    numbers = lake.create("numbers", lakebed.DatasetDescriptor(schema=schema, index=["n"]))
+    numbers.append([{"n": 1}], run="one")
+    numbers.rerun([{"n": 2}], run="one")
+    numbers.stage([{"n": 3}])
+    numbers.compact_metadata()
+    numbers.signal_ready()
+    numbers.cleanup(older_than="0s", dry_run=False)
+
+    found = {info.key.split("/")[1] for info in lake.store.list("numbers/")}
+
+    assert {"data", "cleanups", "postings", "indices"} <= found
+    assert found - {"data"} <= OWN_FOLDERS
+    assert {LOG_FOLDER, published.FOLDER} <= OWN_FOLDERS
+
+
+def test_plan_that_was_looked_at_is_what_is_adopted(lake, batches):
+    found = lake.find_adoption("sales", partition_by="dt")
+    put(batches / "dt=2015-12-12" / "batch_id=1449900000" / "part-0.parquet")
+
+    sales = lake.adopt("sales", found)
+
+    assert days(sales) == {"2015-12-09": 1, "2015-12-10": 2, "2015-12-11": 0}
+    with pytest.raises(InvalidInputError, match="'sales' cannot make a dataset 'more'"):
+        lake.adopt("more", found)
+    with pytest.raises(DatasetExistsError):
+        lake.adopt("sales", found)
+
+
+def test_batch_id_is_no_partition_field_to_name(lake, batches):
+    with pytest.raises(PartitionSpecError, match="'batch_id' is taken") as caught:
+        lake.adopt("sales", partition_by="dt, batch_id long")
+
+    assert "Leave it out" in caught.value.hint
+
+
+@pytest.mark.spark
+def test_of_a_table_what_its_metastore_shows_is_current(lake, batches, spark):
+    shown = batches / "dt=2015-12-10" / "batch_id=1449800000"  # not the newest
+    spark.sql("CREATE DATABASE IF NOT EXISTS hive_tests")
+    spark.sql(
+        "CREATE TABLE hive_tests.shown (n BIGINT, at TIMESTAMP, dt STRING) USING parquet "
+        f"PARTITIONED BY (dt) LOCATION 'file://{batches}'"
+    )
+    spark.sql(
+        f"ALTER TABLE hive_tests.shown ADD PARTITION (dt='2015-12-10') LOCATION 'file://{shown}'"
+    )
+
+    sales = lake.adopt("sales", "hive_tests.shown", metastore=spark)
+
+    assert days(sales) == {"2015-12-10": 1}
+    assert [one.batch_id for one in sales.batches()] == [1449800000]
+    spark.sql("DROP TABLE hive_tests.shown")

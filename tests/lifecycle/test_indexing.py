@@ -1,5 +1,6 @@
 """Indices over files that are there: built, broken off, rebuilt, described, dropped, merged."""
 
+import datetime as dt
 import uuid
 from pathlib import Path
 
@@ -369,6 +370,103 @@ def test_an_index_file_for_others_is_named_where_it_is_right(
         }
         dataset.append([{"n": 5, "plane": "N5", "delay": 1.0}])
         assert state_of(repository).indices == {}
+
+
+def test_a_build_leaves_the_other_index_files_named(repository: Repository, flights: Dataset):
+    flights.build_index("plane")
+    before = state_of(repository).indices
+    assert list(before) == ["plane"]
+
+    flights.build_index("n")
+
+    assert sorted(state_of(repository).indices) == ["n", "plane"]
+    assert state_of(repository).indices["plane"] == before["plane"]
+
+
+def test_an_index_file_stays_named_until_it_or_the_schema_changes(
+    repository: Repository, flights: Dataset
+):
+    flights.build_index("plane")
+    flights.build_index("n")
+
+    flights.update(_with(flights, properties={"owner": "ops"}))
+    after_property = dict(state_of(repository).indices)
+    flights.drop_index("n")
+    after_drop = dict(state_of(repository).indices)
+    flights.update(_with(flights, schema=SCHEMA.append(pa.field("more", pa.int64()))))
+
+    assert sorted(after_property) == ["n", "plane"]
+    assert list(after_drop) == ["plane"]
+    assert state_of(repository).indices == {}
+
+
+def _with(dataset: Dataset, **changed) -> lakebed.DatasetDescriptor:
+    now = dataset.descriptor
+    plain = {"schema": now.schema, "index": now.index, "properties": now.properties}
+    return lakebed.DatasetDescriptor(**{**plain, **changed})
+
+
+def test_a_compaction_writes_the_index_files_that_others_read(
+    repository: Repository, flights: Dataset
+):
+    flights.build_index("plane")
+    flights.append([{"n": 1, "plane": "N99", "delay": None}])
+    assert state_of(repository).indices == {}
+
+    report = flights.compact()
+
+    state = state_of(repository)
+    assert list(state.indices) == ["plane"]
+    assert [commit.operation for commit in report.commits] == ["compact", "compact"]
+    assert report.commits[-1].version == flights.version
+    table = pq.read_table(pa.BufferReader(repository.store.get(state.indices["plane"]).data))
+    assert {label for one in table["partition"].to_pylist() for label in one} == {*state.labels}
+    assert flights.compact().commits == ()
+
+
+def test_a_compaction_that_finds_no_small_files_writes_the_index_files_too(
+    repository: Repository, flights: Dataset
+):
+    flights.update(_with(flights, index=["delay", "plane"]))
+    flights.compact()
+    flights.append([{"n": 1, "plane": "N99", "delay": float("nan")}])
+    version = flights.version
+
+    would = flights.compact(target_bytes=1, dry_run=True)
+    unchanged = flights.version
+    report = flights.compact(target_bytes=1)
+
+    assert (would.commits, unchanged) == ((), version)
+    assert (len(report.partitions), len(report.commits)) == (0, 1)
+    # Not that of a column with NaN, which it has no place for.
+    assert list(state_of(repository).indices) == ["plane"]
+
+
+@pytest.mark.parametrize("column", ["plane", "dt"])
+def test_a_partition_field_needs_no_index_and_a_build_says_so(repository: Repository, column: str):
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA.append(pa.field("at", pa.timestamp("us", "UTC"))),
+        partition_by="plane, date(at) as dt",
+        index=["n"],
+    )
+    dataset = repository.create("flights", descriptor)
+    when = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+    for day in range(3):
+        moment = when + dt.timedelta(days=day)
+        dataset.append([{"n": day, "plane": f"N{day}", "delay": 1.0, "at": moment}])
+    before = state_of(repository)
+
+    built = dataset.build_index(column)
+
+    assert state_of(repository) == before
+    assert (built.column, built.is_complete, built.covered_count) == (column, True, 3)
+    assert (built.segment_count, built.size_bytes) == (0, 0)
+    assert "partition field" in built.warning
+    assert len(dataset.where("plane = 'N1'").plan().files) == 1
+    assert len(dataset.where("dt = '2013-01-02'").plan().files) == 1
+    with pytest.raises(InvalidInputError, match="has no index of") as caught:
+        dataset.drop_index(column)
+    assert "partition field" in caught.value.hint
 
 
 @pytest.mark.spark

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.model.html import facts_to_html
+from lakebed.model.keys import started_ms
 from lakebed.model.values import EPOCH
 from lakebed.state.history import Entry, replay
 from lakebed.state.protections import protected_batches, protected_versions
 from lakebed.state.reservation import BatchRecord
 from lakebed.state.state import State
-
-# Ids of batches that Lakebed did not write may be in seconds; as milliseconds these are of 1973.
-_LEAST_MILLISECONDS = 10**11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +89,8 @@ def started_at(batch_id: int) -> dt.datetime | None:
     >>> started_at(1449784608123).isoformat(), started_at(1449784608).year
     ('2015-12-10T21:56:48.123000+00:00', 2015)
     """
-    milliseconds = batch_id if batch_id >= _LEAST_MILLISECONDS else batch_id * 1000
     try:
-        return EPOCH + dt.timedelta(milliseconds=milliseconds)
+        return EPOCH + dt.timedelta(milliseconds=started_ms(batch_id))
     except OverflowError:
         return None
 

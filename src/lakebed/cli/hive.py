@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from lakebed.cli.options import takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import dataset_facts, dataset_record
-from lakebed.hive.adoption import find_adoption
+from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
 from lakebed.hive.table import MODES
 from lakebed.repository import Repository
@@ -120,7 +121,15 @@ def unpublish(
 @takes_metastore
 @click.option("--table", metavar="DB.TABLE", help="A Hive table whose partitions lie there.")
 @click.option("--partition-by", default="", metavar="FIELDS", help='As in "dt date, carrier".')
+@click.option(
+    "--current",
+    type=click.Choice(["newest", "all"]),
+    default="newest",
+    show_default=True,
+    help="Which batches of a partition are current.",
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
     output: Output,
     *,
@@ -129,34 +138,54 @@ def adopt(
     metastore: str | None,
     table: str | None,
     partition_by: str,
+    current: Any,
     is_dry_run: bool,
+    is_sure: bool,
 ) -> None:
     """Make a dataset of Parquet files where they lie.
 
     The files are in LOCATION/NAME, as those of a Hive table are, and stay there. Their footers are
-    read and must be of one schema.
+    read and must be of one schema. Where a partition has several directories batch_id=…, the newest
+    is current and the older ones become its history. Then you are asked, unless --yes is given.
+
+    The result of --dry-run is every file with what it is taken for, and why.
     """
-    if is_dry_run:
-        found = find_adoption(repository.store, name, table, partition_by, metastore)
-        counts = found.facts.column("row_count").to_pylist()
-        output.note(f"Would adopt {sum(counts):,} rows in {len(found.files):,} files.")
-        output.rows(
-            ("key", "size_bytes", "row_count", "batch_id"),
-            (
-                {
-                    "key": file.key,
-                    "size_bytes": file.size_bytes,
-                    "row_count": count,
-                    "batch_id": found.batch_id if file.batch_id is None else file.batch_id,
-                }
-                for file, count in zip(found.files, counts, strict=True)
-            ),
-        )
-        return
     with output.progress("Reading footers"):
-        dataset = repository.adopt(name, table, partition_by=partition_by, metastore=metastore)
+        found = repository.find_adoption(
+            name, table, partition_by=partition_by, metastore=metastore, current=current
+        )
+    output.note(f"Would adopt: {found}" if is_dry_run else str(found))
+    if is_dry_run:
+        output.rows(_ADOPTED_COLUMNS, _adopted_records(found))
+        return
+    if not is_sure and any(one.taken_for != "current" for one in found.batches):
+        click.confirm("Adopt them like this?", abort=True, err=True)
+    dataset = repository.adopt(name, found)
     record = dataset_record(dataset)
     output.record(record, facts=dataset_facts(dataset, record))
+
+
+_ADOPTED_COLUMNS = ("key", "size_bytes", "row_count", "batch_id", "taken_for", "reason")
+
+
+def _adopted_records(found: Adoption) -> Iterator[dict[str, object]]:
+    counts = dict(
+        zip(
+            (file.key for file in found.files),
+            found.facts.column("row_count").to_pylist(),
+            strict=True,
+        )
+    )
+    for one in found.batches:
+        for file in one.files:
+            yield {
+                "key": file.key,
+                "size_bytes": file.size_bytes,
+                "row_count": counts.get(file.key),
+                "batch_id": found.batch_id if file.batch_id is None else file.batch_id,
+                "taken_for": one.taken_for,
+                "reason": one.reason,
+            }
 
 
 VERBS = (publish, unpublish, adopt)

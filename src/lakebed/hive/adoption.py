@@ -13,9 +13,9 @@ import os
 import re
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,8 +30,17 @@ from lakebed.errors import (
     PartitionSpecError,
     SchemaMismatchError,
 )
+from lakebed.hive.batch_directories import (
+    AdoptedBatch,
+    FoundDirectory,
+    FoundFile,
+    Taken,
+    judge_partition,
+    limit_history,
+    steps_of,
+)
 from lakebed.hive.directories import root_of
-from lakebed.hive.footers import difference, read_footers
+from lakebed.hive.footers import difference, read_footers, sound_footers
 from lakebed.hive.metastore import Metastore, plain_location
 from lakebed.hive.session import session_of
 from lakebed.hive.table import TableName
@@ -43,6 +52,7 @@ from lakebed.model.keys import (
     adopted_file_name,
     encode_level,
     encode_path,
+    started_ms,
 )
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
@@ -51,8 +61,8 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
 from lakebed.state.facts import FileFacts, facts_table
-from lakebed.state.scope import Unchanged
-from lakebed.state.state import Change
+from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave
 
@@ -62,45 +72,61 @@ if TYPE_CHECKING:
 _BATCH_LEVEL = re.compile(rf"{BATCH_ID}=([0-9]{{1,18}})")
 _SEGMENT = re.compile(r"[0-9]{10}-[0-9a-f]{32}\.[a-z.]+")
 # Directories of a dataset that are not for the files of others.
-_OWN_FOLDERS = frozenset(
-    "batches cleanup files history hive indices postings runs signals sources staging".split()
+OWN_FOLDERS = frozenset(
+    "batches cleanups files history hive indices postings published runs signals sources "
+    "staging".split()
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFile:
-    """A file to adopt.
-
-    Attributes:
-        key: Where it is.
-        size_bytes: Its length.
-        texts: Of each partition field, its value as text; None for null.
-        batch_id: Of the directory that it lies in; None if that names none.
-    """
-
-    key: str
-    size_bytes: int
-    texts: Mapping[str, str | None]
-    batch_id: int | None
+_REASONS = 3  # that a summary names; the batches have them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What was found to adopt; `lakebed adopt --dry-run` shows it.
+    """What was found to adopt, and what it is taken for; `Repository.find_adoption` gives it.
 
     Attributes:
         name: Of the dataset.
         descriptor: What it will be.
-        files: In order of key.
-        facts: Of the files; see `lakebed.state.facts`.
+        batches: What each batch has written into each partition, in order of both.
+        files: Of those that become the dataset's, now or in its history, in order of key.
+        facts: Of these files; see `lakebed.state.facts`.
         batch_id: Of files whose directories name none.
     """
 
     name: str
     descriptor: DatasetDescriptor
+    batches: tuple[AdoptedBatch, ...]
     files: tuple[FoundFile, ...]
     facts: pa.Table
     batch_id: int
+
+    def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
+        """Return the batches that are taken for this: `current`, `history` or `left`."""
+        return tuple(one for one in self.batches if one.taken_for == taken)
+
+    def __str__(self) -> str:
+        """Return what it takes for what, in a few sentences."""
+        lines = [f"{_total(self.taken_for('current'))} become the dataset."]
+        older, left = self.taken_for("history"), self.taken_for("left")
+        if older:
+            lines.append(
+                f"{_total(older)}, of {len({one.batch_id for one in older}):,} older batches, become "
+                "its history, of which a cleanup takes what is older than its retention."
+            )
+        if left:
+            count = sum(len(one.files) for one in left)
+            reasons = tuple(dict.fromkeys(one.reason for one in left))
+            told = "; ".join(reasons[:_REASONS]) + ("; …" if len(reasons) > _REASONS else "")
+            lines.append(f"{count:,} files are left where they are: {told}.")
+        return " ".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Adoption of {self.name!r}: {self}>"
+
+
+def _total(batches: Sequence[AdoptedBatch]) -> str:
+    rows = sum(one.row_count or 0 for one in batches)
+    return f"{rows:,} rows in {sum(len(one.files) for one in batches):,} files"
 
 
 def find_adoption(
@@ -109,6 +135,7 @@ def find_adoption(
     source: str | os.PathLike[str] | None,
     partition_by: Mapping[str, str] | Iterable[str] | str,
     metastore: SparkSession | str | os.PathLike[str] | None,
+    current: Literal["newest", "all"] = "newest",
 ) -> Adoption:
     """Look at what is to be adopted, and prove that it can be; nothing is written.
 
@@ -119,25 +146,28 @@ def find_adoption(
         partition_by: Of a directory: names of partition fields, in order, each perhaps with its
             type, as in `"dt date, carrier"`; strings otherwise.
         metastore: Of a table; see `Dataset.publish`.
+        current: Which batches of a partition are current.
     """
+    if current not in ("newest", "all"):
+        raise InvalidInputError(f"current is {current!r}.", hint="Give 'newest' or 'all'.")
     if source is not None and _is_table(source):
         partitions, keys, schema = _partitions_of_table(store, name, str(source), metastore)
     else:
         home = name if source is None else _key_of(store, name, str(os.fspath(source)))
         keys, schema = _parse_keys(partition_by), None
         partitions = [(home, None)]
-    files = tuple(
-        sorted(
-            (file for home, texts in partitions for file in _files(store, home, keys, texts)),
-            key=lambda file: file.key,
-        )
-    )
-    if not files:
+    directories = [
+        one for home, texts in partitions for one in _directories(store, home, keys, texts)
+    ]
+    if not any(one.files for one in directories):
         raise NotFoundError(
             f"There is no file to adopt in {store.uri}/{name}.",
             hint="Name the directory that holds the partitions, or create a dataset.",
         )
-    return _proven(store, name, files, keys, schema)
+    now = dt.datetime.now(dt.UTC)
+    batch_id = int(now.timestamp() * 1000)
+    batches = _judged(directories, keys, batch_id, current)
+    return _proven(store, name, batches, keys, schema, batch_id)
 
 
 def _is_table(source: str | os.PathLike[str]) -> bool:
@@ -152,6 +182,11 @@ def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[s
     found: dict[str, Type] = {}
     for text in partition_by:
         name, _, kind = text.strip().partition(" ")
+        if name == BATCH_ID:
+            raise PartitionSpecError(
+                f"Partition field {name!r} is taken: every batch has one of that name.",
+                hint="Leave it out: a directory batch_id=… right above files is known for what it is.",
+            )
         try:
             found[name] = Primitive(Kind(kind.strip().lower() or "string"))
         except ValueError as exc:
@@ -209,38 +244,58 @@ def _partitions_of_table(
     return partitions, keys, schema
 
 
-def _files(
+def _directories(
     store: Store,
     home: str,
     keys: Mapping[str, Type],
     texts: Mapping[str, str | None] | None,
-) -> Iterator[FoundFile]:
-    """Yield the files under a directory: of a partition if its values are known, else of a table."""
+) -> list[FoundDirectory]:
+    """Return what lies under a directory: of a partition if its values are known, else of a table."""
     levels_of_home = home.split("/")[1:]
-    if levels_of_home and levels_of_home[0] in _OWN_FOLDERS:
+    if levels_of_home and levels_of_home[0] in OWN_FOLDERS:
         raise InvalidInputError(
             f"{home!r} cannot be adopted: {levels_of_home[0]}/ is the dataset's own.",
             hint="Rename the directory.",
         )
     _check_no_links(store, home)
+    found: dict[str, FoundDirectory] = {}
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
-        if any(level.startswith(("_", ".")) for level in (*levels, file)):
-            continue  # as Spark and Hive do
-        if not levels_of_home and levels and levels[0] in _OWN_FOLDERS and _SEGMENT.fullmatch(file):
+        if not levels_of_home and levels and levels[0] in OWN_FOLDERS and _SEGMENT.fullmatch(file):
             continue  # of an attempt to adopt it that came to nothing
-        batch = levels_of_home[-1] if texts is not None and levels_of_home else ""
+        mark = next((one for one in (*levels, file) if one.startswith(("_", "."))), None)
+        if mark is not None:  # which Spark and Hive do not read
+            levels = [*levels, file][: [*levels, file].index(mark)]
+        directory = "/".join((home, *levels))
+        is_partition = texts is not None or not keys
+        batch = levels_of_home[-1] if is_partition and levels_of_home else ""
         if levels and _BATCH_LEVEL.fullmatch(levels[-1]):
             batch = levels.pop()
         match = _BATCH_LEVEL.fullmatch(batch)
+        names = [level.partition("=")[0] for level in levels]
+        if mark is not None and (texts is not None or match is None or names != list(keys)):
+            continue  # tells nothing: of a table, the metastore says what is current
         if texts is not None and levels:
             raise _strange(info.key, "it lies deeper than its partition")
-        yield FoundFile(
-            key=info.key,
-            size_bytes=info.size_bytes,
-            texts=_texts(info.key, levels, keys) if texts is None else texts,
-            batch_id=int(match[1]) if match else None,
-        )
+        if directory not in found:
+            found[directory] = FoundDirectory(
+                key=directory,
+                texts=_texts(info.key, levels, keys) if texts is None else texts,
+                batch_id=int(match[1]) if match else None,
+            )
+        one = found[directory]
+        if mark is not None:
+            one.marks.add(mark)
+        else:
+            one.files.append(
+                FoundFile(
+                    key=info.key,
+                    size_bytes=info.size_bytes,
+                    texts=one.texts,
+                    batch_id=one.batch_id,
+                )
+            )
+    return list(found.values())
 
 
 def _check_no_links(store: Store, home: str) -> None:
@@ -278,49 +333,138 @@ def _strange(key: str, reason: str) -> InvalidInputError:
     )
 
 
+def _judged(
+    directories: Iterable[FoundDirectory],
+    keys: Mapping[str, Type],
+    batch_id: int,
+    current: Literal["newest", "all"],
+) -> list[AdoptedBatch]:
+    """Say of each batch of each partition what it is taken for."""
+    found: dict[str, dict[int | None, list[FoundDirectory]]] = {}
+    for one in directories:
+        if one.batch_id is not None and started_ms(one.batch_id) > batch_id:
+            where = one.files[0].key if one.files else one.key
+            raise _strange(where, f"its batch {one.batch_id} has not begun yet")
+        path = _partition(one, keys)
+        found.setdefault(path, {}).setdefault(one.batch_id, []).append(one)
+    judged: list[AdoptedBatch] = []
+    for path, by_id in sorted(found.items()):
+        batches = [
+            AdoptedBatch(
+                partition=path,
+                batch_id=number,
+                files=tuple(file for one in same for file in one.files),
+                taken_for="current",
+                reason="no directory names its batch" if number is None else "all are current",
+                marks=frozenset(mark for one in same for mark in one.marks),
+            )
+            for number, same in by_id.items()
+        ]
+        if current == "newest":
+            judged += judge_partition(path, batches)
+        else:
+            judged += [one for one in batches if one.files]
+    return limit_history(judged)
+
+
+def _partition(directory: FoundDirectory, keys: Mapping[str, Type]) -> str:
+    values: dict[str, Scalar] = {}
+    for name, kind in keys.items():
+        text = directory.texts[name]
+        try:
+            values[name] = None if text is None else parse_value(text, kind, name)
+        except InvalidInputError as exc:
+            where = directory.files[0].key if directory.files else directory.key
+            raise _strange(where, f"{exc.message.rstrip('.')}") from exc
+    return encode_path(values)
+
+
 def _proven(
     store: Store,
     name: str,
-    files: tuple[FoundFile, ...],
+    batches: Sequence[AdoptedBatch],
     keys: Mapping[str, Type],
     schema: Schema | None,
+    batch_id: int,
 ) -> Adoption:
-    footers = read_footers(store, [file.key for file in files])
+    footers = read_footers(
+        store,
+        sorted(file.key for one in batches if one.taken_for != "left" for file in one.files),
+    )
+    live = sound_footers(
+        {
+            file.key: footers[file.key]
+            for one in batches
+            if one.taken_for == "current"
+            for file in sorted(one.files, key=lambda file: file.key)
+        }
+    )
+    if not live:
+        raise NotFoundError(
+            f"The newest batch of each partition of {name!r} is empty, so that nothing tells the "
+            "schema.",
+            hint="Create a dataset; or say that all batches are current: current='all'.",
+        )
     if schema is None:
-        schema = _schema_of(footers, keys)
+        schema = _schema_of(dict(sorted(live.items())), keys)
     strategy = PartitionStrategy(tuple(by.identity(key) for key in keys))
     descriptor = DatasetDescriptor(schema=schema, partition_by=strategy)
     stored = descriptor.stored_schema
-    for key, footer in footers.items():
+    for key, footer in live.items():
         reason = difference(footer, stored)
         if reason:
             raise SchemaMismatchError(
                 f"{key!r} does not fit the schema of the others: {reason}.",
                 hint="Nothing was written. Read the files in with append, which converts them.",
             )
-    now = dt.datetime.now(dt.UTC)
-    batch_id = int(now.timestamp() * 1000)
+    judged = [_counted(one, footers, stored) for one in batches]
+    taken = sorted(
+        ((file, one.partition) for one in judged if one.taken_for != "left" for file in one.files),
+        key=lambda pair: pair[0].key,
+    )
+    sound = sound_footers({file.key: footers[file.key] for file, _ in taken})
     facts = [
         FileFacts(
-            label=_label(file, keys, batch_id),
-            row_count=footers[file.key].num_rows,
+            label=_label(file, partition, batch_id),
+            row_count=sound[file.key].num_rows,
             size_bytes=file.size_bytes,
             checksum="",  # nobody has read the whole file
             columns={
                 column: known
-                for column, known in column_facts(footers[file.key]).items()
+                for column, known in column_facts(sound[file.key]).items()
                 if column in stored and stored.get(column).type not in _UNCERTAIN
             },
         )
-        for file in files
+        for file, partition in taken
     ]
     return Adoption(
         name=name,
         descriptor=descriptor,
-        files=files,
+        batches=tuple(judged),
+        files=tuple(file for file, _ in taken),
         facts=facts_table(facts, stored),
         batch_id=batch_id,
     )
+
+
+def _counted(
+    one: AdoptedBatch,
+    footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
+    stored: Schema,
+) -> AdoptedBatch:
+    """Return a batch with its rows; an older one that cannot be read as the others are is left."""
+    if one.taken_for == "left":
+        return one
+    rows = 0
+    for file in one.files:
+        footer = footers[file.key]
+        if isinstance(footer, SchemaMismatchError):
+            return one.left(f"{footer.message.rstrip('.')}")
+        reason = difference(footer, stored)
+        if reason:
+            return one.left(f"{file.key!r} is of another schema: {reason}")
+        rows += footer.num_rows
+    return replace(one, row_count=rows)
 
 
 # Bounds of these may be those of another writer's notion of order.
@@ -350,28 +494,19 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(kind)
 
 
-def _label(file: FoundFile, keys: Mapping[str, Type], batch_id: int) -> str:
-    values: dict[str, Scalar] = {}
-    for name, kind in keys.items():
-        text = file.texts[name]
-        try:
-            values[name] = None if text is None else parse_value(text, kind, name)
-        except InvalidInputError as exc:
-            raise _strange(file.key, f"{exc.message.rstrip('.')}") from exc
-    found = batch_id if file.batch_id is None else file.batch_id
-    if found > batch_id:
-        raise _strange(file.key, f"its batch {found} has not begun yet")
+def _label(file: FoundFile, partition: str, batch_id: int) -> str:
+    level = encode_level(BATCH_ID, batch_id if file.batch_id is None else file.batch_id)
     path = file.key.partition("/")[2]
-    directory = "/".join(filter(None, (encode_path(values), encode_level(BATCH_ID, found))))
-    return f"{directory}/{adopted_file_name(path)}"
+    return "/".join(filter(None, (partition, level, adopted_file_name(path))))
 
 
 def commit_adoption(
     store: Store, dataset: str, adoption: Adoption, options: CommitOptions | None = None
 ) -> None:
-    """Make the files that were found the first version of a dataset that was just created.
+    """Make the files that were found a dataset that was just created, with its history.
 
-    Whatever happens, no file of the table is deleted: the commit has no batch of its own.
+    All versions become visible by one put. Whatever happens, no file of the table is deleted: the
+    commit has no batch of its own.
 
     Raises:
         CommitConflictError: Somebody has written to the dataset, or adopted the files, meanwhile.
@@ -386,23 +521,44 @@ def commit_adoption(
             actual=created.version,
         )
     segment = file_table.new_segment(dataset, adoption.facts)
-    labels, rows = file_table.labels_and_rows(adoption.facts)
     assert segment is not None  # there is at least one file
     store.put(segment.key, file_table.encode(adoption.facts))
-    change = Change(
-        operation="adopt",
-        commit_id=uuid.uuid4().hex,
-        base_version=created.version,
-        batch_id=adoption.batch_id,
-        added=labels,
-        row_count=rows,
-        facts=segment,
-        # Two adoptions at once find the same files.
-        scope=Unchanged(TRUE, created.partition_level_types),
-    )
+    *earlier, last = _changes(created, adoption)
+    change = replace(last, facts=segment, earlier=tuple(earlier))
     try:
         commit_change(store, created, change, options)
     except LakebedError as exc:
         if exc.code != "commit-unknown":
             delete_or_leave(store, [segment.key])
         raise
+
+
+def _changes(created: State, adoption: Adoption) -> list[Change]:
+    """Return what makes each version, the current one last."""
+    # Two adoptions at once find the same files.
+    alone = Unchanged(TRUE, created.partition_level_types)
+    steps = steps_of(adoption.batches)
+    live: dict[str, tuple[str, ...]] = {}
+    changes = []
+    for step in steps:
+        is_last = step is steps[-1]
+        added: dict[str, list[str]] = {}
+        for one in step.batches:
+            added.setdefault(one.partition, []).extend(
+                _label(file, one.partition, adoption.batch_id) for file in one.files
+            )
+        gone = frozenset(label for path in added for label in live.get(path, ()))
+        scope: Scope = TheseFiles.of(gone) if gone else Nothing()
+        changes.append(
+            Change(
+                operation="adopt",
+                commit_id=uuid.uuid4().hex,
+                base_version=created.version,
+                batch_id=adoption.batch_id if is_last and step.batch_id is None else step.batch_id,
+                added=tuple(label for labels in added.values() for label in labels),
+                row_count=sum(one.row_count or 0 for one in step.batches),
+                scope=Several((scope, alone)) if is_last else scope,
+            )
+        )
+        live.update({path: tuple(labels) for path, labels in added.items()})
+    return changes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
-from lakebed.hive.footers import THREADS, difference, read_footers
+from lakebed.hive.footers import THREADS, difference, read_footers, sound_footers
 from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of, schema_number_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
@@ -166,7 +166,7 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
     foreign = numbers.get(None, [])
     if foreign:
         stored = state.stored_schema
-        for key, footer in read_footers(store, map(state.key, foreign)).items():
+        for key, footer in sound_footers(read_footers(store, map(state.key, foreign))).items():
             reason = difference(footer, stored)
             if reason:
                 raise InvalidInputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -17,28 +17,45 @@ from lakebed.store.base import Store
 THREADS = 16  # each waits for storage
 
 
-def read_footers(store: Store, keys: Iterable[str]) -> dict[str, pq.FileMetaData]:
-    """Return the footers of files.
-
-    Raises:
-        SchemaMismatchError: One is no Parquet file.
+def read_footers(
+    store: Store, keys: Iterable[str]
+) -> dict[str, pq.FileMetaData | SchemaMismatchError]:
+    """Return the footers of files, and for what is no Parquet file the error that says so.
 
     Cost:
         One HEAD and one or two GETs of some KiB a file, several at a time.
     """
 
-    def read(key: str) -> tuple[str, pq.FileMetaData]:
+    def read(key: str) -> tuple[str, pq.FileMetaData | SchemaMismatchError]:
         try:
             with store.open_input(key) as source:
                 return key, pq.read_metadata(source)
         except (pa.ArrowException, OSError, ValueError) as exc:
-            raise SchemaMismatchError(
+            error = SchemaMismatchError(
                 f"{key!r} cannot be read as Parquet: {exc}.",
                 hint="Move it out of the table's directory, or mend it.",
-            ) from exc
+            )
+            error.__cause__ = exc
+            return key, error
 
     with ThreadPoolExecutor(THREADS) as pool:
         return dict(pool.map(read, keys))
+
+
+def sound_footers(
+    footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
+) -> dict[str, pq.FileMetaData]:
+    """Return footers of which all are there.
+
+    Raises:
+        SchemaMismatchError: One is not.
+    """
+    found = {}
+    for key, footer in footers.items():
+        if isinstance(footer, SchemaMismatchError):
+            raise footer
+        found[key] = footer
+    return found
 
 
 def difference(footer: pq.FileMetaData, stored: Schema) -> str:

@@ -2,6 +2,9 @@
 
 They believe that it knows every row. So it is made only where that is so: all files are covered,
 and none holds null or NaN in the column, which have no place in it.
+
+Those that they have made are read, and believed less: of a file that one lists it knows all values
+but null and NaN, and of any other file nothing.
 """
 
 from __future__ import annotations
@@ -9,18 +12,25 @@ from __future__ import annotations
 import datetime as dt
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
+from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.index.lookup import match_values
 from lakebed.index.merge import merge_sources, merged_pairs
 from lakebed.index.order import is_first
-from lakebed.index.segment import GROUP_ROWS, open_segment
+from lakebed.index.segment import GROUP_ROWS, SMALL_BYTES, open_segment
+from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import KARTOTHEK_LABELS
+from lakebed.model.predicate import Leaf
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.store.base import Store
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 
 SUFFIX = ".by-dataset-index.parquet"
@@ -36,8 +46,9 @@ _TYPES: Mapping[Kind, pa.DataType] = {
     Kind.LONG: pa.int64(),
     Kind.UNSIGNED_LONG: pa.uint64(),
     Kind.DOUBLE: pa.float64(),
-    # As plateau has it: it refuses to update an index of the plain type, which is kartothek's.
-    Kind.STRING: pa.large_string(),
+    # As kartothek has it, which cannot read the large type, plateau's own; plateau reads both, and
+    # refuses to update this one, as it refuses kartothek's.
+    Kind.STRING: pa.string(),
     Kind.DATE: pa.date32(),
 }
 
@@ -78,11 +89,10 @@ def encode(
     covered = [footer.file_ids for footer in footers]
     if len(ids) and not np.isin(ids, np.concatenate([ids[:0], *covered])).all():
         return None
-    merged_as = pa.string() if pat.is_large_string(wanted) else wanted
-    sources = merge_sources(store, footers, merged_as, ids)
+    sources = merge_sources(store, footers, wanted, ids)
     if any(len(files) for source in sources for files in source.specials()):
         return None
-    values: list[pa.Array] = [pa.array([], merged_as)]
+    values: list[pa.Array] = [pa.array([], wanted)]
     files = [np.zeros(0, dtype=np.int32)]
     names = [labels[int(number)] for number in ids]
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
@@ -94,7 +104,7 @@ def encode(
             return None
         values.append(some)
         files.append(places)
-    return _encode(column, pa.concat_arrays(values).cast(wanted), np.concatenate(files), names)
+    return _encode(column, pa.concat_arrays(values), np.concatenate(files), names)
 
 
 def _encode(column: str, values: pa.Array, files: np.ndarray, labels: Sequence[str]) -> bytes:
@@ -114,3 +124,134 @@ def _encode(column: str, values: pa.Array, files: np.ndarray, labels: Sequence[s
     )
     encoded: bytes = sink.getvalue().to_pybytes()
     return encoded
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An index file that was read.
+
+    Attributes:
+        values: Distinct ones, of the column's type.
+        labels: Of the files that it lists, distinct.
+        places: For each pair of a value and a file that holds it: of the value.
+        files: For each pair: of the label.
+    """
+
+    values: pa.ChunkedArray
+    labels: pa.Array
+    places: np.ndarray
+    files: np.ndarray
+
+    @property
+    def size_bytes(self) -> int:
+        """In memory."""
+        arrays = self.values.nbytes + self.labels.nbytes
+        return int(arrays + self.places.nbytes + self.files.nbytes)
+
+    def may(self, leaves: Sequence[Leaf], labels: pa.Array) -> np.ndarray:
+        """Return for each of some files whether it may hold a value that meets all conditions.
+
+        It may if the index lists it with such a value, or does not list it at all, or if null or
+        NaN would do.
+        """
+        truths = match_values(self.values, leaves)
+        if truths is None:
+            return np.ones(len(labels), dtype=bool)
+        is_found = np.zeros(len(self.labels) + 1, dtype=bool)
+        matching = truths.fill_null(fill_value=False).to_numpy()
+        is_found[self.files[matching[self.places]]] = True
+        is_found[-1] = True  # where the place of what is not listed points to
+        places = pc.index_in(labels.cast(self.labels.type), value_set=self.labels)
+        found: np.ndarray = is_found[places.fill_null(-1).to_numpy(zero_copy_only=False)]
+        return found
+
+
+def read_index_file(
+    store: Store, dataset: str, column: str, key: str, kind: Type, *, max_bytes: int
+) -> tuple[IndexFile | None, int]:
+    """Read an index file of another tool, or of ours as others have extended it.
+
+    Args:
+        store: Where it is.
+        dataset: That it is of.
+        column: That it is of.
+        key: Of the object, which is of a new name whenever it changes.
+        kind: Of the column.
+        max_bytes: In memory. What may need more is not read, but for a small object.
+
+    Returns:
+        What it holds, None if that is too much, and the number of requests.
+
+    Raises:
+        CorruptMetadataError: It is missing or damaged, of another column or type, or it lies
+            outside of the dataset.
+
+    Cost:
+        One HEAD and one GET of the whole object, unless the process holds it.
+    """
+    name = ("index-file", store.cache_name, key)
+    held = PROCESS_CACHE.find(name, IndexFile)
+    if held is not None and held.values.type == type_to_arrow(kind):
+        return held, 0
+    # Datasets of long ago have them beside their directory.
+    if not key.startswith((f"{dataset}/", f"{dataset}.")) or ".." in key.split("/"):
+        raise CorruptMetadataError(f"Index file {key!r} of {column!r} is not of {dataset!r}.")
+    try:
+        limit = max(SMALL_BYTES, min(max_bytes, MAX_BYTES) // _MEMORY_OF_BYTE)
+        if store.size(key) > limit:
+            return None, 1
+        data = store.get(key).data
+    except ObjectNotFoundError as exc:
+        raise CorruptMetadataError(f"Index file {key!r} of {column!r} is missing.") from exc
+    found = _decode(data, column, key, type_to_arrow(kind))
+    PROCESS_CACHE.hold(name, found, size_bytes=found.size_bytes)
+    return found, 2
+
+
+# Of a stored byte, in memory: about what sorted numbers and a repeated label take.
+_MEMORY_OF_BYTE = 4
+
+
+def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        sizes = [file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups)]
+        if sum(sizes) > MAX_BYTES:
+            raise CorruptMetadataError(f"Index file {key!r} unpacks to {sum(sizes):,} bytes.")
+        table = file.read([column, KARTOTHEK_LABELS])
+        values, lists = table.column(column), table.column(KARTOTHEK_LABELS)
+        if not _are_alike(values.type, kind):
+            raise CorruptMetadataError(
+                f"Index file {key!r} holds values of type {values.type}; {column!r} is {kind}."
+            )
+        values = values.cast(kind)
+        if pat.is_floating(kind):
+            values = pc.add(values, 0.0)  # of the two zeros, conditions name the positive one
+        rows = lists.combine_chunks().cast(pa.list_(pa.string()))
+        labels = pc.list_flatten(rows).dictionary_encode()
+    # Arrow raises KeyError for a column that is not there, and ValueError and OSError for much.
+    except (pa.ArrowException, KeyError, ValueError, OSError) as exc:
+        raise CorruptMetadataError(f"Index file {key!r} cannot be read: {exc}") from exc
+    if labels.null_count:
+        raise CorruptMetadataError(f"Index file {key!r} names a file by null.")
+    return IndexFile(
+        values=values,
+        labels=labels.dictionary,
+        places=pc.list_parent_indices(rows).to_numpy(),
+        files=labels.indices.to_numpy(),
+    )
+
+
+def _are_alike(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of a stored type are surely those of the column."""
+    if pat.is_dictionary(stored):
+        stored = stored.value_type
+    if pat.is_timestamp(stored) and pat.is_timestamp(kind):
+        return bool(stored.tz == kind.tz)
+    return stored == kind or any(
+        matches(stored) and matches(kind) for matches in (_is_text, pat.is_integer, pat.is_floating)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pat.is_string(kind) or pat.is_large_string(kind))

@@ -124,6 +124,26 @@ def lookup(
     )
 
 
+def match_values(values: pa.ChunkedArray, leaves: Sequence[Leaf]) -> pa.ChunkedArray | None:
+    """Say of each of some values whether it meets all conditions.
+
+    Args:
+        values: Of a column, of its type; null and NaN are missing among them.
+        leaves: On that column, bound.
+
+    Returns:
+        A truth for each value; None where null or NaN would meet the conditions, so that these
+        values do not tell.
+    """
+    questions = [_ask(one, values.type) for one in leaves]
+    has_nan = pat.is_floating(values.type)
+    if all(one.wants_null for one in questions) or (
+        has_nan and all(one.wants_nan for one in questions)
+    ):
+        return None
+    return _all_match(values, questions)
+
+
 def _side_by_side(work: Callable[[_A], _B], items: Sequence[_A]) -> list[_B | CorruptMetadataError]:
     def attempt(item: _A) -> _B | CorruptMetadataError:
         try:
@@ -249,9 +269,7 @@ def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> Lo
     for numbers in _portions(footer, opened.numbers, _FIRST_BYTES if is_range else _PORTION_BYTES):
         pairs, more = read_groups(store, footer, numbers)
         requests += more
-        matches = _matches(pairs.column("value"), questions[0])
-        for question in questions[1:]:
-            matches = pc.and_(matches, _matches(pairs.column("value"), question))
+        matches = _all_match(pairs.column("value"), questions)
         places = np.unique(pairs.filter(matches).column("file"))
         if len(places) and not 0 <= places[0] <= places[-1] < len(is_found):
             key = opened.segment.key
@@ -310,6 +328,13 @@ def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
 
 def _key(value: pa.Scalar) -> Any:
     return _keys(pa.array([value.as_py()], value.type), value.type)[0]
+
+
+def _all_match(values: pa.ChunkedArray, questions: Sequence[_Question]) -> pa.ChunkedArray:
+    found = _matches(values, questions[0])
+    for question in questions[1:]:
+        found = pc.and_(found, _matches(values, question))
+    return found
 
 
 def _matches(values: pa.ChunkedArray, question: _Question) -> pa.ChunkedArray:

@@ -24,6 +24,7 @@ from lakebed.arrow.rewrite import (
 )
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
@@ -249,6 +250,9 @@ def compact(
         state = read_own_head(store, name).state
         found = _find_units(store, state, constraint, options)
         units = [unit for unit in found if unit.key.partition in again]
+    if state.descriptor.index:
+        written = write_index_files(store, name, options.commit)
+        commits += [written] if written is not None else []
     return CompactionReport(
         dataset=name,
         is_dry_run=False,

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
+from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -77,6 +78,10 @@ COMMON_SHARE = 0.2
 # Up to so many files whose bounds hold a value, bounds alone leave hardly more than an index.
 _CLUSTERED_FILES = 2.0
 _FEW_FILES = 5  # of which nothing can be said
+_BY_PATH = (
+    "It is a partition field: its values stand in the paths, by which files are found. There was "
+    "nothing to build, and there is nothing to drop."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +280,9 @@ def build_index(
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
     """Index a column of the files that are there; see `Dataset.build_index`."""
+    state = read_own_head(store, dataset).state
+    if column in state.partition_level_types:
+        return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
     done = 0
     for _ in range(_ROUNDS):
@@ -303,6 +311,23 @@ def build_index(
         hint="Build it again if that is what you want.",
         expected=state.version,
         actual=state.version,
+    )
+
+
+def _index_by_path(state: State, column: str) -> InvertedIndex:
+    """Say of a partition field what an index would be: the paths are one already."""
+    return InvertedIndex(
+        column=column,
+        segment_count=0,
+        size_bytes=0,
+        file_count=len(state.labels),
+        covered_count=len(state.labels),
+        indexed_count=0,
+        value_count=len({state.directory_values(one)[column] for one in state.directories()}),
+        pair_count=0,
+        files_per_value=None,
+        lost={},
+        warning=_BY_PATH,
     )
 
 
@@ -348,7 +373,8 @@ def drop_index(
         if column not in old.index:
             raise InvalidInputError(
                 f"Dataset {dataset!r} has no index of {column!r}.",
-                hint=nearest(column, old.index)
+                hint=(_BY_PATH if column in old.partition_types else "")
+                or nearest(column, old.index)
                 or f"Indexed are: {', '.join(old.index) or 'no columns'}.",
             )
         return with_index(old, tuple(name for name in old.index if name != column))
@@ -464,10 +490,10 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
         raise
 
 
-def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> None:
+def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> Entry:
     """Commit a change of postings, and delete them if it fails for sure."""
     try:
-        commit_change(store, state, change, options)
+        return commit_change(store, state, change, options)
     except CommitUnknownError:
         raise
     except LakebedError:
@@ -538,6 +564,41 @@ def compact_indices(
         )
         _commit(store, state, change, options)
     return tuple(found)
+
+
+def write_index_files(
+    store: Store, dataset: str, options: CommitOptions | None = None
+) -> Commit | None:
+    """Write the indices that know every live file as other tools read them, and name them.
+
+    Returns:
+        The commit; None if all are named that can be.
+
+    Raises:
+        ReadOnlyError: The dataset cannot be written.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        The head; for each index that is not named its segments, read once, and then one commit.
+    """
+    state = read_own_head(store, dataset).state
+    indices: dict[str, str] = {}
+    try:
+        for column in state.descriptor.index:
+            indices.update(_write_index_file(store, state, column))
+    except LakebedError:
+        delete_or_leave(store, [*indices.values()])
+        raise
+    if not indices:
+        return None
+    change = Change(
+        operation="compact",
+        commit_id=uuid.uuid4().hex,
+        base_version=state.version,
+        indices=indices,
+        indices_of=digest_of(state.labels),
+    )
+    return Commit.of(_commit(store, state, change, options), state)
 
 
 def _merge_groups(

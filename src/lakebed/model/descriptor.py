@@ -111,9 +111,29 @@ class DatasetDescriptor:
         )
         set_field(self, "index", (index,) if isinstance(index, str) else tuple(index))
         set_field(self, "properties", dict(properties or {}))
-        self._check()
+        self.check()
 
-    def _check(self) -> None:
+    @classmethod
+    def of_other_tool(cls, schema: Schema) -> Self:
+        """Describe a dataset of another tool: its columns, whatever they are called.
+
+        A dataset of ours can only be made of it if it stands the `check`.
+        """
+        described = object.__new__(cls)
+        plain = {"partition_by": PartitionStrategy(), "format": "parquet", "index": ()}
+        rest = {"compression": COMPRESSIONS["parquet"][0], "properties": {}}
+        for name, value in {"schema": schema, **plain, **rest}.items():
+            object.__setattr__(described, name, value)
+        return described
+
+    def check(self) -> None:
+        """Check that a dataset of ours can be this; a new descriptor has been checked already.
+
+        Raises:
+            SchemaMismatchError: As for a new one.
+            PartitionSpecError: As for a new one.
+            InvalidInputError: As for a new one.
+        """
         if self.compression not in COMPRESSIONS[self.format]:
             raise InvalidInputError(
                 f"Unknown compression {self.compression!r} of format {self.format!r}.",
@@ -201,12 +221,14 @@ class DatasetDescriptor:
     @property
     def column_types(self) -> dict[str, Type]:
         """What can be read: fields, then partition fields."""
-        return {**{f.name: f.type for f in self.schema.fields}, **self.partition_types}
+        fields = {f.name: f.type for f in self.schema.fields}
+        return {**fields, **self.partition_types, **fields}
 
     @property
     def predicate_types(self) -> dict[str, Type]:
         """What a predicate may name: fields, nested ones by dots too, and partition fields."""
-        return {**dotted_types(self.schema), **self.partition_types}
+        fields = dotted_types(self.schema)
+        return {**fields, **self.partition_types, **fields}
 
     @property
     def stored_schema(self) -> Schema:

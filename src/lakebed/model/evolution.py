@@ -56,6 +56,7 @@ def check_update(
         PartitionSpecError: The partitions differ otherwise than by the rules.
         SchemaMismatchError: Data of one of the schemas could not be read as it was.
     """
+    new.check()
     if old.format != new.format:
         raise InvalidInputError(
             f"The format of a dataset cannot change from {old.format} to {new.format}.",

@@ -31,6 +31,7 @@ OWN_FILE_PREFIX = "part-"
 # Files that were there before the dataset, and stay where they are: their names in the head hold
 # their paths in the dataset's directory.
 ADOPTED_PREFIX = "adopted-"
+_LEAST_MILLISECONDS = 10**11
 _BATCH_NUMBER = re.compile(r"[0-9]{1,18}")
 # A batch id in documents that come from storage; its directory has up to 18 digits.
 BatchId = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
@@ -241,6 +242,17 @@ def batch_id_of(label: str) -> int | None:
     level = split_label(split_label(label)[0])[1]
     name, _, value = level.partition("=")
     return int(value) if name == BATCH_ID and _BATCH_NUMBER.fullmatch(value) else None
+
+
+def started_ms(batch_id: int) -> int:
+    """Return the epoch millisecond at which the run of a batch began.
+
+    Ids of batches that Lakebed did not write may be in seconds; as milliseconds these are of 1973.
+
+    >>> started_ms(1449784608), started_ms(1449784608123)
+    (1449784608000, 1449784608123)
+    """
+    return batch_id if batch_id >= _LEAST_MILLISECONDS else batch_id * 1000
 
 
 def is_own_name(label: str) -> bool:

@@ -16,7 +16,8 @@ class Account:
         dropped_by_statistics: Files whose bounds and null counts rule out a match.
         dropped_by_index: Files in which an index knows of no match.
         statistics_segments: Segments of the file table that were asked.
-        indices: For each index that was asked, how many segments it has.
+        indices: For each index that was asked, of how many segments; an index file of other
+            tools counts as one.
         ignored: What was not asked or could not be read, and why.
     """
 
@@ -48,7 +49,8 @@ class Explanation:
         partition_count: Directories of live files.
         partitions_kept: Directories to read.
         statistics_segments: Segments of the file table that were asked.
-        indices: For each index that was asked, how many segments it has.
+        indices: For each index that was asked, of how many segments; an index file of other
+            tools counts as one.
         ignored: What was not asked or could not be read, and why.
         residual: What is filtered row by row, and pushed down to row groups; empty if nothing.
         filtered_files: Files that the residual applies to.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakebed.errors import CorruptMetadataError
+from lakebed.index.kartothek import IndexFile, read_index_file
 from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
 from lakebed.model.schema import Type
@@ -19,6 +20,7 @@ from lakebed.store.segments import Segment
 _log = logging.getLogger(__name__)
 
 _QUESTIONS_AT_ONCE = 4  # each asks its segments side by side
+FILE_REQUESTS = 2  # that an index file of other tools takes
 
 Question = tuple[Leaf, ...]
 """Conditions on one column that one value is to meet."""
@@ -46,6 +48,40 @@ class Answers:
         answer = self.lookups[question]
         may: np.ndarray = _is_in(file_ids, answer.found) | ~_is_in(file_ids, answer.covered)
         return may
+
+    def covers(self, question: Question, file_ids: np.ndarray) -> bool:
+        """Whether the index knows all of some files."""
+        return bool(_is_in(file_ids, self.lookups[question].covered).all())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAnswer:
+    """What became of an index file of other tools.
+
+    Attributes:
+        file: What it holds; None if it is not to be gone by.
+        requests: That it took.
+        reason: Why it cannot be read; empty if it takes too much.
+    """
+
+    file: IndexFile | None
+    requests: int
+    reason: str = ""
+
+
+def read_file(
+    store: Store, dataset: str, column: str, key: str, kind: Type, max_bytes: int
+) -> FileAnswer:
+    """Read the index of a column as plateau and kartothek keep it; see `read_index_file`.
+
+    One that is damaged or missing is left out, with a warning.
+    """
+    try:
+        file, requests = read_index_file(store, dataset, column, key, kind, max_bytes=max_bytes)
+    except CorruptMetadataError as exc:
+        _log.warning("index file is ignored key=%s: %s", key, exc.message)
+        return FileAnswer(file=None, requests=1, reason=exc.message)
+    return FileAnswer(file=file, requests=requests)
 
 
 def names_values(leaf: Leaf) -> bool:
@@ -86,7 +122,8 @@ def ask(
     Args:
         store: Where the segments are.
         postings: Of the indexed columns.
-        questions: Bound, each on an indexed column; at least one.
+        questions: Bound, each on one column; at least one. Without postings of it, no file is
+            covered.
         types: Of these columns.
         max_bytes: Of postings in memory to read for a question that does not name values.
 
@@ -104,7 +141,12 @@ def ask(
         if not names_values(question[0]):
             limit = min(limit, max_bytes)
         return lookup(
-            store, postings[column], question, types[column], max_bytes=limit, on_damage=note
+            store,
+            postings.get(column, ()),
+            question,
+            types[column],
+            max_bytes=limit,
+            on_damage=note,
         )
 
     if len(questions) > 1:

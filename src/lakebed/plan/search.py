@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.index.kartothek import IndexFile
 from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import file_ids, schema_number_of, split_label
@@ -66,6 +67,7 @@ class Search:
         self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
         self._statistics_segments = 0
         self._indices: dict[str, int] = {}
+        self._index_files: dict[str, IndexFile | None] = {}
         self._ignored: dict[str, None] = {}
         self._asked: set[Leaf] = set()
         self.requests = 0
@@ -161,7 +163,11 @@ class Search:
         budget = _Budget(self._file_count)
         asked: list[indices.Question] = []
         for questions in self._questions(
-            lambda leaf: leaf.column in state.postings and can(leaf) and leaf not in self._asked
+            lambda leaf: (
+                (leaf.column in state.postings or leaf.column in state.indices)
+                and can(leaf)
+                and leaf not in self._asked
+            )
         ):
             if budget.takes(questions, state.postings):
                 asked += [question for question in questions if question not in asked]
@@ -195,7 +201,7 @@ class Search:
         for question in asked:
             column, refused = question[0].column, answers.lookups[question].refused
             self._asked.update(question)
-            count = len(state.postings[column])
+            count = len(state.postings.get(column, ()))
             if refused < count:
                 self._indices[column] = max(self._indices.get(column, 0), count - refused)
             if refused:
@@ -205,13 +211,31 @@ class Search:
         for reason in answers.lost.values():
             self._ignore(reason)
         for group in self._groups:
-            ids = file_ids(self._labels_at(group.places))
+            labels = self._labels_at(group.places)
+            ids = file_ids(labels)
             known = set(group.open_leaves())
             for question in asked:
                 may = answers.may(question, ids)
+                column = question[0].column
+                if column in state.indices and not answers.covers(question, ids):
+                    file = self._index_file(store, column, max_bytes)
+                    may = may if file is None else may & file.may(question, labels)
                 for leaf in known.intersection(question):
                     group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
         self._narrow("index")
+
+    def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
+        """Return the index of the column as other tools keep it, if it can be gone by."""
+        if column not in self._index_files:
+            key, kind = self._state.indices[column], self._state.predicate_types[column]
+            answer = indices.read_file(store, self._state.name, column, key, kind, max_bytes)
+            self.requests += answer.requests
+            self._index_files[column] = answer.file
+            if answer.file is not None:
+                self._indices[column] = self._indices.get(column, 0) + 1
+            else:
+                self._ignore(answer.reason or f"index on {column}: {_less_work(self._file_count)}")
+        return self._index_files[column]
 
     def _labels_at(self, places: np.ndarray) -> pa.LargeStringArray:
         labels = self._paths.labels
@@ -221,10 +245,10 @@ class Search:
     def _note_idle_indices(self) -> None:
         """Say of indices that the predicate made one think of why they were not asked."""
         open_columns = {leaf.column for group in self._groups for leaf in group.open_leaves()}
-        for column in self._state.descriptor.index:
-            if column not in open_columns or column in self._indices:
+        for column in dict.fromkeys((*self._state.descriptor.index, *self._state.indices)):
+            if column not in open_columns or column in (*self._indices, *self._index_files):
                 continue
-            if column not in self._state.postings:
+            if column not in self._state.postings and column not in self._state.indices:
                 self._ignore(f"index on {column}: it has no segments")
             elif not any(one.startswith(f"index on {column}: ") for one in self._ignored):
                 self._ignore(f"index on {column}: no condition here that it could drop a file by")
@@ -464,11 +488,14 @@ class _Budget:
         """Whether there is room for all of some questions, which is then taken.
 
         The first of a column takes a request a segment for the footer, which is all of a small
-        one, and each takes one for row groups.
+        one, and each takes one for row groups. A column without segments has a file.
         """
         columns = [question[0].column for question in questions]
-        needed = sum(len(postings[column]) for column in set(columns) - self._opened)
-        needed += sum(not is_small(segment) for column in columns for segment in postings[column])
+        segments = {column: postings.get(column, ()) for column in columns}
+        needed = sum(
+            len(segments[column]) or indices.FILE_REQUESTS for column in set(columns) - self._opened
+        )
+        needed += sum(not is_small(segment) for column in columns for segment in segments[column])
         if needed >= self.left:
             return False
         self.left -= needed

@@ -17,7 +17,13 @@ _SUFFIX = f".first{history.SUFFIX}"
 
 
 def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    """Return a dataset as it is before its first commit."""
+    """Return a dataset as it is before its first commit.
+
+    Raises:
+        PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
+            ours can be made.
+    """
+    descriptor.check()
     now = dt.datetime.now(dt.UTC)
     return State(
         name=name,

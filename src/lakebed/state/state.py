@@ -178,7 +178,17 @@ class State:
     @property
     def partition_level_types(self) -> dict[str, Type]:
         """Directory levels of a partition: all but the batch."""
-        return {name: kind for name, kind in self.partition_types.items() if name != BATCH_ID}
+        levels = self.partition_types
+        if self.is_ours:
+            levels.pop(BATCH_ID, None)
+        return levels
+
+    def partition_of(self, directory: str) -> str:
+        """Return the partition that a directory belongs to: without its batch, if it is of one.
+
+        In a dataset of another tool a level `batch_id` is one like any other.
+        """
+        return partition_of(directory) if self.is_ours else directory
 
     @property
     def sure_strategy(self) -> PartitionStrategy:
@@ -263,6 +273,7 @@ class Change:
         lost_segments: Keys of segments of the file table and of postings that cannot be read.
         lost_indices: Columns whose Kartothek index files are not right.
         moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
+        earlier: Changes that make versions of their own right before it, by the same put.
     """
 
     operation: str
@@ -294,6 +305,7 @@ class Change:
     lost_segments: frozenset[str] = frozenset()
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
+    earlier: tuple[Change, ...] = ()
 
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
@@ -334,6 +346,9 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         if change.descriptor is None
         else describe(change.descriptor, change.lineage),
     )
+    digest = digest_of(labels)
+    # An index is complete or it is not named: what other tools built covers no file of ours.
+    indices = {} if change.added or removed else _indices(state, change, digest)
     if change.descriptor is not None:
         state = replace(state, descriptor=change.descriptor, lineage=change.lineage)
     new = replace(
@@ -347,14 +362,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         history=_merged(state.history, change.merged.get("history")),
         sources=(*state.sources, change.sources) if change.sources else state.sources,
         postings=_postings(state, change),
-        digest=digest_of(labels),
-        # An index is complete or it is not named: what other tools built covers no file of ours.
-        indices={}
-        if change.added or removed or change.descriptor
-        else {
-            **{k: v for k, v in state.indices.items() if k not in change.lost_indices},
-            **(change.indices if change.indices_of == digest_of(labels) else {}),
-        },
+        digest=digest,
+        indices=indices,
         horizon=max(state.horizon, change.horizon),
         **_open_batches(state, change),
         protections=_protections(state, change),
@@ -400,6 +409,17 @@ def _open_batches(state: State, change: Change) -> dict[str, Any]:
             )
         ),
     }
+
+
+def _indices(state: State, change: Change, digest: str) -> dict[str, str]:
+    """Return the Kartothek index files to name after a change that leaves the files as they are."""
+    gone = set(change.lost_indices)
+    if change.descriptor is not None:
+        if change.descriptor.schema != state.descriptor.schema:
+            return {}
+        gone |= {*state.descriptor.index} - {*change.descriptor.index}
+    kept = {column: key for column, key in state.indices.items() if column not in gone}
+    return {**kept, **(change.indices if change.indices_of == digest else {})}
 
 
 def _protections(state: State, change: Change) -> tuple[Protection, ...]:

@@ -579,8 +579,11 @@ class _Attempts:
         state = head.state
         if foreign is not None:
             state = replace(state, version=foreign.version, committed_at=foreign.committed_at)
-        new, entry = apply(state, self._change_for(state), now)
-        entries = [foreign, entry] if foreign else [entry]
+        entries = [foreign] if foreign else []
+        for change in (*self._change.earlier, self._change_for(state)):
+            state, entry = apply(state, change, now)
+            entries.append(entry)
+        new = state
         written: list[str] = []
         has_won = False
         try:
