@@ -271,7 +271,7 @@ class ConflictError(LakebedError):
 
 
 class CommitConflictError(ConflictError):
-    """A commit since the base touched what this commit replaces. Nothing became visible.
+    """A commit since the base touched what this commit replaces or rests on. Nothing became visible.
 
     Attributes:
         expected: The version that this commit was based on.

@@ -175,6 +175,7 @@ class Repository:
             SchemaMismatchError: The files are not all of one schema, or not Parquet.
             NotFoundError: There is no such table, or no file.
             DatasetExistsError: The name is taken.
+            CommitConflictError: Somebody else adopted it meanwhile.
             CommitUnknownError: The store stopped answering; adopt it again.
 
         Cost:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from upkeep_lake import Interfering
+from writing_calls import writing_calls
 
 import lakebed
 from lakebed import Commit, Dataset, DatasetDescriptor, Repository, by
@@ -384,3 +386,36 @@ def test_frames_of_its_views_are_of_the_snapshot(spark: Any, tmp_path: Any) -> N
         transact(dataset, act)
 
     assert content(dataset) == [("a", 2), ("a", 11), ("b", 1), ("b", 2)]
+
+
+def increment(repository: Repository) -> bool:
+    """Add one to a counter; False if somebody else was faster."""
+    dataset = repository.open("d")
+    try:
+        with dataset.transaction() as t:
+            (row,) = t.where("p = 'c'").reader()
+            t.overwrite([row | {"n": row["n"] + 1}])
+    except CommitConflictError:
+        return False
+    return True
+
+
+def test_of_two_increments_none_is_lost_wherever_the_other_comes_in_between(
+    store: Store, dataset: Dataset
+) -> None:
+    dataset.append(rows(("c", 0)))
+    calls = writing_calls(store, increment)
+    acknowledged = 1
+
+    for place in range(len(calls)):
+        seen = iter(range(len(calls)))
+        others: list[bool] = []
+        between = Interfering(
+            store,
+            lambda operation, key, seen=seen, place=place: next(seen, None) == place,
+            lambda others=others: others.append(increment(Repository(store))),
+        )
+        acknowledged += increment(Repository(between)) + sum(others)
+        assert others == [True]
+        assert content(dataset.where("p = 'c'")) == [("c", acknowledged)]
+    assert acknowledged == 1 + len(calls)  # the other one was faster, each time

@@ -748,10 +748,11 @@ def update(
     """
     for left in reversed(range(_UPDATES)):
         base = read_own_head(store, dataset).state
-        entries = history.read(store, base.history)
         descriptor = edit(base.descriptor)
         if descriptor == base.descriptor:
-            return Update(entry=entries[-1], base=base, descriptor=descriptor)
+            last = history.read(store, base.history, after=base.version - 1)[-1]
+            return Update(entry=last, base=base, descriptor=descriptor)
+        entries = history.read(store, base.history)
         if made_from is not None:
             conflicts.check_same_dataset(made_from, base)
             conflicts.check_descriptor_kept(made_from, base, entries, "update")
