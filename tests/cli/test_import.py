@@ -211,10 +211,12 @@ def test_tree_of_submissions_makes_a_dataset_with_dimensions(cli, lake, write, t
     assert pings.count() == 3
 
 
-def test_rejects_fail_the_command_where_that_is_asked_for(cli, lake, tree) -> None:
-    cli("import", f"{lake.uri}/pings", tree, "--fail-on-rejects", exit_code=2)
+def test_rejects_fail_the_command_before_anything_is_committed(cli, lake, tree) -> None:
+    error = cli.error("import", f"{lake.uri}/pings", tree, "--fail-on-rejects")
 
-    assert lake.open("pings").count() == 3
+    assert (error["code"], error["exit_code"]) == ("rejects", 2)
+    assert lake.open("pings").version == 0
+    assert not lake.exists("pings_quarantine")
 
 
 def test_avro_makes_a_dataset_of_the_schema_in_it(cli, lake, tmp_path) -> None:

@@ -32,9 +32,10 @@ def archive(tmp_path):
     return archive
 
 
-def push(archive, day: int, count: int):
+def push(archive, day: int, count: int, cut: int = 0):
+    data = content(day, count)
     return archive.push(
-        io.BytesIO(content(day, count)),
+        io.BytesIO(data[: len(data) - cut]),
         path=f"/log/{day}.log",
         where="box",
         what="events",
@@ -87,6 +88,16 @@ def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path
     assert (again.file_count, again.replaced_count, again.row_count) == (1, 1, 7)
     days = [row["day"] for row in with_spark.dataset().reader()]
     assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7}
+
+    # One that was cut on its way is kept back; the tasks read the other once more, without it.
+    push(archive, 1, 1)
+    push(archive, 6, 3000, cut=40)
+    last = with_spark.run(spark)
+
+    assert [one.why for one in last.kept_back] == ["rejects"]
+    assert (last.file_count, last.row_count, last.rejected_count) == (1, 1, 2)
+    days = [row["day"] for row in with_spark.dataset().reader()]
+    assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7, 1: 1}
 
 
 def test_records_lines_and_contents_are_data_frames(spark, archive) -> None:

@@ -104,7 +104,8 @@ def execute(
     options: LoadOptions,
 ) -> Done:
     """Read in what is new or has changed."""
-    work = work_of(store, read_head(store, dataset).state, candidates)
+    state = read_head(store, dataset).state
+    work = work_of(store, state, candidates)
     if not work.files:
         return Done(work=work)
     started = Transaction.begin(store, dataset, OPERATION, run=run, options=options.commit)
@@ -112,7 +113,8 @@ def execute(
     written: list[pa.Table] = []
     rejects = Rejects(store)
     try:
-        work = work_of(store, base, candidates)
+        if (base.version, base.labels) != (state.version, state.labels):
+            work = work_of(store, base, candidates)
         if not work.files:
             started.abort()
             return Done(work=work)
