@@ -184,6 +184,25 @@ def test_a_page_that_says_it_is_of_another_kind_is_not_passed_over(
             read(dataset)
 
 
+def test_a_column_whose_name_has_changed_in_the_footer_is_not_read_as_null(tmp_path: Path) -> None:
+    dataset = create(new_lake(tmp_path), "parquet", "zstd")
+    (file,) = dataset.files()
+    path = tmp_path / file.key
+    data = bytearray(path.read_bytes())
+    data[data.index(b"text", data_range(data, "parquet").stop)] ^= 1
+    path.write_bytes(data)
+
+    for read in (
+        whole,
+        lambda one: one.arrow(["text"]),
+        lambda one: one.where("text IS NULL").count(),
+        lambda one: one.where("text > 'a' AND x > 0").arrow(["n"]),
+    ):
+        with pytest.raises(DamagedFileError, match=path.name):
+            read(dataset)
+    assert dataset.arrow(["n", "x"]).num_rows == 300
+
+
 def test_of_many_files_the_damaged_one_is_named(tmp_path: Path) -> None:
     dataset = new_lake(tmp_path).create("d", DatasetDescriptor(schema=SCHEMA))
     for seed in range(5):

@@ -249,10 +249,11 @@ def test_narrower_types_in_a_file_are_widened() -> None:
     assert dataset.where("n > 7").count() == 1
 
 
-def test_column_that_a_file_lacks_is_null_and_others_are_not_looked_at() -> None:
+def test_columns_that_the_schema_lacks_are_not_looked_at() -> None:
     dataset = create()
     dataset.append([{"k": "a", "n": 1, "x": 1.0}])
-    replace_file(dataset, pa.table({"other": [[1]], "x": [0.5], "k": ["b"]}))
+    missing = pa.array([None], pa.int64())
+    replace_file(dataset, pa.table({"other": [[1]], "x": [0.5], "k": ["b"], "n": missing}))
 
     assert dataset.arrow().to_pylist() == [{"k": "b", "n": None, "x": 0.5}]
     assert dataset.where("n IS NULL").count() == 1

@@ -29,6 +29,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.keys import is_own_name
 from lakebed.model.lineage import Reading, simplify
 from lakebed.model.predicate import FALSE, TRUE, Predicate, map_leaves, roots_of
 from lakebed.model.schema import Schema, Type
@@ -207,6 +208,7 @@ class _Part(_Filtered):
         if self.is_countable:
             fragments = list(self.dataset.get_fragments())
             rows: int = self._scanner(fragments, ()).count_rows()
+            self._check_columns(fragments, self.rows_need)
             return rows
         return _Filtered.count(self)
 
@@ -231,6 +233,22 @@ class _Part(_Filtered):
             yield batch
         if self.is_single or self.row_groups is None:
             _check_count(fragments, row_count)
+        self._check_columns(fragments, names)
+
+    def _check_columns(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> None:
+        """Check that files of Lakebed hold the columns, which else Arrow reads as null.
+
+        Files of other tools may leave columns out.
+
+        Raises:
+            OSError: One does not.
+        """
+        stored = {name for name in self.older.held(names) if name in self.older.schema}
+        for fragment in fragments:
+            lost = stored.difference(fragment.physical_schema.names)
+            if lost and is_own_name(fragment.path.rpartition(".")[0]):
+                msg = f"it has no column {min(lost)!r}, with which it was written"
+                raise OSError(msg)
 
     def _pruned(self, fragments: list[ds.ParquetFileFragment]) -> list[ds.ParquetFileFragment]:
         """Leave out row groups that cannot match."""
