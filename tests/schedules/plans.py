@@ -103,6 +103,7 @@ def schedule_of(seed: int, theme: str | None = None) -> Schedule:
         stalls=tuple(_stalls(rng, actors)),
         stickiness=rng.choice((0.0, 0.5, 0.9, 0.98)),
         fanout=rng.choice((2, 8)),
+        theme=theme,
     )
 
 

@@ -32,7 +32,7 @@ class Played:
             for step, who, what, key, how in self.trace
         ]
         lines += [f"VIOLATED {one}" for one in self.violations]
-        lines.append(f"Again: cd tests && python -m schedules {self.schedule.seed}")
+        lines.append(f"Again: cd tests && python -m schedules {self.schedule.name}")
         return "\n".join(lines)
 
 

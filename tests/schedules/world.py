@@ -113,7 +113,12 @@ class Schedule:
     stalls: tuple[Stall, ...] = ()
     stickiness: float = 0.0
     fanout: int = 8
-    order: int = 0
+    theme: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What `python -m schedules` takes to play it."""
+        return str(self.seed) if self.theme is None else f"{self.seed} --theme {self.theme}"
 
 
 @dataclass(eq=False)
@@ -240,7 +245,7 @@ class World:
     def __init__(self, schedule: Schedule, play: Callable[[Actor, Step, Attempt], None]) -> None:
         self.schedule = schedule
         self.play = play
-        self.rng = random.Random(schedule.seed * 1_000_003 + schedule.order)
+        self.rng = random.Random(schedule.seed)
         self.inner = open_store(f"memory://schedule-{next(_NUMBERS)}")
         self.now = START
         self.step = 0
