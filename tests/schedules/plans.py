@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Literal
 
-from schedules.world import Fault, Part, Schedule, Stall, Step
+from schedules.world import Fault, FaultKind, Part, Schedule, Stall, Step
 
 ACTORS = ("ann", "bob", "cyn", "dan")
 
@@ -16,45 +15,58 @@ class Theme:
     """Verbs that have to do with each other, so that they meet.
 
     Attributes:
-        leads: With one of these the first actor begins.
-        verbs: All others are drawn from these; what is named twice is drawn twice as often, and
-            what is joined by `+` is done one after the other.
+        verbs: That all actors draw from; what is named twice is drawn twice as often, and what is
+            joined by `+` is done one after the other.
+        leads: By place of the actor: with one of these it begins.
+        is_corner: The verbs of `leads` are all, for a meeting that is seldom else.
     """
 
-    leads: tuple[str, ...]
     verbs: tuple[str, ...]
+    leads: tuple[tuple[str, ...], ...]
+    is_corner: bool = False
 
     @classmethod
-    def of(cls, leads: str, verbs: str) -> Theme:
-        return cls(tuple(leads.split()), tuple(verbs.split()))
+    def of(cls, verbs: str, lead: str) -> Theme:
+        return cls(tuple(verbs.split()), (tuple(lead.split()),))
+
+    @classmethod
+    def corner(cls, *leads: str) -> Theme:
+        told = tuple(tuple(one.split()) for one in leads)
+        return cls(tuple(sorted({verb for one in told for verb in one})), told, is_corner=True)
 
 
 THEMES = {
     "rows": Theme.of(
-        "overwrite delete rerun rollback",
         "append append+undo overwrite overwrite_view rerun delete rollback compact",
+        "overwrite delete rerun rollback",
     ),
     "staging": Theme.of(
-        "stage stage commit_staged discard_staged",
         "stage commit_staged commit_staged discard_staged cleanup overwrite compact",
+        "stage stage commit_staged discard_staged",
     ),
     "descriptor": Theme.of(
-        "build_index drop_index set_property add_field promote",
         "add_field add_field set_property build_index drop_index promote append",
+        "build_index drop_index set_property add_field promote",
     ),
-    "moving": Theme.of("promote", "append+undo append+undo append delete rollback rerun promote"),
+    "moving": Theme.of("append+undo append+undo append delete rollback rerun promote", "promote"),
     "upkeep": Theme.of(
-        "cleanup compact read rollback build_index",
         """cleanup cleanup protect unprotect rollback overwrite compact read build_index
         compact_metadata delete""",
+        "cleanup compact read rollback build_index",
     ),
-    "names": Theme.of("drop create", "drop create create append move_head overwrite read"),
+    "names": Theme.of("drop create create append move_head overwrite read", "drop create"),
     "heads": Theme.of(
-        "move_head", "move_head append cleanup set_property overwrite stage commit_staged"
+        "move_head append cleanup set_property overwrite stage commit_staged", "move_head"
     ),
+    "an index beside an update": Theme.corner(
+        "build_index drop_index", "add_field add_field set_property"
+    ),
+    "a promotion beside what comes and goes": Theme.corner("promote", "append+undo"),
+    "a discard beside a commit": Theme.corner("commit_staged", "discard_staged"),
+    "a stage beside a commit": Theme.corner("stage", "commit_staged+commit_staged"),
 }
 _ALL = tuple(sorted({verb for theme in THEMES.values() for verb in theme.verbs}))
-THEMES["all"] = Theme(_ALL, _ALL)
+THEMES["all"] = Theme(_ALL, ())
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _SKEWS_S = (
@@ -62,6 +74,8 @@ _SKEWS_S = (
     *(-2 * _DAY_S, 2 * _DAY_S, 30 * _DAY_S),
 )
 _PAUSES_S = (0.0, 0.0, 0.0, 13 * _MINUTE_S, 3 * _HOUR_S, 2 * _DAY_S)
+_LANDING: tuple[FaultKind, ...] = ("landed", "late")
+_KINDS: tuple[FaultKind, ...] = ("kill", "kill after", "lost", *_LANDING, *_LANDING)
 # Of outages: some calls are tried five times before they fail.
 _LENGTHS = (1, 1, 1, 2, 4, 5, 5, 6, 9)
 
@@ -73,44 +87,47 @@ def schedule_of(seed: int, theme: str | None = None) -> Schedule:
         seed: Any number.
         theme: One of `THEMES`; None for the one that the seed draws.
     """
+    name = theme or random.Random(-1 - seed).choice(list(THEMES))
+    chosen = THEMES[name]
     rng = random.Random(seed)
-    by_chance = rng.choice(list(THEMES))
-    chosen = THEMES[theme or by_chance]
 
     def step(verb: str) -> Step:
         return Step(verb, rng.getrandbits(32))
 
-    actors = ACTORS[: rng.choice((2, 3, 3, 4))]
+    actors = ACTORS[: len(chosen.leads) if chosen.is_corner else rng.choice((2, 3, 3, 4))]
     setup = [step("create"), step("append"), step("append")]
-    if "commit_staged" in chosen.verbs:
+    # A corner may be about a batch that only an actor stages.
+    if "commit_staged" in chosen.verbs and not (chosen.is_corner and rng.random() < 0.5):
         setup.append(step("stage"))
     is_skewed = rng.random() < 0.5
     parts = []
-    for name in actors:
-        drawn = [rng.choice(chosen.verbs) for _ in range(rng.randint(1, 3))]
-        if name == actors[0]:
-            drawn[0] = rng.choice(chosen.leads)
+    for place, actor in enumerate(actors):
+        count = 1 if chosen.is_corner else rng.randint(1, 3)
+        drawn = [rng.choice(chosen.verbs) for _ in range(count)]
+        if place < len(chosen.leads):
+            drawn[0] = rng.choice(chosen.leads[place])
         verbs = [verb for one in drawn for verb in one.split("+")]
-        skew_s = rng.choice(_SKEWS_S) if is_skewed else 0.0
-        parts.append(Part(name, skew_s, tuple(map(step, verbs))))
+        parts.append(
+            Part(actor, rng.choice(_SKEWS_S) if is_skewed else 0.0, tuple(map(step, verbs)))
+        )
     return Schedule(
         seed=seed,
+        theme=name,
         parts=tuple(parts),
         setup=tuple(setup),
-        faults=tuple(
-            _fault(rng, rng.choice(actors)) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))
-        ),
+        faults=tuple(_fault(rng, actors) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))),
         stalls=tuple(_stalls(rng, actors)),
         stickiness=rng.choice((0.0, 0.5, 0.9, 0.98)),
         fanout=rng.choice((2, 8)),
-        theme=theme,
     )
 
 
-def _fault(rng: random.Random, actor: str) -> Fault:
-    kinds: tuple[Literal["kill", "kill after", "lost", "landed", "late"], ...]
-    kinds = ("kill", "kill after", "lost", "landed", "landed", "late", "late")
-    kind = rng.choice(kinds)
+def _fault(rng: random.Random, actors: tuple[str, ...]) -> Fault:
+    if rng.random() < 0.25:
+        # A long outage of one request, soon: what is tried again and again fails for good.
+        kind = rng.choice(_LANDING)
+        return Fault(actors[0], rng.randrange(2, 8), "writes", kind, 9, is_stubborn=True)
+    actor, kind = rng.choice(actors), rng.choice(_KINDS)
     if kind != "late" and rng.random() < 0.3:
         return Fault(actor, rng.randrange(60), "calls", kind, rng.choice(_LENGTHS))
     nth, is_stubborn = rng.randrange(rng.choice((6, 16))), rng.random() < 0.5

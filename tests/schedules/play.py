@@ -48,7 +48,9 @@ def play(schedule: Schedule) -> Played:
         known = set(violations)
         rules = {one.rule for one in violations}
         violations += [
-            one for one in judge(world, is_deep=True) if one not in known and one.rule not in rules
+            one
+            for one in judge(world, is_settled=True)
+            if one not in known and one.rule not in rules
         ]
     return Played(schedule, tuple(violations), tuple(world.trace), world.step)
 

@@ -113,12 +113,12 @@ class Schedule:
     stalls: tuple[Stall, ...] = ()
     stickiness: float = 0.0
     fanout: int = 8
-    theme: str | None = None
+    theme: str = ""
 
     @property
     def name(self) -> str:
         """What `python -m schedules` takes to play it."""
-        return str(self.seed) if self.theme is None else f"{self.seed} --theme {self.theme}"
+        return f"{self.seed} --theme {self.theme!r}"
 
 
 @dataclass(eq=False)
