@@ -20,12 +20,12 @@ from schedules.verbs import AT_FIRST, LEVEL, NAME
 from schedules.world import Attempt, HeadEvent, World
 
 # A refused verb of these may have come a part of its way, commit by commit, as its docs say.
-_BY_PARTS = frozenset({"build_index", "cleanup", "compact", "compact_metadata", "move_head"})
+_BY_PARTS = frozenset({"build_index", "compact", "compact_metadata", "move_head"})
 _SCHEMA_FILE = "/_common_metadata"
-_SAME_ROWS = frozenset(
-    """create compact compact_metadata promote build_index drop_index add_field set_property protect
-    unprotect cleanup sweep move_head""".split()
-)
+# Commits of these change rows; those of all others leave them as they are.
+_CHANGE_ROWS = frozenset({"append", "overwrite", "rerun", "delete", "rollback"})
+# Commits of these say what will be deleted, which may fail afterwards.
+_GIVE_UP = frozenset({"cleanup", "discard"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,8 @@ class _Judge:
             told = f"version {entry.version} of {attempt}"
             if attempt is None:
                 self.say("every commit is somebody's", entry)
+            elif entry.operation in _GIVE_UP:
+                continue
             elif attempt.verb == "stage":
                 commits = [
                     one.outcome
@@ -326,37 +328,38 @@ class _Judge:
             known = replace(known, index=known.index - {intent["unindexes"]})
         if verb == "promote":
             known = replace(known, allowed=known.allowed | set(intent["allows"]))
-        return (
-            known
-            if verb in _SAME_ROWS
-            else replace(known, rows=self.rows_after(before, entry, attempt))
-        )
+        if entry.operation not in _CHANGE_ROWS:
+            return known
+        return replace(known, rows=self.rows_after(before, entry, attempt))
 
     def rows_after(self, before: Known, entry: Any, attempt: Attempt) -> dict[int, Row]:
-        intent, verb = attempt.intent, attempt.verb
+        intent = attempt.intent
         new = {n: self.all_rows[n] for n in intent.get("rows", {})}
-        operation = intent.get("stages", verb)
-        if operation in ("append", "settle"):
-            return {**before.rows, **new}
-        if operation in ("overwrite", "overwrite_view"):
-            told = intent["replaces"]
-            levels = before.levels(new) if told == "touched" else frozenset(told)
-            base = self.base_of(entry, attempt)
-            if base is not None and base.within(levels).keys() != before.within(levels).keys():
-                self.say(
-                    "no update is lost",
-                    f"{sorted(base.within(levels))} was {sorted(before.within(levels))} before "
-                    f"version {entry.version} of {attempt}",
-                )
-            return {**before.without(levels), **new}
-        if operation == "rerun":
-            kept = {n: row for n, row in before.rows.items() if row.run != intent["run"]}
-            return {**kept, **new}
-        if operation == "delete":
-            return self.rows_after_delete(before, entry, attempt)
-        if operation == "rollback":
-            return self.rows_after_rollback(before, entry, attempt)
-        raise AssertionError(verb)
+        match entry.operation:
+            case "append":
+                return {**before.rows, **new}
+            case "overwrite":
+                told = intent["replaces"]
+                levels = before.levels(new) if told == "touched" else frozenset(told)
+                self.check_nothing_lost(before, self.base_of(entry, attempt), levels, attempt)
+                return {**before.without(levels), **new}
+            case "rerun":
+                kept = {n: row for n, row in before.rows.items() if row.run != intent["run"]}
+                return {**kept, **new}
+            case "delete":
+                return self.rows_after_delete(before, entry, attempt)
+            case _:
+                return self.rows_after_rollback(before, entry, attempt)
+
+    def check_nothing_lost(
+        self, before: Known, base: Known | None, levels: frozenset[str], attempt: Attempt
+    ) -> None:
+        """Check that partitions which a commit replaces are those that its writer had seen."""
+        if base is None:
+            return
+        seen, replaced = (sorted(_within(one, before, levels)) for one in (base, before))
+        if seen != replaced:
+            self.say("no update is lost", f"{seen} was {replaced} by then: {attempt}")
 
     def rows_after_delete(self, before: Known, entry: Any, attempt: Attempt) -> dict[int, Row]:
         """Take out what matches.
@@ -389,12 +392,8 @@ class _Judge:
             levels = frozenset({one})
             then, at_base = _within(past, before, levels), _within(base, before, levels)
             is_meant = level in (None, one) and then.keys() != at_base.keys()
-            if is_meant and at_base.keys() != before.within(levels).keys():
-                self.say(
-                    "no update is lost",
-                    f"{sorted(at_base)} was {sorted(before.within(levels))} before version "
-                    f"{entry.version} of {attempt}",
-                )
+            if is_meant:
+                self.check_nothing_lost(before, base, levels, attempt)
             rows |= then if is_meant else before.within(levels)
         return rows
 

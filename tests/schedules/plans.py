@@ -136,12 +136,16 @@ def _fault(rng: random.Random, actors: tuple[str, ...]) -> Fault:
 
 def _stalls(rng: random.Random, actors: tuple[str, ...]) -> list[Stall]:
     """Let somebody stand still once, or again and again; more often who leads."""
-    found = []
+    found: list[Stall] = []
     nth = 0
     actor = actors[0] if rng.random() < 0.5 else rng.choice(actors)
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
+        verbs, seconds = rng.choice((1, 1, 2)), rng.choice(_PAUSES_S)
+        if rng.random() < 0.3:
+            found.append(Stall(actor, rng.randrange(12), "calls", verbs, seconds))
+            continue
         nth += rng.randrange(rng.choice((3, 10)))
-        found.append(Stall(actor, nth, rng.choice((1, 1, 2)), rng.choice(_PAUSES_S)))
+        found.append(Stall(actor, nth, "writes", verbs, seconds))
         nth += 1
         if rng.random() < 0.3:
             actor, nth = rng.choice(actors), 0

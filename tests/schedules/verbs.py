@@ -146,15 +146,15 @@ def undo(doing: Doing) -> None:
     dataset = doing.open()
     way = doing.rng.choice(["rollback", "delete", "rerun"])
     if way == "rerun" and run is not None:
-        doing.note(stages="rerun", run=run, rows={})
+        doing.note(run=run, rows={})
         doing.answered(dataset.rerun([], run, commit_options=doing.options))
     elif way == "delete":
-        doing.note(stages="delete", deletes=("n", tuple(rows)))
+        doing.note(deletes=("n", tuple(rows)))
         gone = dataset.with_("n", *rows).delete(commit_options=doing.options)
         if gone is not None:
             doing.answered(gone)
     else:
-        doing.note(stages="rollback", restores=commit.version - 1, level=None)
+        doing.note(restores=commit.version - 1, level=None)
         gone = dataset.rollback(version=commit.version - 1, commit_options=doing.options)
         if gone is not None:
             doing.answered(gone)

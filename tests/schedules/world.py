@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import logging
 import os
 import random
 import sys
@@ -70,17 +71,19 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """An actor stands still before one of its writes, until others have done some verbs.
+    """An actor stands still before one of its calls, until others have done some verbs.
 
     Attributes:
         actor: Which.
-        nth: Before which of its calls that write, from 0 on.
+        nth: Before which of its calls, from 0 on.
+        of: Whether all calls count, or only those that write.
         verbs: How many verbs others end meanwhile, if they can.
         seconds: How much later it is for everybody at once.
     """
 
     actor: str
     nth: int
+    of: Literal["calls", "writes"]
     verbs: int
     seconds: float = 0.0
 
@@ -263,7 +266,7 @@ class World:
         self.all_done.acquire()
         self.actors = [Actor(self, part) for part in schedule.parts]
         self._heads: dict[str, str] = {}  # etag of the head at each key
-        self._stalls = {(one.actor, one.nth): one for one in schedule.stalls}
+        self._stalls = {(one.actor, one.of, one.nth): one for one in schedule.stalls}
         self._faults = {(one.actor, one.of, one.nth): one for one in schedule.faults}
 
     def run(self) -> None:
@@ -362,8 +365,12 @@ class World:
             actor.writes += 1
         return found
 
-    def stall_of(self, actor: Actor) -> Stall | None:
-        return self._stalls.pop((actor.name, actor.writes), None)
+    def stall_of(self, actor: Actor, *, is_write: bool) -> Stall | None:
+        """Return how an actor stands still before its next call."""
+        found = self._stalls.pop((actor.name, "calls", actor.calls), None)
+        if is_write:
+            found = self._stalls.pop((actor.name, "writes", actor.writes), None) or found
+        return found
 
     def send(
         self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], object]
@@ -456,7 +463,7 @@ class ScheduledStore(DelegatingStore):
         assert attempt is not None
         if actor.is_alone:
             return world.execute(actor, attempt, operation, key, run)
-        stall = world.stall_of(actor) if is_write else None
+        stall = world.stall_of(actor, is_write=is_write)
         if stall is not None:
             actor.waits_for = world.verbs_done + stall.verbs
             world.now += stall.seconds
@@ -482,7 +489,7 @@ class ScheduledStore(DelegatingStore):
             raise StorageError(f"There was no answer to {operation} of {key!r}.", retryable=True)
         try:
             answer = world.execute(actor, attempt, operation, key, run)
-            outcome = "ok"
+            outcome = "ok" if answer is not False else "it is another one"
         except LakebedError as exc:
             outcome = type(exc).__name__
             if kind is None:
@@ -656,6 +663,10 @@ def simulated() -> Iterator[None]:
         patch.setattr(time, "monotonic", monotonic)
         patch.setattr(uuid, "uuid4", uuid4)
         patch.setattr(os, "cpu_count", lambda: 2)
+        # Every schedule would warn of what it does to the store.
+        patch.setattr(logging.getLogger("lakebed"), "disabled", True)
+        for name in [one for one in logging.root.manager.loggerDict if one.startswith("lakebed.")]:
+            patch.setattr(logging.getLogger(name), "disabled", True)
         _CLOCK.traveller = traveller
         # Tiny files: threads of Arrow would only wait for each other.
         pa.set_cpu_count(1)
