@@ -115,15 +115,18 @@ def schedule_of(seed: int, theme: str | None = None) -> Schedule:
         theme=name,
         parts=tuple(parts),
         setup=tuple(setup),
-        faults=tuple(_fault(rng, actors) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))),
-        stalls=tuple(_stalls(rng, actors)),
+        faults=tuple(
+            _fault(rng, actors, is_corner=chosen.is_corner)
+            for _ in range(rng.choice((0, 1, 1) if chosen.is_corner else (0, 0, 1, 1, 2, 3)))
+        ),
+        stalls=tuple(_stalls(rng, actors, is_corner=chosen.is_corner)),
         stickiness=rng.choice((0.0, 0.5, 0.9, 0.98)),
         fanout=rng.choice((2, 8)),
     )
 
 
-def _fault(rng: random.Random, actors: tuple[str, ...]) -> Fault:
-    if rng.random() < 0.25:
+def _fault(rng: random.Random, actors: tuple[str, ...], *, is_corner: bool) -> Fault:
+    if rng.random() < (0.6 if is_corner else 0.25):
         # A long outage of one request, soon: what is tried again and again fails for good.
         kind = rng.choice(_LANDING)
         return Fault(actors[0], rng.randrange(2, 8), "writes", kind, 9, is_stubborn=True)
@@ -134,19 +137,20 @@ def _fault(rng: random.Random, actors: tuple[str, ...]) -> Fault:
     return Fault(actor, nth, "writes", kind, rng.choice(_LENGTHS), is_stubborn)
 
 
-def _stalls(rng: random.Random, actors: tuple[str, ...]) -> list[Stall]:
+def _stalls(rng: random.Random, actors: tuple[str, ...], *, is_corner: bool) -> list[Stall]:
     """Let somebody stand still once, or again and again; more often who leads."""
     found: list[Stall] = []
     nth = 0
-    actor = actors[0] if rng.random() < 0.5 else rng.choice(actors)
-    for _ in range(rng.choice((0, 1, 1, 2, 3))):
-        verbs, seconds = rng.choice((1, 1, 2)), rng.choice(_PAUSES_S)
+    actor = actors[0] if rng.random() < (0.8 if is_corner else 0.5) else rng.choice(actors)
+    for _ in range(rng.choice((1, 2, 2, 3) if is_corner else (0, 1, 1, 2, 3))):
+        verbs = 1 if is_corner else rng.choice((1, 1, 2))
+        seconds = rng.choice(_PAUSES_S)
         if rng.random() < 0.3:
             found.append(Stall(actor, rng.randrange(12), "calls", verbs, seconds))
             continue
         nth += rng.randrange(rng.choice((3, 10)))
         found.append(Stall(actor, nth, "writes", verbs, seconds))
         nth += 1
-        if rng.random() < 0.3:
+        if not is_corner and rng.random() < 0.3:
             actor, nth = rng.choice(actors), 0
     return found
