@@ -99,6 +99,7 @@ class _Judge:
                 self.landed.setdefault(event.state.commit_id, event)
         self.dropped: set[str] = set()  # datasets, by creation time, that a drop has taken
         self.versions: dict[int, Known] = {}
+        self.born: dict[int, int] = {}  # the version that brought a row
         self.all_rows = {
             n: Row(values, attempt.intent.get("run"))
             for attempt in world.attempts
@@ -335,6 +336,7 @@ class _Judge:
     def rows_after(self, before: Known, entry: Any, attempt: Attempt) -> dict[int, Row]:
         intent = attempt.intent
         new = {n: self.all_rows[n] for n in intent.get("rows", {})}
+        self.born |= dict.fromkeys(new, entry.version)
         match entry.operation:
             case "append":
                 return {**before.rows, **new}
@@ -344,8 +346,12 @@ class _Judge:
                 self.check_nothing_lost(before, self.base_of(entry, attempt), levels, attempt)
                 return {**before.without(levels), **new}
             case "rerun":
-                kept = {n: row for n, row in before.rows.items() if row.run != intent["run"]}
-                return {**kept, **new}
+                gone = {n for n, row in before.rows.items() if row.run == intent["run"]}
+                base = self.base_version_of(entry, attempt)
+                late = sorted(n for n in gone if base is not None and self.born[n] > base)
+                if late:
+                    self.say("a rerun replaces nothing that it has not seen", f"{late}: {attempt}")
+                return {**{n: row for n, row in before.rows.items() if n not in gone}, **new}
             case "delete":
                 return self.rows_after_delete(before, entry, attempt)
             case _:
@@ -398,15 +404,22 @@ class _Judge:
         return rows
 
     def base_of(self, entry: Any, attempt: Attempt) -> Known | None:
-        """Return the version that a commit was made from: the newest that its writer had seen."""
-        states = [self.world.states.get(one) for one in attempt.bases.get(entry.commit_id, ())]
+        """Return the version that a commit was made from."""
+        version = self.base_version_of(entry, attempt)
+        return None if version is None else self.versions.get(version)
+
+    def base_version_of(self, entry: Any, attempt: Attempt) -> int | None:
+        """Return the newest version that a writer had seen when it named its commit."""
         event = self.landed.get(entry.commit_id)
+        if event is None:
+            return None
+        states = (self.world.states.get(one) for one in attempt.bases.get(entry.commit_id, ()))
         versions = [
             one.version
             for one in states
-            if one is not None and event is not None and one.created_at == event.state.created_at
+            if one is not None and one.created_at == event.state.created_at
         ]
-        return self.versions.get(max(versions)) if versions else None
+        return max(versions, default=None)
 
     # What readers saw, and what anybody sees at last.
 

@@ -8,7 +8,7 @@ from lakebed.store.memory import MemoryStore
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 
-MOST_SEEDS = 300
+MOST_SEEDS = 200
 
 
 def first_failure(rules: set[str], theme: str) -> int | None:
