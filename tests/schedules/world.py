@@ -8,7 +8,6 @@ and all that is under them; simulated are the order of calls, their answers, clo
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import logging
 import os
 import random
@@ -249,7 +248,7 @@ class World:
         self.schedule = schedule
         self.play = play
         self.rng = random.Random(schedule.seed)
-        self.inner = open_store(f"memory://schedule-{next(_NUMBERS)}")
+        self.inner = open_store("memory://schedule")  # which is empty: see `close`
         self.now = START
         self.step = 0
         self.verbs_done = 0
@@ -425,9 +424,6 @@ class World:
             self.commits[found.hex] = actor.attempt
             actor.attempt.bases[found.hex] = tuple(actor.last_heads.values())
         return found
-
-
-_NUMBERS = itertools.count()
 
 
 def _is_head(key: str) -> bool:
