@@ -1,0 +1,156 @@
+"""Schedules of seeds: which verbs meet, what fails, who stands still, whose clock is wrong."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from schedules.world import Fault, FaultKind, Part, Schedule, Stall, Step
+
+ACTORS = ("ann", "bob", "cyn", "dan")
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Verbs that have to do with each other, so that they meet.
+
+    Attributes:
+        verbs: That all actors draw from; what is named twice is drawn twice as often, and what is
+            joined by `+` is done one after the other.
+        leads: By place of the actor: with one of these it begins.
+        is_corner: The verbs of `leads` are all, for a meeting that is seldom else.
+    """
+
+    verbs: tuple[str, ...]
+    leads: tuple[tuple[str, ...], ...]
+    is_corner: bool = False
+
+    @classmethod
+    def of(cls, verbs: str, lead: str) -> Theme:
+        return cls(tuple(verbs.split()), (tuple(lead.split()),))
+
+    @classmethod
+    def corner(cls, *leads: str) -> Theme:
+        told = tuple(tuple(one.split()) for one in leads)
+        return cls(tuple(sorted({verb for one in told for verb in one})), told, is_corner=True)
+
+
+THEMES = {
+    "rows": Theme.of(
+        "append append+undo overwrite overwrite_view rerun delete rollback compact",
+        "overwrite delete rerun rollback",
+    ),
+    "staging": Theme.of(
+        "stage commit_staged commit_staged discard_staged cleanup overwrite compact",
+        "stage stage commit_staged discard_staged",
+    ),
+    "descriptor": Theme.of(
+        "add_field add_field set_property build_index drop_index promote append",
+        "build_index drop_index set_property add_field promote",
+    ),
+    "moving": Theme.of("append+undo append+undo append delete rollback rerun promote", "promote"),
+    "upkeep": Theme.of(
+        """cleanup cleanup protect unprotect rollback overwrite compact read build_index
+        compact_metadata delete""",
+        "cleanup compact read rollback build_index",
+    ),
+    "names": Theme.of("drop create create append move_head overwrite read", "drop create"),
+    "heads": Theme.of(
+        "move_head append cleanup set_property overwrite stage commit_staged", "move_head"
+    ),
+    "an index beside an update": Theme.corner(
+        "build_index drop_index", "add_field add_field set_property"
+    ),
+    "a promotion beside what comes and goes": Theme.corner("promote", "append+undo"),
+    "a discard beside a commit": Theme.corner("commit_staged", "discard_staged"),
+    "a stage beside a commit": Theme.corner("stage", "commit_staged+commit_staged"),
+}
+_ALL = tuple(sorted({verb for theme in THEMES.values() for verb in theme.verbs}))
+THEMES["all"] = Theme(_ALL, ())
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
+_SKEWS_S = (
+    *(0.0, 0.0, 0.0, 2 * _MINUTE_S, 13 * _MINUTE_S, -13 * _MINUTE_S, 3 * _HOUR_S),
+    *(-2 * _DAY_S, 2 * _DAY_S, 30 * _DAY_S),
+)
+_PAUSES_S = (0.0, 0.0, 0.0, 13 * _MINUTE_S, 3 * _HOUR_S, 2 * _DAY_S)
+_LANDING: tuple[FaultKind, ...] = ("landed", "late")
+_KINDS: tuple[FaultKind, ...] = ("kill", "kill after", "lost", *_LANDING, *_LANDING)
+# Of outages: some calls are tried five times before they fail.
+_LENGTHS = (1, 1, 1, 2, 4, 5, 5, 6, 9)
+
+
+def schedule_of(seed: int, theme: str | None = None) -> Schedule:
+    """Return the schedule of a seed.
+
+    Args:
+        seed: Any number.
+        theme: One of `THEMES`; None for the one that the seed draws.
+    """
+    name = theme or random.Random(-1 - seed).choice(list(THEMES))
+    chosen = THEMES[name]
+    rng = random.Random(seed)
+
+    def step(verb: str) -> Step:
+        return Step(verb, rng.getrandbits(32))
+
+    actors = ACTORS[: len(chosen.leads) if chosen.is_corner else rng.choice((2, 3, 3, 4))]
+    setup = [step("create"), step("append"), step("append")]
+    # A corner may be about a batch that only an actor stages.
+    if "commit_staged" in chosen.verbs and not (chosen.is_corner and rng.random() < 0.5):
+        setup.append(step("stage"))
+    is_skewed = rng.random() < 0.5
+    parts = []
+    for place, actor in enumerate(actors):
+        count = 1 if chosen.is_corner else rng.randint(1, 3)
+        drawn = [rng.choice(chosen.verbs) for _ in range(count)]
+        if place < len(chosen.leads):
+            drawn[0] = rng.choice(chosen.leads[place])
+        verbs = [verb for one in drawn for verb in one.split("+")]
+        parts.append(
+            Part(actor, rng.choice(_SKEWS_S) if is_skewed else 0.0, tuple(map(step, verbs)))
+        )
+    return Schedule(
+        seed=seed,
+        theme=name,
+        parts=tuple(parts),
+        setup=tuple(setup),
+        faults=tuple(
+            _fault(rng, actors, is_corner=chosen.is_corner)
+            for _ in range(rng.choice((0, 1, 1) if chosen.is_corner else (0, 0, 1, 1, 2, 3)))
+        ),
+        stalls=tuple(_stalls(rng, actors, is_corner=chosen.is_corner)),
+        stickiness=rng.choice((0.0, 0.5, 0.9, 0.98)),
+        fanout=rng.choice((2, 8)),
+    )
+
+
+def _fault(rng: random.Random, actors: tuple[str, ...], *, is_corner: bool) -> Fault:
+    if rng.random() < (0.6 if is_corner else 0.25):
+        # A long outage of one request, soon: what is tried again and again fails for good.
+        kind = rng.choice(_LANDING)
+        return Fault(actors[0], rng.randrange(2, 8), "writes", kind, 9, is_stubborn=True)
+    actor, kind = rng.choice(actors), rng.choice(_KINDS)
+    if kind != "late" and rng.random() < 0.3:
+        return Fault(actor, rng.randrange(60), "calls", kind, rng.choice(_LENGTHS))
+    nth, is_stubborn = rng.randrange(rng.choice((6, 16))), rng.random() < 0.5
+    return Fault(actor, nth, "writes", kind, rng.choice(_LENGTHS), is_stubborn)
+
+
+def _stalls(rng: random.Random, actors: tuple[str, ...], *, is_corner: bool) -> list[Stall]:
+    """Let somebody stand still once, or again and again; more often who leads."""
+    found: list[Stall] = []
+    nth = 0
+    actor = actors[0] if rng.random() < (0.8 if is_corner else 0.5) else rng.choice(actors)
+    for _ in range(rng.choice((1, 2, 2, 3) if is_corner else (0, 1, 1, 2, 3))):
+        verbs = 1 if is_corner else rng.choice((1, 1, 2))
+        seconds = rng.choice(_PAUSES_S)
+        if rng.random() < 0.3:
+            found.append(Stall(actor, rng.randrange(12), "calls", verbs, seconds))
+            continue
+        nth += rng.randrange(rng.choice((3, 10)))
+        found.append(Stall(actor, nth, "writes", verbs, seconds))
+        nth += 1
+        if not is_corner and rng.random() < 0.3:
+            actor, nth = rng.choice(actors), 0
+    return found

@@ -1,0 +1,123 @@
+"""Play schedules: run, judge, and make a failing one small."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from schedules.model import Violation, judge
+from schedules.plans import schedule_of
+from schedules.verbs import play as play_verb
+from schedules.world import Schedule, Step, World, running, simulated
+
+_YEARS_S = 5 * 366 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a schedule came to."""
+
+    schedule: Schedule
+    violations: tuple[Violation, ...]
+    trace: tuple[tuple[int, str, str, str, str], ...]
+    steps: int
+
+    def __str__(self) -> str:
+        lines = [f"Seed {self.schedule.seed}, {self.steps} steps."]
+        lines += [f"  {part}" for part in self.schedule.parts]
+        lines += [f"  {one}" for one in (*self.schedule.faults, *self.schedule.stalls)]
+        lines += [
+            f"{step:5} {who:7} {what:12} {key[-70:]:70} {how}"
+            for step, who, what, key, how in self.trace
+        ]
+        lines += [f"VIOLATED {one}" for one in self.violations]
+        lines.append(f"Again: cd tests && python -m schedules {self.schedule.name}")
+        return "\n".join(lines)
+
+
+def play(schedule: Schedule) -> Played:
+    """Run a schedule, and judge what has come of it; inside `simulated()`."""
+    world = World(schedule, play_verb)
+    with running(world):
+        world.run()
+        violations = judge(world)
+        # Once more after somebody has gone on, and all that is dead has been deleted.
+        world.alone("settle", [Step("settle", 1)])
+        world.alone("sweep", [Step("sweep", 1)], skew_s=_YEARS_S)
+        known = set(violations)
+        rules = {one.rule for one in violations}
+        violations += [
+            one
+            for one in judge(world, is_settled=True)
+            if one not in known and one.rule not in rules
+        ]
+    return Played(schedule, tuple(violations), tuple(world.trace), world.step)
+
+
+def failures(seeds: Iterable[int], theme: str | None = None) -> Iterator[Played]:
+    """Play the schedules of seeds, and yield those that break a rule."""
+    with simulated():
+        for seed in seeds:
+            played = play(schedule_of(seed, theme))
+            if played.violations:
+                yield played
+
+
+def failures_of(seeds: range) -> list[Played]:
+    """Return what `failures` yields, from a process of its own."""
+    return list(failures(seeds))
+
+
+def digest_of(seeds: Iterable[int]) -> str:
+    """Return a sum of all that happens in the schedules of seeds."""
+    found = hashlib.sha256()
+    with simulated():
+        for seed in seeds:
+            found.update(repr(play(schedule_of(seed)).trace).encode())
+    return found.hexdigest()
+
+
+def shrunk(played: Played, *, tries: int = 60) -> Played:
+    """Leave out of a failing schedule what it can fail without, as far as that is cheap."""
+    rules = {one.rule for one in played.violations}
+    smallest = played
+    left = tries
+    again = True
+    while again:
+        again = False
+        for smaller in _smaller(smallest.schedule):
+            if not left:
+                return smallest
+            left -= 1
+            candidate = play(smaller)
+            if rules & {one.rule for one in candidate.violations}:
+                smallest, again = candidate, True
+                break
+    return smallest
+
+
+def _smaller(schedule: Schedule) -> Iterator[Schedule]:
+    for at in range(len(schedule.parts)):
+        yield replace(schedule, parts=schedule.parts[:at] + schedule.parts[at + 1 :])
+    for at, part in enumerate(schedule.parts):
+        for place in range(len(part.steps)):
+            if len(part.steps) > 1:
+                steps = part.steps[:place] + part.steps[place + 1 :]
+                parts = (
+                    *schedule.parts[:at],
+                    replace(part, steps=steps),
+                    *schedule.parts[at + 1 :],
+                )
+                yield replace(schedule, parts=parts)
+    for at in range(len(schedule.faults)):
+        yield replace(schedule, faults=schedule.faults[:at] + schedule.faults[at + 1 :])
+    for at in range(len(schedule.stalls)):
+        yield replace(schedule, stalls=schedule.stalls[:at] + schedule.stalls[at + 1 :])
+    for at, part in enumerate(schedule.parts):
+        if part.skew_s:
+            parts = (*schedule.parts[:at], replace(part, skew_s=0.0), *schedule.parts[at + 1 :])
+            yield replace(schedule, parts=parts)
+
+
+__all__ = ["Played", "digest_of", "failures", "failures_of", "play", "shrunk", "simulated"]

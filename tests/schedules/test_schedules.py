@@ -1,0 +1,82 @@
+"""Nothing acknowledged is lost, whatever the order of store calls, whoever dies, whatever is late."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from schedules.plans import THEMES, schedule_of
+from schedules.play import Played, failures, failures_of, play, shrunk, simulated
+
+SHORT = range(150)
+LONG = range(20_000)
+_CHUNK = 250
+_DIGEST = "from schedules.play import digest_of; print(digest_of(range(30)))"
+_TOLD = 3  # failing schedules that are made small and told; the others by their seed
+
+
+def tell(failing: list[Played]) -> str:
+    """Say what went wrong: which rules, of which seeds, and some schedules call by call."""
+    lines = [
+        f"Seed {played.schedule.seed}: {violation}"
+        for played in failing
+        for violation in played.violations
+    ]
+    with simulated():
+        lines += [str(shrunk(played)) for played in failing[:_TOLD]]
+    return "\n".join(lines)
+
+
+def test_no_schedule_breaks_a_rule() -> None:
+    failing = list(failures(SHORT))
+
+    assert not failing, tell(failing)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(4 * 3600)
+def test_no_schedule_of_many_breaks_a_rule() -> None:
+    chunks = [LONG[start : start + _CHUNK] for start in range(0, len(LONG), _CHUNK)]
+
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        failing = [played for found in pool.map(failures_of, chunks) for played in found]
+
+    assert not failing, tell(failing)
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_a_schedule_is_a_function_of_its_seed(theme: str) -> None:
+    with simulated():
+        first, second = (play(schedule_of(7, theme)) for _ in range(2))
+
+    assert first.trace == second.trace
+    assert first.steps > 5
+
+
+@pytest.mark.long
+def test_a_schedule_does_not_depend_on_the_order_of_sets() -> None:
+    digests = set()
+    for hash_seed in ("1", "2"):
+        answer = subprocess.run(
+            [sys.executable, "-c", _DIGEST],
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": hash_seed,
+                "PYTHONPATH": os.pathsep.join(
+                    [str(Path(lakebed.__file__).parents[1]), str(Path(__file__).parents[1])]
+                ),
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        digests.add(answer.stdout)
+
+    assert len(digests) == 1

@@ -1,0 +1,362 @@
+"""What actors do: real public verbs, with choices drawn from the salt of their step."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import lakebed
+from lakebed import by
+from lakebed.errors import LakebedError
+from lakebed.state.handover import hand_over
+from lakebed.state.head import HeadFormat
+from lakebed.state.transaction import CommitOptions
+from schedules.world import Actor, Attempt, Step
+
+NAME = "d"
+LEVEL = "c_dimension"
+AT_FIRST = ("a", "d")  # values of `c` that have partitions of their own from the start
+VALUES = ("a", "b", "d", "x")
+RUNS = ("monday", "tuesday")
+SCHEMA = pa.schema([("c", pa.string()), ("n", pa.int64()), ("k", pa.int64())])
+
+# `Rows` are what a verb was given, by their id.
+Rows = dict[int, dict[str, Any]]
+
+
+@dataclass
+class Doing:
+    """A verb while it is done: who does it, with what luck, and what is noted of it."""
+
+    actor: Actor
+    rng: random.Random
+    attempt: Attempt
+
+    @property
+    def repository(self) -> lakebed.Repository:
+        return lakebed.Repository(self.actor.store)
+
+    def open(self) -> lakebed.Dataset:
+        return self.repository.open(NAME)
+
+    def note(self, **what: Any) -> None:
+        self.attempt.intent.update(what)
+
+    def answered(self, answer: Any) -> None:
+        self.attempt.answers.append(answer)
+
+    @property
+    def options(self) -> CommitOptions:
+        return CommitOptions(deadline_s=self.rng.choice([0.5, 5.0, 120.0]))
+
+    def rows(self, values: Sequence[str] | None = None, *, dataset: lakebed.Dataset) -> list[Any]:
+        """Make rows that nobody else has, of some values of `c`."""
+        chosen = self.rng.sample(
+            values or VALUES, self.rng.randint(1, min(2, len(values or VALUES)))
+        )
+        extra = [name for name in dataset._source.seen().descriptor.schema.names if name[0] == "f"]
+        rows: Rows = {}
+        for value in chosen:
+            for _ in range(self.rng.randint(1, 2)):
+                number = self.actor.world.notes["rows"] = self.actor.world.notes.get("rows", 0) + 1
+                rows[number] = {"c": value, "n": number, "k": number % 3}
+                rows[number] |= dict.fromkeys(extra, number * 10)
+        self.note(rows=rows)
+        return list(rows.values())
+
+
+def play(actor: Actor, step: Step, attempt: Attempt) -> None:
+    """Do the verb of a step."""
+    VERBS[step.verb](Doing(actor, random.Random(step.salt), attempt))
+
+
+def create(doing: Doing) -> None:
+    index = ("k",) if doing.rng.random() < 0.3 else ()
+    head_format: Any = doing.rng.choice(["json", "msgpack.zstd"])
+    doing.note(index=index, head_format=head_format)
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.dimension("c", list(AT_FIRST))], index=index
+    )
+    doing.repository.create(NAME, descriptor, head_format=head_format)
+
+
+def drop(doing: Doing) -> None:
+    doing.repository.drop(NAME)
+
+
+def append(doing: Doing) -> None:
+    dataset = doing.open()
+    run = doing.rng.choice([None, *RUNS])
+    doing.note(run=run)
+    rows = doing.rows(dataset=dataset)
+    commit = dataset.append(rows, run=run, commit_options=doing.options)
+    doing.actor.last_append = (commit, doing.attempt.intent["rows"], run)
+    doing.answered(commit)
+
+
+def overwrite(doing: Doing) -> None:
+    dataset = doing.open()
+    rows = doing.rows(dataset=dataset)
+    doing.note(replaces="touched")
+    doing.answered(dataset.overwrite(rows, commit_options=doing.options))
+
+
+def overwrite_view(doing: Doing) -> None:
+    dataset = doing.open()
+    levels = doing.rng.sample(["a", "d", "OTHER"], doing.rng.randint(1, 2))
+    doing.note(replaces=tuple(levels), rows={})
+    rows: list[Any] = []
+    values = [one for one in levels if one != "OTHER"]
+    if values and doing.rng.random() < 0.6:
+        rows = doing.rows(values, dataset=dataset)
+    view = dataset.with_(LEVEL, *levels)
+    doing.answered(dataset.overwrite(rows, view=view, commit_options=doing.options))
+
+
+def rerun(doing: Doing) -> None:
+    dataset = doing.open()
+    run = doing.rng.choice(RUNS)
+    doing.note(run=run, rows={})
+    rows = doing.rows(dataset=dataset) if doing.rng.random() < 0.75 else []
+    doing.answered(dataset.rerun(rows, run, commit_options=doing.options))
+
+
+def delete(doing: Doing) -> None:
+    dataset = doing.open()
+    column, value = doing.rng.choice(
+        [("k", 0), ("k", 1), ("k", 2), ("c", "a"), ("c", "x"), (LEVEL, "d"), (LEVEL, "OTHER")]
+    )
+    doing.note(deletes=(column, (value,)))
+    commit = dataset.with_(column, value).delete(commit_options=doing.options)
+    if commit is not None:
+        doing.answered(commit)
+
+
+def undo(doing: Doing) -> None:
+    """Take back what the actor has just appended: by going back, by deleting, or by a rerun."""
+    last = doing.actor.last_append
+    if last is None:
+        return
+    commit, rows, run = last
+    dataset = doing.open()
+    way = doing.rng.choice(["rollback", "delete", "rerun"])
+    if way == "rerun" and run is not None:
+        doing.note(run=run, rows={})
+        doing.answered(dataset.rerun([], run, commit_options=doing.options))
+    elif way == "delete":
+        doing.note(deletes=("n", tuple(rows)))
+        gone = dataset.with_("n", *rows).delete(commit_options=doing.options)
+        if gone is not None:
+            doing.answered(gone)
+    else:
+        doing.note(restores=commit.version - 1, level=None)
+        gone = dataset.rollback(version=commit.version - 1, commit_options=doing.options)
+        if gone is not None:
+            doing.answered(gone)
+
+
+def stage(doing: Doing) -> None:
+    dataset = doing.open()
+    operation: Any = doing.rng.choice(["append", "append", "overwrite", "rerun"])
+    run = doing.rng.choice(RUNS) if operation == "rerun" else None
+    rows = doing.rows(dataset=dataset)
+    doing.note(run=run, stages=operation, replaces="touched" if operation == "overwrite" else None)
+    batch = dataset.stage(rows, operation, run=run, lease=doing.rng.choice(["2h", "7d"]))
+    doing.note(batch=batch.batch_id)
+    doing.actor.world.notes.setdefault("staged", []).append(batch.batch_id)
+
+
+def _a_batch(doing: Doing, dataset: lakebed.Dataset) -> Any:
+    told = doing.actor.world.notes.get("staged", [])
+    if told and doing.rng.random() < 0.5:
+        return dataset.open_staged(doing.rng.choice(told))
+    batches = dataset.staged()
+    return doing.rng.choice(batches) if batches else None
+
+
+def commit_staged(doing: Doing) -> None:
+    batch = _a_batch(doing, doing.open())
+    if batch is not None:
+        doing.note(batch=batch.batch_id)
+        doing.answered(batch.commit(commit_options=doing.options))
+
+
+def discard_staged(doing: Doing) -> None:
+    batch = _a_batch(doing, doing.open())
+    if batch is not None:
+        doing.note(batch=batch.batch_id)
+        batch.discard()
+        doing.note(discarded=batch.batch_id)
+
+
+def compact(doing: Doing) -> None:
+    report = doing.open().compact(gather=doing.rng.random() < 0.3, commit_options=doing.options)
+    for commit in report.commits:
+        doing.answered(commit)
+
+
+def compact_metadata(doing: Doing) -> None:
+    doing.open().compact_metadata(commit_options=doing.options)
+
+
+def promote(doing: Doing) -> None:
+    values = [*AT_FIRST, *doing.rng.choice([["b"], ["x"], ["b", "x"]])]
+    doing.note(allows=tuple(values))
+    report = doing.open().promote({"c": values}, commit_options=doing.options)
+    if report.commit is not None:
+        doing.answered(report.commit)
+
+
+def rollback(doing: Doing) -> None:
+    dataset = doing.open()
+    version = max(0, dataset.version - doing.rng.choice((1, 1, 2, 4)))
+    level = doing.rng.choice([None, None, "a", "OTHER"])
+    doing.note(restores=version, level=level)
+    view = None if level is None else dataset.with_(LEVEL, level)
+    commit = dataset.rollback(version=version, view=view, commit_options=doing.options)
+    if commit is not None:
+        doing.answered(commit)
+
+
+def build_index(doing: Doing) -> None:
+    column = doing.rng.choice(["k", "n"])
+    doing.note(indexes=column)
+    doing.open().build_index(column, commit_options=doing.options)
+
+
+def drop_index(doing: Doing) -> None:
+    dataset = doing.open()
+    indexed = dataset._source.seen().descriptor.index
+    column = doing.rng.choice(indexed or ("k",))
+    doing.note(unindexes=column)
+    doing.answered(dataset.drop_index(column, commit_options=doing.options))
+
+
+def _updated(old: lakebed.DatasetDescriptor, **others: Any) -> lakebed.DatasetDescriptor:
+    return lakebed.DatasetDescriptor(
+        schema=others.get("schema", old.schema),
+        partition_by=old.partition_by,
+        index=old.index,
+        properties=others.get("properties", old.properties),
+    )
+
+
+def add_field(doing: Doing) -> None:
+    dataset = doing.open()
+    old = dataset.descriptor
+    number = doing.actor.world.notes["fields"] = doing.actor.world.notes.get("fields", 0) + 1
+    doing.note(adds=f"f{number}")
+    schema = lakebed.Schema(
+        fields=(
+            *old.schema.fields,
+            *lakebed.DatasetDescriptor(
+                schema=pa.schema([(f"f{number}", pa.int64())])
+            ).schema.fields,
+        ),
+        name=old.schema.name,
+    )
+    commit = dataset.update(_updated(old, schema=schema), commit_options=doing.options)
+    doing.answered(commit)
+
+
+def set_property(doing: Doing) -> None:
+    dataset = doing.open()
+    old = dataset.descriptor
+    name, value = doing.rng.choice(["owner", "unit"]), f"{doing.rng.random():.6f}"
+    doing.note(sets=(name, value))
+    properties = {**old.properties, name: value}
+    commit = dataset.update(_updated(old, properties=properties), commit_options=doing.options)
+    doing.answered(commit)
+
+
+def protect(doing: Doing) -> None:
+    dataset = doing.open()
+    version = max(0, dataset.version - doing.rng.randint(0, 2))
+    doing.note(protects=version)
+    doing.answered(dataset.protect(version=version, reason="audit", commit_options=doing.options))
+
+
+def unprotect(doing: Doing) -> None:
+    dataset = doing.open()
+    held = [one.version for one in dataset.protections() if one.version is not None]
+    if held:
+        version = doing.rng.choice(held)
+        doing.note(unprotects=version)
+        doing.answered(dataset.unprotect(version=version, commit_options=doing.options))
+
+
+def cleanup(doing: Doing) -> None:
+    age = doing.rng.choice(["0s", "10m", "1d"])
+    doing.note(older_than=age)
+    report = doing.open().cleanup(age, dry_run=False, commit_options=doing.options)
+    doing.note(gave_up=report.version)
+
+
+def move_head(doing: Doing) -> None:
+    target = doing.rng.choice(list(HeadFormat))
+    doing.note(moves_to=str(target))
+    hand_over(doing.actor.store, NAME, target, doing.options)
+
+
+def read(doing: Doing) -> None:
+    dataset = doing.open()
+    version = dataset.version
+    if doing.rng.random() < 0.4:
+        version = max(0, version - doing.rng.randint(1, 3))
+        dataset = dataset.at(version=version)
+    table = dataset.arrow()
+    doing.note(
+        read=sorted(table.column("n").to_pylist()), of=version if dataset._source.pinned else None
+    )
+
+
+def settle(doing: Doing) -> None:
+    """Show that everybody can go on: as the last one, append and clean up."""
+    dataset = doing.open()
+    doing.answered(dataset.append(doing.rows(["a"], dataset=dataset)))
+
+
+def sweep(doing: Doing) -> None:
+    """As the very last, by a clock that is years ahead: delete all that is dead."""
+    doing.note(older_than="0s")
+    doing.open().cleanup("0s", dry_run=False)
+
+
+VERBS: dict[str, Callable[[Doing], None]] = {
+    one.__name__: one
+    for one in (
+        create,
+        drop,
+        append,
+        overwrite,
+        overwrite_view,
+        rerun,
+        delete,
+        undo,
+        stage,
+        commit_staged,
+        discard_staged,
+        compact,
+        compact_metadata,
+        promote,
+        rollback,
+        build_index,
+        drop_index,
+        add_field,
+        set_property,
+        protect,
+        unprotect,
+        cleanup,
+        move_head,
+        read,
+        settle,
+        sweep,
+    )
+}
+
+__all__ = ["VERBS", "LakebedError", "dt", "play"]

@@ -1,0 +1,709 @@
+"""A world in which one seed decides all: who goes on at each store call, what fails, what time it is.
+
+Actors are threads, each a process of its own with its own store, cache and clock. Whoever wants to
+call the store waits for its turn, so that exactly one of them runs at any time. Real are the verbs
+and all that is under them; simulated are the order of calls, their answers, clocks and sleep.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import random
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+import pytest
+import time_machine
+
+from lakebed.errors import LakebedError, ObjectExistsError, PreconditionFailedError, StorageError
+from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.state.head import HeadFormat, decode_head
+from lakebed.state.state import State, from_document
+from lakebed.store import open_store
+from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
+from lakebed.store.cache import PROCESS_CACHE
+from lakebed.testing import DelegatingStore
+
+_T = TypeVar("_T")
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
+MOST_STEPS = 4_000
+FaultKind = Literal["kill", "kill after", "lost", "landed", "late"]
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing that it does from now on reaches the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What becomes of some calls of an actor.
+
+    Attributes:
+        actor: Which.
+        nth: At which of its calls, from 0 on.
+        of: Whether all calls count, or only those that write.
+        kind: `kill` before the call or after it; `lost` on the way to the store; `landed`, but
+            the answer is lost; `late`, so that it lands some time after the answer was lost.
+        length: How many calls; all but the first are lost on the way.
+        is_stubborn: Only calls of the same kind with the same key fail, while others get through.
+    """
+
+    actor: str
+    nth: int
+    of: Literal["calls", "writes"]
+    kind: FaultKind
+    length: int = 1
+    is_stubborn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """An actor stands still before one of its calls, until others have done some verbs.
+
+    Attributes:
+        actor: Which.
+        nth: Before which of its calls, from 0 on.
+        of: Whether all calls count, or only those that write.
+        verbs: How many verbs others end meanwhile, if they can.
+        seconds: How much later it is for everybody at once.
+    """
+
+    actor: str
+    nth: int
+    of: Literal["calls", "writes"]
+    verbs: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A verb, and what its choices are drawn from."""
+
+    verb: str
+    salt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one actor does, and how far its clock is from that of the storage."""
+
+    actor: str
+    skew_s: float
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """All that decides a run; see `schedules.plans` for how one comes of a seed."""
+
+    seed: int
+    parts: tuple[Part, ...]
+    setup: tuple[Step, ...]
+    faults: tuple[Fault, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    stickiness: float = 0.0
+    fanout: int = 8
+    theme: str = ""
+
+    @property
+    def name(self) -> str:
+        """What `python -m schedules` takes to play it."""
+        return f"{self.seed} --theme {self.theme!r}"
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One verb that an actor has tried, and what came of it."""
+
+    actor: str
+    verb: str
+    began: int
+    ended: int = -1
+    outcome: str = "running"
+    error: BaseException | None = None
+    answers: list[Any] = field(default_factory=list)
+    intent: dict[str, Any] = field(default_factory=dict)
+    # Etags of the heads that it has read, and by commit id those that were current to it then.
+    seen: list[str] = field(default_factory=list)
+    bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # By the clock of the actor.
+    began_at: float = 0.0
+    ended_at: float = 0.0
+
+    def __str__(self) -> str:
+        told = {name: value for name, value in self.intent.items() if value is not None}
+        error = f"{type(self.error).__name__}: {self.error}" if self.error else ""
+        return f"{self.actor}: {self.verb} {told} -> {self.outcome} {error}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class HeadEvent:
+    """A head was put or deleted; `state` is what it says, or what it said."""
+
+    step: int
+    attempt: Attempt
+    is_put: bool
+    key: str
+    etag: str
+    state: State
+
+
+class Actor:
+    """A thread that runs verbs one after the other; after a kill, in a new process."""
+
+    def __init__(self, world: World, part: Part, *, is_alone: bool = False) -> None:
+        self.world = world
+        self.name = part.actor
+        self.skew_s = part.skew_s
+        self.steps = part.steps
+        self.is_alone = is_alone
+        self.is_done = False
+        self.go = threading.Lock()
+        self.go.acquire()
+        self.calls = self.writes = 0
+        self.outage = 0
+        self.fails: tuple[str, str] | None = None  # the only call that the outage is of
+        self.waits_for = 0
+        self.generation = 0
+        self.attempt: Attempt | None = None
+        self.store = ScheduledStore(world.inner, self)
+        self.last_heads: dict[str, str] = {}
+        self.last_append: tuple[Any, Any, str | None] | None = None
+
+    def restart(self) -> None:
+        """Begin anew as another process, which knows nothing."""
+        self.generation += 1
+        self.outage = 0
+        self.last_heads = {}
+        self.store = ScheduledStore(self.world.inner, self)
+
+    def run(self) -> None:
+        self.go.acquire()
+        self.world.running = self
+        self.world.set_clock(self)
+        try:
+            for step in self.steps:
+                self.do(step)
+        except BaseException as exc:  # noqa: BLE001 - told by the thread that waits for all
+            self.world.trouble = exc
+        finally:
+            self.is_done = True
+            self.world.hand_on()
+
+    def do(self, step: Step) -> Attempt:
+        """Try a verb and note what comes of it."""
+        world = self.world
+        attempt = Attempt(self.name, step.verb, world.step, began_at=world.now + self.skew_s)
+        self.attempt = attempt
+        world.attempts.append(attempt)
+        world.tell(self, "begins", step.verb, "")
+        try:
+            world.play(self, step, attempt)
+            attempt.outcome = "done"
+        except KilledError:
+            attempt.outcome = "killed"
+            self.restart()
+        except LakebedError as exc:
+            attempt.error = exc
+            attempt.outcome = "unknown" if exc.code == "commit-unknown" else "refused"
+        except (AssertionError, *_PROGRAM_ERRORS) as exc:
+            attempt.error = exc
+            attempt.outcome = "broken"
+        attempt.ended, attempt.ended_at = world.step, world.now + self.skew_s
+        world.verbs_done += 1
+        told = f"{type(attempt.error).__name__}: {attempt.error}" if attempt.error else ""
+        world.tell(self, "ends", step.verb, f"{attempt.outcome} {told}".rstrip())
+        return attempt
+
+
+_PROGRAM_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+
+
+class World:
+    """The store, the clock and the actors of one schedule."""
+
+    def __init__(self, schedule: Schedule, play: Callable[[Actor, Step, Attempt], None]) -> None:
+        self.schedule = schedule
+        self.play = play
+        self.rng = random.Random(schedule.seed)
+        self.inner = open_store("memory://schedule")  # which is empty: see `close`
+        self.now = START
+        self.step = 0
+        self.verbs_done = 0
+        self.running: Actor | None = None
+        self.trouble: BaseException | None = None
+        self.trace: list[tuple[int, str, str, str, str]] = []
+        self.attempts: list[Attempt] = []
+        self.commits: dict[str, Attempt] = {}
+        self.events: list[HeadEvent] = []
+        self.states: dict[str, State] = {}  # by etag of a head
+        self.notes: dict[str, Any] = {}  # what verbs know of each other
+        self.in_flight: list[tuple[int, Actor, Attempt, str, str, Callable[[], object]]] = []
+        self.all_done = threading.Lock()
+        self.all_done.acquire()
+        self.actors = [Actor(self, part) for part in schedule.parts]
+        self._heads: dict[str, str] = {}  # etag of the head at each key
+        self._stalls = {(one.actor, one.of, one.nth): one for one in schedule.stalls}
+        self._faults = {(one.actor, one.of, one.nth): one for one in schedule.faults}
+
+    def run(self) -> None:
+        """Let all actors do what they have to do."""
+        self.alone("setup", self.schedule.setup)
+        threads = [threading.Thread(target=actor.run, daemon=True) for actor in self.actors]
+        for thread in threads:
+            thread.start()
+        if self.actors:
+            self.hand_on()
+            self.all_done.acquire()
+        for thread in threads:
+            thread.join()
+        self.running = None
+        if self.trouble is not None:
+            raise self.trouble
+        for due in sorted(self.in_flight, key=lambda one: one[0]):
+            # What is still on its way lands now, or never.
+            if self.rng.random() < 0.5:
+                self._land(*due[1:])
+        self.in_flight.clear()
+
+    def alone(self, name: str, steps: Iterable[Step], *, skew_s: float = 0.0) -> list[Attempt]:
+        """Let somebody do something while nobody else does."""
+        actor = Actor(self, Part(name, skew_s, tuple(steps)), is_alone=True)
+        self.running = actor
+        self.set_clock(actor)
+        return [actor.do(step) for step in actor.steps]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.inner.delete([info.key for info in self.inner.list()])
+        PROCESS_CACHE.clear()
+
+    def tell(self, actor: Actor, operation: str, key: str, outcome: str) -> None:
+        self.trace.append((self.step, actor.name, operation, key, outcome))
+
+    def set_clock(self, actor: Actor | None) -> None:
+        assert _CLOCK.traveller is not None
+        _CLOCK.traveller.move_to(self.now + (actor.skew_s if actor else 0.0))
+
+    def sleep(self, seconds: float) -> None:
+        """Time goes by, and others may go on."""
+        self.now += max(0.0, seconds)
+        actor = self.running
+        if actor is not None and not actor.is_alone:
+            if actor.outage and seconds and self.rng.random() < 0.5:
+                actor.waits_for = self.verbs_done + 1
+            self.turn(actor, is_resting=seconds > 0)
+
+    def turn(self, actor: Actor, *, is_resting: bool = False) -> None:
+        """Choose who goes on, and wait until it is this actor."""
+        self.step += 1
+        self.now += 0.001 + 0.01 * self.rng.random()
+        for due in [one for one in self.in_flight if one[0] <= self.step]:
+            self.in_flight.remove(due)
+            self._land(*due[1:])
+        chosen = self._choose(actor, is_resting=is_resting)
+        if chosen is not actor:
+            chosen.go.release()
+            actor.go.acquire()
+        self.running = actor
+        self.set_clock(actor)
+        if self.step > MOST_STEPS:
+            raise RuntimeError(f"Nobody comes to an end in {MOST_STEPS} steps.")
+
+    def hand_on(self) -> None:
+        """Let another actor go on, for the one that calls has come to its end."""
+        left = [one for one in self.actors if not one.is_done]
+        if not left:
+            self.all_done.release()
+            return
+        self._choose(None).go.release()
+
+    def _choose(self, current: Actor | None, *, is_resting: bool = False) -> Actor:
+        left = [one for one in self.actors if not one.is_done]
+        ready = [one for one in left if one.waits_for <= self.verbs_done]
+        if not ready:
+            for one in left:
+                one.waits_for = 0
+            ready = left
+        others = [one for one in ready if one is not current]
+        if is_resting and others:
+            return self.rng.choice(others)
+        if current in ready and self.rng.random() < self.schedule.stickiness:
+            assert current is not None
+            return current
+        return self.rng.choice(ready)
+
+    def fault_of(self, actor: Actor, *, is_write: bool) -> Fault | None:
+        """Return what becomes of the next call of an actor, and count it."""
+        found = self._faults.get((actor.name, "calls", actor.calls))
+        actor.calls += 1
+        if is_write:
+            found = self._faults.get((actor.name, "writes", actor.writes)) or found
+            actor.writes += 1
+        return found
+
+    def stall_of(self, actor: Actor, *, is_write: bool) -> Stall | None:
+        """Return how an actor stands still before its next call."""
+        found = self._stalls.pop((actor.name, "calls", actor.calls), None)
+        if is_write:
+            found = self._stalls.pop((actor.name, "writes", actor.writes), None) or found
+        return found
+
+    def send(
+        self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], object]
+    ) -> None:
+        """Let a call land some time later, whatever has become of who made it."""
+        delay = self.rng.choice((3, 10, 30, 100))
+        due = self.step + 1 + self.rng.randrange(delay)
+        self.in_flight.append((due, actor, attempt, operation, key, run))
+
+    def _land(
+        self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], object]
+    ) -> None:
+        try:
+            self.execute(actor, attempt, operation, key, run)
+            outcome = "lands late"
+        except LakebedError as exc:
+            outcome = f"lands late: {type(exc).__name__}"
+        self.tell(actor, operation, key, outcome)
+
+    def execute(
+        self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], _T]
+    ) -> _T:
+        """Carry a call out by the storage's clock, and note what it does to a head."""
+        self.set_clock(None)
+        try:
+            answer = run()
+        finally:
+            self.set_clock(actor)
+        if _is_head(key):
+            self._note(attempt, operation, key, answer)
+        return answer
+
+    def _note(self, attempt: Attempt, operation: str, key: str, answer: object) -> None:
+        if operation in ("create", "replace"):
+            stored = self.inner.get(key)
+            state = _state_of(key, stored.data)
+            self.states[stored.etag] = state
+            self._heads[key] = stored.etag
+            self.events.append(HeadEvent(self.step, attempt, True, key, stored.etag, state))
+        elif operation in ("delete", "delete_if_match") and answer is not False:
+            etag = self._heads.pop(key, None)
+            if etag is not None:
+                self.events.append(
+                    HeadEvent(self.step, attempt, False, key, etag, self.states[etag])
+                )
+
+    def uuid(self) -> uuid.UUID:
+        """Return an id, and note which verb asked for it: it may become that of a commit."""
+        found = uuid.UUID(int=self.rng.getrandbits(128), version=4)
+        actor = self.running
+        if actor is not None and actor.attempt is not None:
+            self.commits[found.hex] = actor.attempt
+            actor.attempt.bases[found.hex] = tuple(actor.last_heads.values())
+        return found
+
+
+def _is_head(key: str) -> bool:
+    return key.endswith((JSON_SUFFIX, MSGPACK_SUFFIX)) and "/" not in key
+
+
+def _state_of(key: str, data: bytes) -> State:
+    head_format = HeadFormat.JSON if key.endswith(JSON_SUFFIX) else HeadFormat.MSGPACK
+    return from_document(decode_head(data, head_format, key), head_format, key)
+
+
+class ScheduledStore(DelegatingStore):
+    """The store of one process: each call waits for its turn, and may fail."""
+
+    def __init__(self, inner: Store, actor: Actor) -> None:
+        super().__init__(inner)
+        self._actor = actor
+        self._generation = actor.generation
+        self._is_dead = False
+
+    @property
+    def cache_name(self) -> str:
+        """Processes share no cache."""
+        return f"{self.inner.cache_name}#{self._actor.name}.{self._generation}"
+
+    def _call(
+        self, operation: str, key: str, run: Callable[[], _T], *, is_write: bool = False
+    ) -> _T:
+        actor, world = self._actor, self._actor.world
+        if self._is_dead:
+            raise KilledError
+        attempt = actor.attempt
+        assert attempt is not None
+        if actor.is_alone:
+            return world.execute(actor, attempt, operation, key, run)
+        stall = world.stall_of(actor, is_write=is_write)
+        if stall is not None:
+            actor.waits_for = world.verbs_done + stall.verbs
+            world.now += stall.seconds
+            world.tell(actor, "stalls", operation, f"{stall.verbs} verbs, {stall.seconds:g} s")
+        world.turn(actor)
+        fault = world.fault_of(actor, is_write=is_write)
+        kind: str | None = None if fault is None else fault.kind
+        if actor.outage and actor.fails in (None, (operation, key)):
+            actor.outage -= 1
+            kind = kind if kind and kind.startswith("kill") else "lost"
+        elif fault is not None:
+            actor.outage = fault.length - 1
+            actor.fails = (operation, key) if fault.is_stubborn else None
+        if kind == "kill":
+            world.tell(actor, operation, key, "killed before it")
+            self._die()
+        if kind == "late" and is_write:
+            world.send(actor, attempt, operation, key, run)
+        if kind == "lost" or (kind == "late" and is_write):
+            world.tell(
+                actor, operation, key, "no answer: " + ("under way" if kind == "late" else "lost")
+            )
+            raise StorageError(f"There was no answer to {operation} of {key!r}.", retryable=True)
+        try:
+            answer = world.execute(actor, attempt, operation, key, run)
+            outcome = "ok" if answer is not False else "it is another one"
+        except LakebedError as exc:
+            outcome = type(exc).__name__
+            if kind is None:
+                world.tell(actor, operation, key, outcome)
+                raise
+        if kind == "kill after":
+            world.tell(actor, operation, key, f"{outcome}, killed after it")
+            self._die()
+        if kind is not None:
+            world.tell(actor, operation, key, f"{outcome}, but the answer is lost")
+            raise StorageError(f"The answer to {operation} of {key!r} was lost.", retryable=True)
+        world.tell(actor, operation, key, outcome)
+        return answer
+
+    def _die(self) -> None:
+        self._is_dead = True
+        raise KilledError
+
+    def _see(self, key: str, etag: str) -> None:
+        if _is_head(key) and self._actor.attempt is not None:
+            self._actor.last_heads[key] = etag
+            self._actor.attempt.seen.append(etag)
+
+    def _get(self, key: str) -> StoredObject:
+        found = self._call("get", key, lambda: self.inner.get(key))
+        self._see(key, found.etag)
+        return found
+
+    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        found = self._call("get", key, lambda: self.inner.get_if_changed(key, etag=etag))
+        self._see(key, etag if found is None else found.etag)
+        return found
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))
+
+    def _size(self, key: str) -> int:
+        return self._call("size", key, lambda: self.inner.size(key))
+
+    def _stat(self, key: str) -> ObjectStat:
+        return self._call("stat", key, lambda: self.inner.stat(key))
+
+    def _create(self, key: str, data: memoryview) -> str:
+        kept = bytes(data)
+        return self._call("create", key, lambda: self.inner.create(key, kept), is_write=True)
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        kept = bytes(data)
+        etag = self._call(
+            "replace",
+            key,
+            lambda: self.inner.replace(key, kept, if_match=if_match),
+            is_write=True,
+        )
+        self._see(key, etag)
+        return etag
+
+    def _put(self, key: str, data: memoryview) -> None:
+        kept = bytes(data)
+        self._call("put", key, lambda: self.inner.put(key, kept), is_write=True)
+
+    def _put_stream(self, key: str, pieces: Iterator[memoryview], **options: Any) -> None:
+        kept = [bytes(piece) for piece in pieces]
+        self._call(
+            "put_stream", key, lambda: self.inner.put_stream(key, kept, **options), is_write=True
+        )
+
+    def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        return iter(
+            self._call(
+                "list",
+                begins_with,
+                lambda: list(self.inner.list(begins_with, recursive=recursive)),
+            )
+        )
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        # One request may carry many keys, but each of them is deleted by itself.
+        for key in keys:
+            self._call("delete", key, lambda key=key: self.inner.delete([key]), is_write=True)
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        return self._call(
+            "delete_if_match",
+            key,
+            lambda: self.inner.delete_if_match(key, etag=etag),
+            is_write=True,
+        )
+
+    def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:
+        # Arrow opens data files from threads of its own, whose order nobody decides.
+        return self.inner.open_input(key, size_bytes=size_bytes)
+
+    def _local_path(self, key: str) -> None:
+        # Asked before data files are read: others may go on between a plan and its files.
+        if key == "x" and not self._is_dead and not self._actor.is_alone:
+            self._actor.world.turn(self._actor)
+
+    def _remove_leftovers(
+        self, begins_with: str, *, older_than: timedelta, dry_run: bool
+    ) -> tuple[str, ...]:
+        return ()
+
+
+class _Clock:
+    traveller: Any = None
+
+
+_CLOCK = _Clock()
+
+
+class _InlineExecutor:
+    """Does at once, in the thread that asks, what threads would do in an order of their own."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., _T], *arguments: Any, **named: Any) -> futures.Future[_T]:
+        future: futures.Future[_T] = futures.Future()
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(work(*arguments, **named))
+        except BaseException as exc:  # noqa: BLE001 - as an executor does
+            future.set_exception(exc)
+        return future
+
+    def map(self, work: Callable[..., _T], *items: Iterable[Any]) -> Iterator[_T]:
+        return iter([work(*one) for one in zip(*items, strict=False)])
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        pass
+
+    def __enter__(self) -> _InlineExecutor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class _Current:
+    world: World | None = None
+
+
+_CURRENT = _Current()
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Let clocks, sleep, ids and threads of Lakebed be those of the world that runs."""
+    real_sleep, real_monotonic, real_uuid4 = time.sleep, time.monotonic, uuid.uuid4
+
+    def sleep(seconds: float) -> None:
+        world = _CURRENT.world
+        return real_sleep(seconds) if world is None else world.sleep(seconds)
+
+    def monotonic() -> float:
+        world = _CURRENT.world
+        return real_monotonic() if world is None else world.now
+
+    def uuid4() -> uuid.UUID:
+        world = _CURRENT.world
+        return real_uuid4() if world is None else world.uuid()
+
+    state = random.getstate()
+    threads = pa.cpu_count(), pa.io_thread_count()
+    with pytest.MonkeyPatch.context() as patch, time_machine.travel(START, tick=False) as traveller:
+        for name, module in sorted(sys.modules.items()):
+            if name.partition(".")[0] == "lakebed" and hasattr(module, "ThreadPoolExecutor"):
+                patch.setattr(module, "ThreadPoolExecutor", _InlineExecutor)
+        patch.setattr(time, "sleep", sleep)
+        patch.setattr(time, "monotonic", monotonic)
+        patch.setattr(uuid, "uuid4", uuid4)
+        patch.setattr(os, "cpu_count", lambda: 2)
+        # Every schedule would warn of what it does to the store.
+        patch.setattr(logging.getLogger("lakebed"), "disabled", True)
+        for name in [one for one in logging.root.manager.loggerDict if one.startswith("lakebed.")]:
+            patch.setattr(logging.getLogger(name), "disabled", True)
+        _CLOCK.traveller = traveller
+        # Tiny files: threads of Arrow would only wait for each other.
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(1)
+        try:
+            yield
+        finally:
+            _CLOCK.traveller = None
+            pa.set_cpu_count(threads[0])
+            pa.set_io_thread_count(threads[1])
+            random.setstate(state)
+
+
+@contextmanager
+def running(world: World) -> Iterator[World]:
+    """Make a world the one that all asks, until it is looked at."""
+    from lakebed.store import segments
+
+    random.seed(world.schedule.seed)
+    _CURRENT.world = world
+    fanout, segments.FANOUT = segments.FANOUT, world.schedule.fanout
+    try:
+        yield world
+    finally:
+        segments.FANOUT = fanout
+        _CURRENT.world = None
+        world.close()
+
+
+__all__ = [
+    "Actor",
+    "Attempt",
+    "Fault",
+    "KilledError",
+    "ObjectExistsError",
+    "Part",
+    "PreconditionFailedError",
+    "Schedule",
+    "Stall",
+    "Step",
+    "World",
+    "running",
+    "simulated",
+]
