@@ -361,3 +361,24 @@ def test_every_format_is_rewritten(store: Store, format_: str) -> None:
     dataset.where("n >= 3 AND dt IS NOT NULL").delete()
 
     assert numbers(dataset) == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("where", "row_count", "deleted_row_count"),
+    [("n = 3", 9, 1), ("n >= 0", 0, 10), ("p = 'even'", 0, 5), ("p = 'odd' AND n > 6", 3, 2)],
+)
+def test_commit_of_a_delete_says_how_many_rows_are_gone(
+    where: str, row_count: int, deleted_row_count: int
+) -> None:
+    schema = pa.schema([("n", pa.int64()), ("p", pa.string())])
+    by_parity = "p" if where.startswith("p") else ""
+    numbers = lakebed.open_repository(f"memory://{uuid.uuid4().hex}").create(
+        "numbers", lakebed.DatasetDescriptor(schema=schema, partition_by=by_parity)
+    )
+    numbers.append([{"n": n, "p": ("even", "odd")[n % 2]} for n in range(10)])
+
+    commit = numbers.where(where).delete()
+
+    assert (commit.row_count, commit.deleted_row_count) == (row_count, deleted_row_count)
+    assert numbers.history()[-1] == commit
+    assert numbers.count() == 10 - deleted_row_count

@@ -26,7 +26,8 @@ class Commit:
         committed_at: When; aware, UTC.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
-        row_count: Entities in the files that it added.
+        row_count: Entities in the files that it added; of a delete, those that were written anew.
+        deleted_row_count: Entities that a delete took out.
         files_added: Keys of the data files that it added.
         files_removed: Keys of the data files that it took out; they stay on storage.
         partitions: Paths of the partitions that it touched; empty text if unpartitioned.
@@ -49,6 +50,7 @@ class Commit:
     batch_id: int | None
     run: str | None
     row_count: int
+    deleted_row_count: int
     files_added: tuple[str, ...]
     files_removed: tuple[str, ...]
     partitions: tuple[str, ...]
@@ -63,6 +65,7 @@ class Commit:
                 "batch_id": "none" if self.batch_id is None else self.batch_id,
                 "run": self.run or "none",
                 "rows": f"{self.row_count:,}",
+                "rows deleted": f"{self.deleted_row_count:,}",
                 "files added": f"{len(self.files_added):,}",
                 "files removed": f"{len(self.files_removed):,}",
                 "partitions": shortened(self.partitions),
@@ -82,6 +85,7 @@ class Commit:
             batch_id=entry.batch_id,
             run=entry.run,
             row_count=entry.row_count,
+            deleted_row_count=entry.deleted_row_count,
             files_added=tuple(state.key(label) for label in entry.added),
             files_removed=tuple(state.key(label) for label in entry.removed),
             partitions=entry.partitions,

@@ -587,6 +587,7 @@ class View:
             scope,
             rest.sources,
             carried=rest.carried,
+            deleted_row_count=sum(file.row_count for file in deleted),
             reads=() if read is None else [Read(state=read, scope=untouched(constraint, begun))],
         )
         return Commit.of(entry, begun)

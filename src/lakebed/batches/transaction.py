@@ -59,6 +59,7 @@ class _Write:
     scope: Scope
     sources: Sources | None = None
     carried: Mapping[str, str] = field(default_factory=dict)
+    deleted_row_count: int = 0
 
 
 class DatasetTransaction(View):
@@ -163,10 +164,17 @@ class DatasetTransaction(View):
         scope = TheseFiles.of(file.label for file in deleted)
         self._check_first(scope.partitions, scope)
         rest = write_rest(store, chosen, deleted, target)
+        count = sum(file.row_count for file in deleted)
         self._writes.append(
-            _Write(facts=rest.facts, scope=scope, sources=rest.sources, carried=rest.carried)
+            _Write(
+                facts=rest.facts,
+                scope=scope,
+                sources=rest.sources,
+                carried=rest.carried,
+                deleted_row_count=count,
+            )
         )
-        return sum(file.row_count for file in deleted)
+        return count
 
     def _own(self, view: View) -> View:
         if not isinstance(view, View) or not view.is_of(self):
@@ -259,6 +267,7 @@ class DatasetTransaction(View):
             _joined([one.scope for one in writes]),
             Sources(runs=origins) if origins else None,
             carried={label: run for one in writes for label, run in one.carried.items()},
+            deleted_row_count=sum(one.deleted_row_count for one in writes),
             reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
         )
         self.commit = Commit.of(entry, state)

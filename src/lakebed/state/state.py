@@ -248,6 +248,7 @@ class Change:
         run: Name of the run, if it has one.
         added: Labels of the new data files.
         row_count: Entities in them.
+        deleted_row_count: Entities that a delete takes out, though files may go on without them.
         caught: What the caps of dimensions sent to `OTHER`.
         facts: Segment of the file table that holds their facts, if there are any.
         sources: Segment that tells which raw files it read in, if any.
@@ -283,6 +284,7 @@ class Change:
     run: str | None = None
     added: tuple[str, ...] = ()
     row_count: int = 0
+    deleted_row_count: int = 0
     caught: tuple[Caught, ...] = ()
     facts: Segment | None = None
     sources: Segment | None = None
@@ -334,6 +336,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         batch_id=change.batch_id,
         run=change.run,
         row_count=change.row_count,
+        deleted_row_count=change.deleted_row_count,
         caught=change.caught,
         added=change.added,
         removed=removed,

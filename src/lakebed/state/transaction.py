@@ -187,6 +187,7 @@ class Transaction:
         *,
         carried: Mapping[str, str] | None = None,
         descriptor: DatasetDescriptor | None = None,
+        deleted_row_count: int = 0,
         reads: Sequence[Read] = (),
     ) -> Entry:
         """Make the batch visible.
@@ -199,6 +200,7 @@ class Transaction:
                 where it has a name. No file holds rows of several runs.
             descriptor: What the dataset is from now on, of the same schema; None if it stays as
                 it is.
+            deleted_row_count: Entities that are deleted by it.
             reads: What else the batch rests on.
 
         Returns:
@@ -228,6 +230,7 @@ class Transaction:
             run=self._run,
             added=labels,
             row_count=rows,
+            deleted_row_count=deleted_row_count,
             caught=caught_in(facts),
             facts=segment,
             sources=noted,
