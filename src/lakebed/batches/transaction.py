@@ -13,7 +13,6 @@ from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.commit import Commit
 from lakebed.deletion import find_deleted, write_rest
 from lakebed.errors import InvalidInputError
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.plan.plan import plan
@@ -25,7 +24,6 @@ from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
 from lakebed.state.sources import Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
-from lakebed.store.base import delete_or_leave
 from lakebed.view import View, untouched
 from lakebed.writer import settled_scope, touched_partitions
 
@@ -213,7 +211,8 @@ class DatasetTransaction(View):
             if not isinstance(settled, Nothing):
                 self._check_first(touched_partitions(facts), settled)
         except InvalidInputError:
-            self._delete(facts)
+            if self._started is not None:
+                self._started.discard(facts)
             raise
         self._writes.append(_Write(facts=facts, scope=settled))
 
@@ -234,10 +233,6 @@ class DatasetTransaction(View):
                 "two transactions.",
             )
 
-    def _delete(self, facts: pa.Table) -> None:
-        staged = [self._watched.state.key(label) for label in _labels(facts)]
-        delete_or_leave(self._source.store, [*staged, *keys_of(postings_in(facts))])
-
     def __enter__(self) -> Self:
         if self.commit is not None or self._condition in ("", "over"):
             raise InvalidInputError(
@@ -252,9 +247,7 @@ class DatasetTransaction(View):
         if started is None:
             return
         if kind is not None or not writes:
-            for one in writes:
-                self._delete(one.facts)
-            started.abort([])
+            started.abort(*(one.facts for one in writes))
             return
         state = self._watched.state
         empty = facts_schema(state.descriptor.stored_schema).empty_table()
