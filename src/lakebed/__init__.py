@@ -28,6 +28,7 @@ from lakebed.pipeline import (
     IngestCheck,
     IngestProgress,
     IngestReport,
+    LeftOut,
 )
 from lakebed.provider import MetadataProvider
 from lakebed.repository import Repository, open_repository, open_uri
@@ -57,6 +58,7 @@ __all__ = [
     "IngestProgress",
     "IngestReport",
     "LakebedError",
+    "LeftOut",
     "LoadOptions",
     "LoadReport",
     "MetadataProvider",
