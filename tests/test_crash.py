@@ -237,4 +237,4 @@ def test_killed_at_each_step_a_hand_over_is_finished_by_the_next_writer(
         steps.append(step[0])
 
     changes = [step for step in steps if step != "get"]
-    assert changes == ["put", "replace", "create", "delete"]
+    assert changes == ["put", "replace", "create", "replace", "delete"]

@@ -196,13 +196,16 @@ def steps_of(old: HeadFormat, new: HeadFormat) -> list[tuple[str, str]]:
 
 
 @both_ways
-def test_a_hand_over_announces_then_creates_then_removes(old: HeadFormat, new: HeadFormat) -> None:
+def test_a_hand_over_announces_then_creates_then_confirms_then_removes(
+    old: HeadFormat, new: HeadFormat
+) -> None:
     changes = [(operation, key) for operation, key in steps_of(old, new) if operation != "get"]
 
     assert [changes[0][0], *changes[1:]] == [
         "put",
         ("replace", old.key("d")),
         ("create", new.key("d")),
+        ("replace", new.key("d")),
         ("delete", old.key("d")),
     ]
 
@@ -463,7 +466,7 @@ def test_a_hand_over_costs_a_commit_and_a_few_requests() -> None:
 
     hand_over(store, "d", MSGPACK)
 
-    assert (store.counts.put, store.counts.delete, store.counts.list) == (3, 1, 0)
+    assert (store.counts.put, store.counts.delete, store.counts.list) == (4, 1, 0)
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory"])

@@ -400,3 +400,41 @@ def test_namesake_whose_creation_was_under_way_keeps_its_history() -> None:
     assert tags(store) == ["first"]
     lakebed.Repository(store).drop("d")
     assert not list(store.list(""))
+
+
+@both_ways
+@pytest.mark.parametrize("again", [None, JSON, MSGPACK], ids=["gone", "json", "msgpack"])
+@pytest.mark.parametrize("dies_after", [None, 0.0, 0.5, 1.0, 1.5], ids=str)
+def test_hand_over_that_slept_through_a_drop_brings_nothing_back(
+    form: HeadFormat, again: HeadFormat | None, dies_after: float | None
+) -> None:
+    for at in itertools.count(1):
+        store = new_store()
+        create(store, form)
+        append(store, "old")
+
+        def other() -> None:
+            lakebed.Repository(store).drop("d")  # noqa: B023 - called at once
+            if again is not None:
+                create(store, again)  # noqa: B023
+
+        dies_at = 10**9 if dies_after is None else at + dies_after
+        stepped = SteppedStore(store, at, other, dies_at)
+        with contextlib.suppress(Died, DatasetNotFoundError, CommitConflictError):
+            hand_over(stepped, "d", OTHER[form])
+        if stepped.calls < at:
+            break
+
+        if again is None:
+            assert not is_alive(store)
+            for one in (form, OTHER[form]):
+                create(store, one)
+                append(store, "new")
+                assert tags(store) == ["new"]
+                lakebed.Repository(store).drop("d")
+        else:
+            append(store, "new")
+            assert tags(store) == ["new"]
+            lakebed.Repository(store).drop("d")
+        assert not is_alive(store)
+    assert at > 8

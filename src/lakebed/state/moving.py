@@ -3,10 +3,13 @@
 The announcement is a commit to the old head, and from it on nobody commits to that head. What
 follows can be done by any writer, any number of times, by several at once:
 
-1. The new head is written, put-if-absent, with the same state.
-2. The old head is removed, if it still is the one that made the announcement.
+1. The new head is written, put-if-absent, with the same state. It is unconfirmed: its writer may
+   have slept until the dataset was dropped.
+2. It is confirmed, by a swap, by whoever has found the old head to stand still after it was there.
+3. The old head is removed, if it still is the one that made the announcement.
 
-Every writer does this before its own commit. So the new head never has a commit while the old one
+An unconfirmed head without the old one means nothing, and anybody removes it. Every writer does
+this before its own commit. So the new head never has a commit while the old one
 is there, and readers who find both know which one says more.
 
 Two creators that chose different formats leave two heads of two datasets. Everybody knows by one
@@ -30,12 +33,13 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
     ObjectExistsError,
+    ObjectNotFoundError,
     PreconditionFailedError,
     StorageError,
 )
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.reader import Head, find_head, read_head
-from lakebed.state.state import State, claim_of, is_one_dataset, to_document
+from lakebed.state.state import UNCONFIRMED, State, claim_of, is_one_dataset, to_document
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -71,20 +75,21 @@ def read_settled_head(store: Store, dataset: str) -> Head:
 
 def _advance(store: Store, head: Head) -> bool:
     """Do what is left of a hand-over; False if nothing is."""
-    target = head.state.moves_to
+    stale, target = head.stale, head.state.moves_to
+    if stale is not None and stale.state.moves_to is head.state.head_format:
+        if head.state.is_unconfirmed:
+            _confirm(store, head, stale)
+        else:
+            _remove(store, stale)
+        return True
+    if stale is not None and _is_twin(head, stale):
+        # Not to be overwritten even by the new head: it may be all that is left by now.
+        _withdraw(store, stale, head.state.head_format)
+        return True
     if target is not None:
         etag = _write(store, head, target)
-        if etag is not None and not _remove(store, head):
+        if etag is not None:
             _withdraw_if_late(store, head, target, etag)
-        return True
-    stale = head.stale
-    if stale is None:
-        return False
-    if stale.state.moves_to is head.state.head_format:
-        _remove(store, stale)
-        return True
-    if _is_twin(head, stale):
-        _withdraw(store, stale, head.state.head_format)
         return True
     return False
 
@@ -121,18 +126,44 @@ def _remove(store: Store, head: Head) -> bool:
     return is_removed
 
 
-def _withdraw_if_late(store: Store, announced: Head, target: HeadFormat, etag: str) -> None:
-    """Remove the new head if the dataset has gone on in the old format meanwhile.
+def _confirm(store: Store, new: Head, old: Head) -> None:
+    """Confirm a new head if the old one stands, which is looked for after the new one was read."""
+    confirmed = replace(new.state, moved_from=new.state.moved_from.removesuffix(UNCONFIRMED))
+    data = encode_head(to_document(confirmed), confirmed.head_format)
+    with contextlib.suppress(ObjectNotFoundError, PreconditionFailedError):
+        if store.get_if_changed(old.key, etag=old.etag) is None:
+            store.replace(new.key, data, if_match=new.etag)
 
-    Readers know it for stale anyway, unless they find a JSON head that is the only one. Where
-    nothing is under the old key, others have finished the hand-over, and the new head is theirs.
+
+def _withdraw_if_late(store: Store, announced: Head, target: HeadFormat, etag: str) -> None:
+    """Remove the new head again if the old one does not announce it any more, or is gone.
+
+    If it was confirmed meanwhile, it is another one too, and stays.
     """
     now = find_head(store, announced.state.name, announced.state.head_format)
-    if now is None:
-        return
-    before, after = announced.state, now.state
-    if not is_one_dataset(before, after) or after.version > before.version:
-        store.delete_if_match(target.key(before.name), etag=etag)
+    if (
+        now is None
+        or now.state.moves_to is not target
+        or not is_one_dataset(announced.state, now.state)
+    ):
+        store.delete_if_match(target.key(announced.state.name), etag=etag)
+
+
+def remove_leftover(store: Store, dataset: str, head_format: HeadFormat) -> bool:
+    """Remove an unconfirmed head, which was written after its dataset was dropped.
+
+    Args:
+        store: Where it is.
+        dataset: The name, under which there is no dataset.
+        head_format: Of the head.
+
+    Returns:
+        Whether one was removed.
+    """
+    head = find_head(store, dataset, head_format)
+    if head is None or not head.state.is_unconfirmed:
+        return False
+    return _remove(store, head)
 
 
 def remove_heads(store: Store, head: Head) -> State:
@@ -170,7 +201,11 @@ def remove_heads(store: Store, head: Head) -> State:
         except DatasetNotFoundError:
             if last is None:
                 raise
-            return last
+            left = _find_unconfirmed(store, first)
+            if left is None:
+                return last
+            head = left  # whoever has seen the old head may be about to confirm it
+            continue
         if not is_one_dataset(first, head.state):
             if last is not None:
                 return last
@@ -187,6 +222,14 @@ def remove_heads(store: Store, head: Head) -> State:
     )
 
 
+def _find_unconfirmed(store: Store, state: State) -> Head | None:
+    """Return what a hand-over has left of a dataset that is dropped."""
+    for head in (find_head(store, state.name, one) for one in HeadFormat):
+        if head is not None and head.state.is_unconfirmed and is_one_dataset(state, head.state):
+            return head
+    return None
+
+
 def _remove_both(store: Store, head: Head) -> bool:
     """Remove a head, and before it the stale one, so that no crash can bring that up.
 
@@ -194,12 +237,14 @@ def _remove_both(store: Store, head: Head) -> bool:
     free in a moment.
 
     Returns:
-        Whether the head was removed.
+        Whether anything was removed.
     """
-    stale = head.stale
-    if stale is not None and not _is_twin(head, stale) and not _remove(store, stale):
-        return False
-    return _remove(store, head)
+    stale, has_removed = head.stale, False
+    if stale is not None and not _is_twin(head, stale):
+        if not _remove(store, stale):
+            return False
+        has_removed = True
+    return _remove(store, head) or has_removed
 
 
 def _is_twin(head: Head, stale: Head) -> bool:
@@ -233,7 +278,7 @@ def encode_moved(state: State, target: HeadFormat) -> bytes:
         state,
         head_format=target,
         moves_to=None,
-        moved_from=f"{state.head_format} {uuid.uuid4().hex}",
+        moved_from=f"{state.head_format} {uuid.uuid4().hex}{UNCONFIRMED}",
     )
     try:
         return encode_head(to_document(moved), target)

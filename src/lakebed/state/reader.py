@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lakebed.errors import CorruptMetadataError, DatasetNotFoundError, ObjectNotFoundError
+from lakebed.errors import (
+    CorruptMetadataError,
+    DatasetNotFoundError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.model.names import nearest
 from lakebed.state import kartothek
@@ -22,6 +27,8 @@ from lakebed.state.state import (
 from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
 
+_MOST_LOOKS = 20  # each sees another step of a hand-over
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
@@ -33,6 +40,7 @@ class Head:
         state: What it says.
         stale: A second head that is out of date and may be deleted, or None.
         requests: GET requests that reading it took.
+        is_alone: Whether there was none of the other format.
     """
 
     key: str
@@ -40,6 +48,7 @@ class Head:
     state: State
     stale: Head | None = None
     requests: int = 1
+    is_alone: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,23 @@ def read_head(store: Store, name: str) -> Head:
         One GET for a JSON head of ours, else two; one more for a dataset that has no commit yet,
         and for the schema of a dataset of another tool.
     """
+    first = _look(store, name)
+    for _ in range(_MOST_LOOKS):
+        if not first.is_alone or not first.state.is_unconfirmed:
+            return first
+        again = _look(store, name)
+        if (again.key, again.etag) == (first.key, first.etag):
+            # There was no old head beside it between the two looks, and will be none.
+            raise not_found(store, name)
+        first = replace(again, requests=first.requests + again.requests)
+    raise StorageError(
+        f"The head of dataset {name!r} moves from one format to the other again and again.",
+        hint="Try again.",
+        retryable=True,
+    )
+
+
+def _look(store: Store, name: str) -> Head:
     json = _find(store, name, HeadFormat.JSON)
     if json is not None and is_only_head(json.document):
         return _head(store, json, requests=1)
@@ -79,7 +105,7 @@ def read_head(store: Store, name: str) -> Head:
         # And who commits first to one of two new heads must have looked for the other after it.
         json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
-        return _newer(store, json, msgpack)
+        return replace(_newer(store, json, msgpack), is_alone=False)
     found = json or msgpack
     if found is None:
         raise not_found(store, name)

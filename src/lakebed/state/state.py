@@ -48,6 +48,7 @@ FORMAT_VERSION = 2  # of what Lakebed itself puts on storage
 _FORMAT_WITHOUT_LINEAGE = 1
 
 FOREIGN = "foreign"  # the operation of what other tools have changed
+UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
 
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
@@ -209,6 +210,14 @@ class State:
     def key(self, label: str) -> str:
         """Return the key of a data file."""
         return data_key(self.name, self.table, label, self.descriptor.file_suffix)
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether a hand-over has written the head, and nobody has seen the old one after that.
+
+        Where it is alone, it was written after the dataset was dropped, and means nothing.
+        """
+        return self.moved_from.endswith(UNCONFIRMED)
 
     @property
     def side_keys(self) -> tuple[str, ...]:
@@ -600,8 +609,11 @@ def claim_of(state: State) -> int:
     """Return how much speaks for a head beside that of another dataset under the same name.
 
     Nothing (0), if nobody has committed to it. All (2), if somebody has. In between is a head
-    that was moved and not committed to since: it may have been written long after its time.
+    that was moved and not committed to since: it may have been written long after its time, as
+    (-1) one surely was that is unconfirmed, since the old head is not there.
     """
+    if state.is_unconfirmed:
+        return -1
     if state.version == 0 and not state.is_changed_by_others:
         return 0
     return 1 if state.moved_from else 2

@@ -42,7 +42,7 @@ from lakebed.state.conflicts import Read
 from lakebed.state.creation import first_segment
 from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
-from lakebed.state.moving import read_settled_head, remove_or_leave
+from lakebed.state.moving import read_settled_head, remove_leftover, remove_or_leave
 from lakebed.state.protections import check_readable, is_readable
 from lakebed.state.reader import Head, read_head, remember
 from lakebed.state.reservation import (
@@ -911,7 +911,9 @@ def _create_head(store: Store, state: State) -> None:
         try:
             etag = store.create(key, data)
         except ObjectExistsError:
-            pass  # perhaps it is ours, from a put whose answer was lost
+            if _is_free(store, state) and remove_leftover(store, state.name, state.head_format):
+                continue
+            # Perhaps it is ours, from a put whose answer was lost.
         except StorageError as exc:
             if not exc.retryable and trouble is None:
                 raise
@@ -946,6 +948,16 @@ def _check_has_name(store: Store, state: State, etag: str | None) -> None:
         raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
     if all(entry.commit_id != state.commit_id for entry in entries):
         raise _taken(state)
+
+
+def _is_free(store: Store, state: State) -> bool:
+    try:
+        read_head(store, state.name)
+    except DatasetNotFoundError:
+        return True
+    except LakebedError:
+        return False
+    return False
 
 
 def _taken(state: State) -> ObjectExistsError:
