@@ -130,6 +130,23 @@ def test_a_verb_that_the_store_refuses_leaves_nothing_behind(lake: Lake, verb: s
         assert left == set(), f"{name} {nth}"
 
 
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_an_index_that_one_of_its_threads_cannot_write_leaves_nothing_behind(
+    lake: Lake, nth: int
+) -> None:
+    store = lake.copy()
+    before = keys(store)
+    failing = FailingStore(
+        store, fail_on="get_range", nth=nth, error=MemoryError(), matching=".par"
+    )
+
+    with pytest.raises(MemoryError):
+        Repository(failing).open("d").build_index("kind")
+
+    assert failing.has_failed
+    assert {key for key in keys(store) - before if "/postings/" in key} == set()
+
+
 def test_a_compaction_of_which_others_took_all_files_out_leaves_nothing_behind(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

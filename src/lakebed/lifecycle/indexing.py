@@ -13,7 +13,7 @@ import datetime as dt
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -438,6 +438,7 @@ def _index_files(
         files = [by_label[label] for label in labels]
         return encode_postings(index_group(store, plain, column, files))
 
+    answers: Sequence[bytes | BaseException]
     # A store in this process cannot be seen by tasks.
     if spark is not None and store.is_shared:
         from lakebed.spark.rewrite import run_in_tasks, task_count
@@ -447,20 +448,14 @@ def _index_files(
         count = min(_WRITERS, os.cpu_count() or 1)
         with ThreadPoolExecutor(count, thread_name_prefix="lakebed-index") as threads:
             groups = balanced_groups(sizes, count)
-            answers = list(threads.map(lambda group: _answer(work, group), groups))
-    errors = [answer for answer in answers if isinstance(answer, LakebedError)]
+            futures = [threads.submit(work, group) for group in groups]
+            answers = [future.exception() or future.result() for future in futures]
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
     written = joined([decode_postings(one) for one in answers if isinstance(one, bytes)])
     if errors:
         delete_or_leave(store, keys_of(written))
         raise errors[0]
     return written
-
-
-def _answer(work: Callable[[list[str]], bytes], group: list[str]) -> bytes | LakebedError:
-    try:
-        return work(group)
-    except LakebedError as exc:
-        return exc
 
 
 def index_group(store: Store, state: State, column: str, files: Sequence[DataFile]) -> Postings:
