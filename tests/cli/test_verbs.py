@@ -199,6 +199,8 @@ class TestListAndDrop:
         assert cli.json("show", row["location"])["name"] == "flights"
 
     def test_empty_repository_is_said_on_stderr(self, cli, tmp_path) -> None:
+        (tmp_path / "nothing").mkdir()
+
         result = cli("list", tmp_path / "nothing", "-o", "json")
 
         assert json.loads(result.stdout) == []

@@ -403,7 +403,7 @@ def _proven(
         raise NotFoundError(
             f"The newest batch of each partition of {name!r} is empty, so that nothing tells the "
             "schema.",
-            hint="Create a dataset; or say that all batches are current: current='all'.",
+            hint="Create a dataset; or say that all batches are current (current: all).",
         )
     if schema is None:
         schema = _schema_of(dict(sorted(live.items())), keys)
