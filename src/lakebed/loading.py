@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.arrow.caps import admitted_values
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, find_files
 from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import (
@@ -48,7 +47,7 @@ from lakebed.state.scope import Nothing, RunFiles, ThesePartitions
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.writer import commit_staged
+from lakebed.writer import commit_staged, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -339,19 +338,6 @@ def checked_run(run: str | None) -> str | None:
             hint=f"The quarantine has a directory for each run: use at most {_MAX_RUN_BYTES}.",
         )
     return run
-
-
-def target_of(started: Transaction, options: WriteOptions) -> BatchTarget:
-    """Return where the files of a transaction's batch go."""
-    base = started.base
-    return BatchTarget(
-        dataset=base.name,
-        batch_id=started.batch_id,
-        descriptor=base.descriptor,
-        options=options,
-        schema_number=base.lineage.number,
-        admitted=admitted_values(base),
-    )
 
 
 def sift_files(

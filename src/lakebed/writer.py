@@ -9,8 +9,9 @@ from typing import Self
 
 import pyarrow as pa
 
+from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.entity_rows import EntityRows
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import partition_of, split_label
@@ -21,6 +22,19 @@ from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
+
+
+def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
+    """Return where the files of a transaction's batch go."""
+    base = transaction.base
+    return BatchTarget(
+        dataset=base.name,
+        batch_id=transaction.batch_id,
+        descriptor=base.descriptor,
+        options=options or WriteOptions(),
+        schema_number=base.lineage.number,
+        admitted=admitted_values(base),
+    )
 
 
 def commit_staged(

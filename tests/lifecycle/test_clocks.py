@@ -274,7 +274,7 @@ def test_file_of_a_batch_that_was_given_back_by_a_clock_ahead_goes_when_it_is_ol
         ahead.append([row("a", -1)])
         given_back = Transaction.begin(ahead._source.store, "d", "append")
         ahead.append([row("a", -2)])
-    given_back.abort([])
+    given_back.abort()
     key = f"d/data/p=a/batch_id={given_back.batch_id}/part-{'1' * 32}.parquet"
     store.put(key, b"of a slow task")
     clock.shift(3 * DAY)
