@@ -33,7 +33,7 @@ from lakebed.errors import (
     RejectsError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import encode_path, partition_of, split_label
+from lakebed.model.keys import encode_path, partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.values import Scalar
 from lakebed.redaction import StorageOptions
@@ -378,7 +378,7 @@ def _is_taken_out(entries: Sequence[Entry], run: str) -> bool:
 
     def own_partitions(labels: Sequence[str]) -> set[str]:
         own = known.files_of(run, labels)
-        return {partition_of(split_label(label)[0]) for label in own}
+        return {partition_of_label(label) for label in own}
 
     out: set[str] = set()
     for entry in entries:
@@ -411,7 +411,7 @@ def find_quarantine(store: Store, name: str) -> State | None:
 
 def _labels_of(state: State | None, partition: str) -> list[str]:
     labels = () if state is None else state.labels
-    return [label for label in labels if partition_of(split_label(label)[0]) == partition]
+    return [label for label in labels if partition_of_label(label) == partition]
 
 
 def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, ...]) -> LoadReport:

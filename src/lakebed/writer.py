@@ -14,7 +14,7 @@ from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import partition_of_label
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
@@ -90,7 +90,7 @@ def keep_staged(
 def touched_partitions(facts: pa.Table) -> frozenset[str]:
     """Return the partitions that files lie in."""
     labels = facts.column("label").to_pylist()
-    return frozenset(partition_of(split_label(label)[0]) for label in labels)
+    return frozenset(partition_of_label(label) for label in labels)
 
 
 def settled_scope(dataset: str, facts: pa.Table, scope: Scope | None) -> Scope:
