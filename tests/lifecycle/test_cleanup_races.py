@@ -1,6 +1,8 @@
 """Cleanup beside writers, readers, rollbacks and protections, at every step; and killed at each."""
 
+import contextlib
 import itertools
+import os
 import shutil
 import time
 from pathlib import Path
@@ -21,7 +23,9 @@ from upkeep_lake import (
 )
 
 import lakebed
-from lakebed.errors import CommitConflictError, VersionNotFoundError
+from lakebed.errors import CommitConflictError, DatasetNotFoundError, VersionNotFoundError
+from lakebed.state.handover import hand_over
+from lakebed.state.head import HeadFormat
 from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
 
@@ -259,3 +263,25 @@ def test_killed_at_each_call_a_cleanup_is_finished_by_the_next(lake, tmp_path, a
 
     assert {"_list", "_get", "_put", "_replace", "_delete"} <= set(deaths)
     assert len(deaths) > 8
+
+
+@pytest.mark.parametrize("verb", ["hand over", "drop"])
+def test_head_that_moves_or_goes_while_a_cleanup_looks_at_it_is_no_missing_object(
+    lake, verb
+) -> None:
+    store = HaltingStore(lake.store, "stat", "by-dataset-metadata", after=False)
+    sweep(lake.open("d"))
+    lake.store.put(f"d/history/0000000001-{'0' * 32}.json", b"of a commit that did not win")
+    old = 1_400_000_000
+    os.utime(lake.store.local_path(f"d/history/0000000001-{'0' * 32}.json"), (old, old))
+    store.then = lambda: (
+        lake.drop("d") if verb == "drop" else hand_over(lake.store, "d", HeadFormat.MSGPACK)
+    )
+
+    with contextlib.suppress(DatasetNotFoundError):
+        report = sweep(lakebed.Repository(store).open("d"))
+
+    assert lake.list() == ([] if verb == "drop" else ["d"])
+    if verb == "hand over":
+        assert report.counts["unreferenced"] >= 1
+        check_whole(lake)

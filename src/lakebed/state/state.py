@@ -416,7 +416,7 @@ def _open_batches(state: State, change: Change) -> dict[str, Any]:
                 for one in candidates
                 if one < oldest
                 and one != change.batch_id
-                and (one >= state.oldest_batch or one in state.open_batches)
+                and state.may_commit(one)
                 and (one >= change.oldest_batch or one in change.open_batches)
             )
         ),
