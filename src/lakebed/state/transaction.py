@@ -525,7 +525,7 @@ class _Attempts:
         try:
             conflicts.check_same_dataset(self._base, head.state)
         except CommitConflictError:
-            self._pending.clear()  # the head that it was meant for is gone
+            self._settle(head)  # the head that a put was meant for is gone, or stands beside
             raise
         since = self._entries_since(head.state)
         for entry in since:
