@@ -26,8 +26,10 @@ import lakebed
 from lakebed.errors import CommitConflictError, DatasetNotFoundError, VersionNotFoundError
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
+from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
+from lakebed.writer import target_of
 
 # Where somebody else comes in: an operation, a part of its key, and whether before or after it.
 WRITER_STEPS = [
@@ -213,10 +215,7 @@ def test_writer_whose_lease_is_over_commits_before_the_cleanup_or_not_at_all(
 ) -> None:
     dataset = lake.open("d")
     transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
-    from lakebed.state.scope import Nothing
-    from lakebed.view import _target
-
-    facts = dataset._stage([row("x", 1)], _target(transaction, None))
+    facts = dataset._stage([row("x", 1)], target_of(transaction, None))
     time.sleep(0.01)
     store = HaltingStore(lake.store, call, key, after=after)
     refused = []
