@@ -10,6 +10,7 @@ from lakebed.arrow.reading.inference import infer_schema
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
 from lakebed.batches.staging import Staged
+from lakebed.batches.transaction import DatasetTransaction
 from lakebed.checks import Audit
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
@@ -49,6 +50,7 @@ __all__ = [
     "CsvOptions",
     "Dataset",
     "DatasetDescriptor",
+    "DatasetTransaction",
     "Diff",
     "DimensionSchema",
     "FromArchive",

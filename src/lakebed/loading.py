@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.arrow.caps import admitted_values
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, find_files
 from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import (
@@ -34,7 +33,7 @@ from lakebed.errors import (
     RejectsError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import encode_path, partition_of, split_label
+from lakebed.model.keys import encode_path, partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.values import Scalar
 from lakebed.redaction import StorageOptions
@@ -48,7 +47,7 @@ from lakebed.state.scope import Nothing, RunFiles, ThesePartitions
 from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.writer import commit_staged
+from lakebed.writer import commit_staged, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -341,19 +340,6 @@ def checked_run(run: str | None) -> str | None:
     return run
 
 
-def target_of(started: Transaction, options: WriteOptions) -> BatchTarget:
-    """Return where the files of a transaction's batch go."""
-    base = started.base
-    return BatchTarget(
-        dataset=base.name,
-        batch_id=started.batch_id,
-        descriptor=base.descriptor,
-        options=options,
-        schema_number=base.lineage.number,
-        admitted=admitted_values(base),
-    )
-
-
 def sift_files(
     spark: SparkSession | Literal[True] | None,
     store: Store,
@@ -392,7 +378,7 @@ def _is_taken_out(entries: Sequence[Entry], run: str) -> bool:
 
     def own_partitions(labels: Sequence[str]) -> set[str]:
         own = known.files_of(run, labels)
-        return {partition_of(split_label(label)[0]) for label in own}
+        return {partition_of_label(label) for label in own}
 
     out: set[str] = set()
     for entry in entries:
@@ -425,7 +411,7 @@ def find_quarantine(store: Store, name: str) -> State | None:
 
 def _labels_of(state: State | None, partition: str) -> list[str]:
     labels = () if state is None else state.labels
-    return [label for label in labels if partition_of(split_label(label)[0]) == partition]
+    return [label for label in labels if partition_of_label(label) == partition]
 
 
 def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, ...]) -> LoadReport:

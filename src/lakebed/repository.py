@@ -325,8 +325,9 @@ class Repository:
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
         last = remove_heads(self._store, head)
-        # What was committed since the listing.
-        held += [*map(last.key, last.labels), *last.side_keys]
+        # What was committed since the listing; a head of other tools may name keys of anybody.
+        named = (*map(last.key, last.labels), *last.side_keys)
+        held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         # The one key that a new dataset of this name would use again.
         schema_key = kartothek.schema_key(name, head.state.table)
         self._store.delete(

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from lakebed import signals
 from lakebed.arrow import scan
-from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.entities import as_mapping, to_batches
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.write import write_batches
@@ -61,7 +60,7 @@ from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store
 from lakebed.uri import VERSION, view_query
-from lakebed.writer import EntityWriter, commit_staged
+from lakebed.writer import EntityWriter, commit_staged, target_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -577,7 +576,7 @@ class View:
             if not deleted:
                 transaction.abort()
                 return None
-            rest = write_rest(store, chosen, deleted, _target(transaction, options))
+            rest = write_rest(store, chosen, deleted, target_of(transaction, options))
         except BaseException:
             transaction.abort()
             raise
@@ -705,7 +704,7 @@ class View:
         base = transaction.base
         constraint = bind(self._constraint, base.predicate_types)
         provided = self._supplied(base)
-        return replace(_target(transaction, options), constraint=constraint, provided=provided)
+        return replace(target_of(transaction, options), constraint=constraint, provided=provided)
 
     def _stage(self, data: object, target: BatchTarget) -> pa.Table:
         if type(data).__module__.startswith("pyspark."):
@@ -749,18 +748,6 @@ def untouched(constraint: Predicate, state: State) -> Unchanged:
     levels = state.partition_level_types
     schema = state.descriptor.schema
     return Unchanged(state.sure_strategy.project(constraint, schema, levels, strict=False), levels)
-
-
-def _target(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
-    base = transaction.base
-    return BatchTarget(
-        dataset=base.name,
-        batch_id=transaction.batch_id,
-        descriptor=base.descriptor,
-        options=options or WriteOptions(),
-        schema_number=base.lineage.number,
-        admitted=admitted_values(base),
-    )
 
 
 def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import Self
 
 import pyarrow as pa
 
+from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.entity_rows import EntityRows
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import partition_of_label
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
@@ -21,6 +22,19 @@ from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
+
+
+def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
+    """Return where the files of a transaction's batch go."""
+    base = transaction.base
+    return BatchTarget(
+        dataset=base.name,
+        batch_id=transaction.batch_id,
+        descriptor=base.descriptor,
+        options=options or WriteOptions(),
+        schema_number=base.lineage.number,
+        admitted=admitted_values(base),
+    )
 
 
 def commit_staged(
@@ -76,7 +90,7 @@ def keep_staged(
 def touched_partitions(facts: pa.Table) -> frozenset[str]:
     """Return the partitions that files lie in."""
     labels = facts.column("label").to_pylist()
-    return frozenset(partition_of(split_label(label)[0]) for label in labels)
+    return frozenset(partition_of_label(label) for label in labels)
 
 
 def settled_scope(dataset: str, facts: pa.Table, scope: Scope | None) -> Scope:

@@ -27,6 +27,7 @@ from lakebed.errors import CommitConflictError, InvalidInputError, ReadOnlyError
 from lakebed.lifecycle.cleanup import parse_age
 from lakebed.state.transaction import Transaction
 from lakebed.testing import CountingStore, FailingStore
+from lakebed.writer import commit_staged, target_of
 
 
 @pytest.fixture
@@ -153,17 +154,9 @@ def test_dead_writer_is_cleaned_up_though_an_older_one_lives(dataset, lake) -> N
     report = sweep(dataset)
 
     assert reasons(report)[key] == "abandoned"
-    facts = dataset._stage([row("x", 1)], _target(older))
-    from lakebed.writer import commit_staged
-
+    facts = dataset._stage([row("x", 1)], target_of(older, None))
     assert commit_staged(older, facts, None).operation == "append"
     assert ("x", 1) in content(dataset)
-
-
-def _target(transaction: Transaction):
-    from lakebed.view import _target as target
-
-    return target(transaction, None)
 
 
 def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset, lake) -> None:
@@ -178,7 +171,7 @@ def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset
     with pytest.raises(CommitConflictError, match=r"outlasted its lease of 0:00:00.001") as info:
         dataset.append(rows(), commit_options=SHORT)
 
-    assert "with a longer lease" in info.value.hint
+    assert info.value.hint == "Write the data again, with a longer lease."
     assert content(dataset) == before
     assert data_keys(lake.store) == live_keys(dataset)
     dataset.append([row("x", 3)])  # the next one is not hindered
@@ -186,14 +179,12 @@ def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset
 
 def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> None:
     transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
-    facts = dataset._stage([row("x", 1)], _target(transaction))
+    facts = dataset._stage([row("x", 1)], target_of(transaction, None))
     transaction._complete(facts)
     time.sleep(0.01)
     sweep(dataset)
     before = content(dataset)
     transaction._complete = lambda *_: None  # its manifest was there before the cleanup
-
-    from lakebed.writer import commit_staged
 
     with pytest.raises(CommitConflictError, match=r"comes too late: its writer outlasted"):
         commit_staged(transaction, facts, None)

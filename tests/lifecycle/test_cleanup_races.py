@@ -1,6 +1,8 @@
 """Cleanup beside writers, readers, rollbacks and protections, at every step; and killed at each."""
 
+import contextlib
 import itertools
+import os
 import shutil
 import time
 from pathlib import Path
@@ -21,9 +23,13 @@ from upkeep_lake import (
 )
 
 import lakebed
-from lakebed.errors import CommitConflictError, VersionNotFoundError
+from lakebed.errors import CommitConflictError, DatasetNotFoundError, VersionNotFoundError
+from lakebed.state.handover import hand_over
+from lakebed.state.head import HeadFormat
+from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
+from lakebed.writer import target_of
 
 # Where somebody else comes in: an operation, a part of its key, and whether before or after it.
 WRITER_STEPS = [
@@ -209,10 +215,7 @@ def test_writer_whose_lease_is_over_commits_before_the_cleanup_or_not_at_all(
 ) -> None:
     dataset = lake.open("d")
     transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
-    from lakebed.state.scope import Nothing
-    from lakebed.view import _target
-
-    facts = dataset._stage([row("x", 1)], _target(transaction, None))
+    facts = dataset._stage([row("x", 1)], target_of(transaction, None))
     time.sleep(0.01)
     store = HaltingStore(lake.store, call, key, after=after)
     refused = []
@@ -259,3 +262,25 @@ def test_killed_at_each_call_a_cleanup_is_finished_by_the_next(lake, tmp_path, a
 
     assert {"_list", "_get", "_put", "_replace", "_delete"} <= set(deaths)
     assert len(deaths) > 8
+
+
+@pytest.mark.parametrize("verb", ["hand over", "drop"])
+def test_head_that_moves_or_goes_while_a_cleanup_looks_at_it_is_no_missing_object(
+    lake, verb
+) -> None:
+    store = HaltingStore(lake.store, "stat", "by-dataset-metadata", after=False)
+    sweep(lake.open("d"))
+    lake.store.put(f"d/history/0000000001-{'0' * 32}.json", b"of a commit that did not win")
+    old = 1_400_000_000
+    os.utime(lake.store.local_path(f"d/history/0000000001-{'0' * 32}.json"), (old, old))
+    store.then = lambda: (
+        lake.drop("d") if verb == "drop" else hand_over(lake.store, "d", HeadFormat.MSGPACK)
+    )
+
+    with contextlib.suppress(DatasetNotFoundError):
+        report = sweep(lakebed.Repository(store).open("d"))
+
+    assert lake.list() == ([] if verb == "drop" else ["d"])
+    if verb == "hand over":
+        assert report.counts["unreferenced"] >= 1
+        check_whole(lake)

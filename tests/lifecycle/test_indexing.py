@@ -11,7 +11,12 @@ import pytest
 
 import lakebed
 from lakebed.dataset import Dataset
-from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
+from lakebed.errors import (
+    CommitConflictError,
+    CorruptMetadataError,
+    InvalidInputError,
+    SchemaMismatchError,
+)
 from lakebed.index import kartothek, merge
 from lakebed.index.segment import size_of
 from lakebed.repository import Repository
@@ -342,6 +347,56 @@ def test_an_index_file_for_others_is_never_named_beside_files_that_it_lacks(
         table = pq.read_table(pa.BufferReader(repository.store.get(key).data))
         labels = {label for labels in table.column("partition").to_pylist() for label in labels}
         assert labels == set(state.labels)
+
+
+class _RacingIndexFile(DelegatingStore):
+    """Does something else right after an index file for others is written."""
+
+    def __init__(self, inner, race) -> None:
+        super().__init__(inner)
+        self._race = race
+
+    def _put(self, key: str, data: memoryview) -> None:
+        self.inner.put(key, data)
+        if "/indices/" in key and self._race is not None:
+            race, self._race = self._race, None
+            race()
+
+
+@pytest.mark.parametrize("verb", ["build_index", "compact", "compact_metadata"])
+def test_an_index_file_is_not_named_for_a_later_field_of_its_name(
+    repository: Repository, flights: Dataset, verb: str
+):
+    def replace_the_field() -> None:
+        rest = pa.schema([SCHEMA.field("n"), SCHEMA.field("delay")])
+        for descriptor in (
+            lakebed.DatasetDescriptor(schema=rest),
+            lakebed.DatasetDescriptor(schema=SCHEMA, index="plane"),
+        ):
+            flights.update(lambda _, descriptor=descriptor: descriptor)
+
+    if verb != "build_index":
+        flights.build_index("plane")
+        flights.append([{"n": 1, "plane": "x", "delay": 1.0}])
+    racing = Repository(_RacingIndexFile(repository.store, replace_the_field)).open("flights")
+
+    racing.build_index("plane") if verb == "build_index" else getattr(racing, verb)()
+
+    assert flights.where("plane is null").count() == flights.count()
+    for key in state_of(repository).indices.values():
+        table = pq.read_table(pa.BufferReader(repository.store.get(key).data))
+        assert table.num_rows == 0
+
+
+def test_an_index_file_is_not_named_once_the_index_is_dropped(
+    repository: Repository, flights: Dataset
+):
+    racing = _RacingIndexFile(repository.store, lambda: flights.drop_index("plane"))
+
+    with pytest.raises(CommitConflictError, match="was dropped while it was built"):
+        Repository(racing).open("flights").build_index("plane")
+
+    assert state_of(repository).indices == {}
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ ROLLBACK = st.tuples(st.just("rollback"), st.integers(0, 5), st.booleans())
 )
 @given(st.lists(st.one_of(PUSH, PUSH, RUN, RUN, ROLLBACK), max_size=12))
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_every_archived_file_is_read_once_or_named_as_left_out_whatever_rules_change(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]

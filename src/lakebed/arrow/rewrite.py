@@ -24,7 +24,7 @@ from lakebed.arrow.digest import RowDigest, row_hashes
 from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter
 from lakebed.errors import CorruptMetadataError, StorageError
 from lakebed.index.postings import keys_of, postings_in
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import partition_of, partition_of_label, split_label
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state.caps import concat_facts
 from lakebed.state.facts import Recorded, facts_schema
@@ -56,7 +56,7 @@ Route = Callable[[DataFile, pa.RecordBatch], Iterable[Routed]]
 
 def file_partition(file: DataFile) -> str:
     """Return the path of the partition that a file is in."""
-    return partition_of(split_label(file.label)[0])
+    return partition_of_label(file.label)
 
 
 def keep(file: DataFile, _: pa.RecordBatch) -> Iterable[Routed]:

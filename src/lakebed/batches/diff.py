@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.errors import InvalidInputError
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
 from lakebed.source import Snapshot, Source
 from lakebed.state import file_table
@@ -264,7 +264,7 @@ def _by_partition(
     found: dict[str, list[int | None]] = {}
     for label in labels:
         rows = counts[label][0] if label in counts else None
-        found.setdefault(partition_of(split_label(label)[0]), []).append(rows)
+        found.setdefault(partition_of_label(label), []).append(rows)
     return found
 
 

@@ -16,7 +16,7 @@ from lakebed.errors import (
 )
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
-from lakebed.model.keys import encode_level, partition_of, split_label
+from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.conflicts import Read
@@ -56,9 +56,7 @@ class Restoration:
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that it changes, in order of path."""
-        return tuple(
-            sorted({partition_of(split_label(one)[0]) for one in (*self.added, *self.removed)})
-        )
+        return tuple(sorted({partition_of_label(one) for one in (*self.added, *self.removed)}))
 
 
 def find_restoration(
@@ -87,7 +85,7 @@ def find_restoration(
     promoted = {encode_level(name, OTHER) for name in grown_dimensions(older, base.descriptor)}
 
     def is_meant(label: str) -> bool:
-        return scope is None or scope.covers(partition_of(split_label(label)[0]))
+        return scope is None or scope.covers(partition_of_label(label))
 
     now, then = frozenset(base.labels), frozenset(past.labels)
     added = tuple(one for one in past.labels if one not in now and is_meant(one))
@@ -95,7 +93,7 @@ def find_restoration(
         if not promoted.isdisjoint(label.split("/")):
             raise InvalidInputError(
                 f"Rollback of {base.name!r} to version {version} would bring back rows of "
-                f"{partition_of(split_label(label)[0])!r} that have partitions of their own since "
+                f"{partition_of_label(label)!r} that have partitions of their own since "
                 "a promotion.",
                 hint="Read that version, and overwrite the partitions with its rows.",
             )

@@ -185,7 +185,7 @@ def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[s
         if name == BATCH_ID:
             raise PartitionSpecError(
                 f"Partition field {name!r} is taken: every batch has one of that name.",
-                hint="Leave it out: a directory batch_id=… right above files is known for what it is.",
+                hint="Leave it out: a directory of this level right above files is known for a batch.",
             )
         try:
             found[name] = Primitive(Kind(kind.strip().lower() or "string"))

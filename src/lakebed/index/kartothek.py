@@ -210,14 +210,14 @@ def read_index_file(
 
 # Of a stored byte, in memory: about what sorted numbers and a repeated label take.
 _MEMORY_OF_BYTE = 4
+# Of a pair: a label as text, and its places among values and labels.
+_MEMORY_OF_PAIR = 48
 
 
 def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        sizes = [file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups)]
-        if sum(sizes) > MAX_BYTES:
-            raise CorruptMetadataError(f"Index file {key!r} unpacks to {sum(sizes):,} bytes.")
+        _check_sizes(file.metadata, key)
         table = file.read([column, KARTOTHEK_LABELS])
         values, lists = table.column(column), table.column(KARTOTHEK_LABELS)
         if not _are_alike(values.type, kind):
@@ -240,6 +240,24 @@ def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
         places=pc.list_parent_indices(rows).to_numpy(),
         files=labels.indices.to_numpy(),
     )
+
+
+def _check_sizes(footer: pq.FileMetaData, key: str) -> None:
+    """Check that an index fits into the memory, before it is there.
+
+    Raises:
+        CorruptMetadataError: It does not; a run of equal labels takes no room, however long.
+    """
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    size_bytes = sum(group.total_byte_size for group in groups)
+    pairs = sum(
+        max(group.column(place).num_values for place in range(group.num_columns))
+        for group in groups
+    )
+    if size_bytes > MAX_BYTES or pairs > MAX_BYTES // _MEMORY_OF_PAIR:
+        raise CorruptMetadataError(
+            f"Index file {key!r} unpacks to {size_bytes:,} bytes and {pairs:,} pairs."
+        )
 
 
 def _are_alike(stored: pa.DataType, kind: pa.DataType) -> bool:

@@ -37,7 +37,16 @@ from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
-from lakebed.state import file_table, history, kartothek, published, runs, schema_file, sources
+from lakebed.state import (
+    file_table,
+    history,
+    kartothek,
+    published,
+    reservation,
+    runs,
+    schema_file,
+    sources,
+)
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
 from lakebed.state.published import Shown
@@ -519,7 +528,7 @@ class _Checker:
                 continue
             yield Finding(
                 severity=Severity.NOTE,
-                key=f"{self.state.name}/batches/{batch_id}.json",
+                key=reservation.key_of(self.state.name, batch_id),
                 what="The writer of the batch is dead; a cleanup gives its files up.",
             )
 
@@ -601,7 +610,7 @@ def _schema_of(data: bytes) -> pa.Schema:
 def _unreadable_reservation(name: str, batch_id: int, problem: str) -> Finding:
     return Finding(
         severity=Severity.WARNING,
-        key=f"{name}/batches/{batch_id}.json",
+        key=reservation.key_of(name, batch_id),
         what=f"{problem} The batch is not committed, and a cleanup keeps its files.",
         remedy="If it was staged, restore it from a copy; if nobody waits for the batch, delete it.",
     )

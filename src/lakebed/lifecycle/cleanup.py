@@ -24,6 +24,7 @@ from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,
     LakebedError,
+    ObjectNotFoundError,
     StorageError,
     StorageFullError,
 )
@@ -298,9 +299,7 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
         state,
         horizon=horizon_of(state, sight.entries, rules),
         oldest_batch=oldest,
-        open_batches=tuple(
-            one for one in alive if one >= state.oldest_batch or one in state.open_batches
-        ),
+        open_batches=tuple(one for one in alive if state.may_commit(one)),
         protections=tuple(one for one in state.protections if not one.is_expired(rules.now)),
     )
     judged = sight.judge_by(widest, rules).judge(sight.objects)
@@ -377,11 +376,16 @@ def _may_be_named(store: Store, sight: Sight, judged: Sequence[StoredFile]) -> b
     """Whether a commit that has stood still since may yet name one of the segments.
 
     It would swap the head that it has read. If a segment is younger than the head, nobody has
-    swapped that head since.
+    swapped that head since. A head that is no longer there has moved; the commit finds out where.
     """
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
     written = [one.modified_at for one in sight.objects if one.key in doomed]
-    return bool(written) and max(written) >= store.stat(sight.head.key).modified_at
+    if not written:
+        return False
+    try:
+        return max(written) >= store.stat(sight.head.key).modified_at
+    except ObjectNotFoundError:
+        return True
 
 
 def _change(state: State, planned: State) -> Change:

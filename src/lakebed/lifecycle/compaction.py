@@ -26,7 +26,7 @@ from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
@@ -384,7 +384,7 @@ class _Share:
         return _Share(left, self.written.without(doomed)), lost, doomed
 
     def _key(self, label: str) -> _Key:
-        partition = partition_of(split_label(label)[0])
+        partition = partition_of_label(label)
         return _Key(partition, self.written.carried.get(label), label in self.written.origins)
 
     def compacted(self) -> list[CompactedPartition]:

@@ -235,7 +235,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     """
     read_own_head(store, dataset)  # a name that is no dataset of ours is refused before the LIST
     objects = tuple(store.list(f"{dataset}/"))
-    listed = _reservations(store, dataset)
+    listed = reservation.listed(store, dataset)
     head, entries = read_history(store, dataset)
     open_ids = sorted(listed.keys() - _committed(entries))
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
@@ -260,16 +260,6 @@ def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
     """Return the head of a dataset of ours, and its whole history."""
     head = read_own_head(store, dataset)
     return head, history.read(store, head.state.history)
-
-
-def _reservations(store: Store, dataset: str) -> dict[int, ObjectInfo]:
-    """Return the reservations as listed, by batch id."""
-    prefix = f"{reservation.folder(dataset)}/"
-    named = {
-        info.key.removeprefix(prefix).removesuffix(reservation.SUFFIX): info
-        for info in store.list(prefix)
-    }
-    return {int(name): info for name, info in named.items() if _NUMBER.fullmatch(name)}
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:
@@ -340,7 +330,7 @@ class Judge:
         living = [
             batch
             for batch_id, batch in reserved.items()
-            if self._may_commit(batch_id) or not self._is_expired(batch_id)
+            if self._state.may_commit(batch_id) or not self._is_expired(batch_id)
         ]
         self._staged_segments = frozenset(key for batch in living for key in batch.segments)
         starts = (batch.began_at for batch in living if not batch.is_staged)
@@ -469,7 +459,7 @@ class Judge:
         if batch_id in self._reserved:
             return self._judge_reserved(info, batch_id)
         # Given back by its writer, whose tasks may have been slower than itself.
-        if not self._may_commit(batch_id):
+        if not self._state.may_commit(batch_id):
             note = f"Batch {batch_id} was given up."
             return _found(info, Reason.ABANDONED, since=info.modified_at, note=note)
         if not is_young and self._is_past(batch_id):
@@ -494,14 +484,10 @@ class Judge:
         until = record.lease_until.isoformat()
         if not self._is_expired(batch_id):
             return _found(info, Reason.RESERVED, note=f"For the {who}, with a lease until {until}.")
-        if self._may_commit(batch_id):
+        if self._state.may_commit(batch_id):
             return _found(info, Reason.YOUNG, note=f"Batch {batch_id} is not shut out yet.")
         note = f"The {who} was not committed; its lease was over at {until}."
         return _found(info, Reason.ABANDONED, since=record.lease_until, note=note)
-
-    def _may_commit(self, batch_id: int) -> bool:
-        state = self._state
-        return batch_id >= state.oldest_batch or batch_id in state.open_batches
 
     def _is_expired(self, batch_id: int) -> bool:
         """Whether no writer may be at work on a batch any more.

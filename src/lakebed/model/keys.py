@@ -266,6 +266,15 @@ def partition_of(directory: str) -> str:
     return parent if last.startswith(f"{BATCH_ID}=") else directory
 
 
+def partition_of_label(label: str) -> str:
+    """Return the partition that a data file lies in.
+
+    >>> partition_of_label("dt=2013-01-01/batch_id=1449784608123/part-1")
+    'dt=2013-01-01'
+    """
+    return partition_of(split_label(label)[0])
+
+
 def check_under(key: str, prefix: str) -> str:
     """Return `key` if it lies under `prefix`.
 

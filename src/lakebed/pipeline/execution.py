@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, tell_nobody
 from lakebed.commit import Commit
-from lakebed.loading import LoadOptions, Rejects, sift_files, target_of
+from lakebed.loading import LoadOptions, Rejects, sift_files
 from lakebed.pipeline.candidates import Candidate, Candidates
 from lakebed.pipeline.identity import LeftOut, Work, find_work
 from lakebed.pipeline.quarantine import set_aside
@@ -23,6 +23,7 @@ from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
+from lakebed.writer import target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

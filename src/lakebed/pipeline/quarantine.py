@@ -14,7 +14,6 @@ from lakebed.loading import (
     Rejects,
     create_quarantine,
     find_quarantine,
-    target_of,
     with_run,
 )
 from lakebed.model.predicate import Membership, Predicate, all_of
@@ -27,6 +26,7 @@ from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
+from lakebed.writer import target_of
 
 
 def set_aside(

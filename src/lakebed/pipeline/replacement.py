@@ -17,7 +17,7 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.batches.rollback import OPERATION as ROLLBACK
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings import keys_of, postings_in
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import partition_of_label
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, plan
 from lakebed.state import file_table, history
@@ -133,10 +133,6 @@ def check_not_rewritten(
             )
 
 
-def _partition(label: str) -> str:
-    return partition_of(split_label(label)[0])
-
-
 def _write_rest(
     store: Store,
     base: State,
@@ -194,7 +190,7 @@ def _write_kept(
                 for key, rows in _by_source(batches, runs, file):
                     if key in kept:
                         number = numbers.setdefault(key, len(numbers))
-                        writer.write_to(_partition(file.label), rows, number)
+                        writer.write_to(partition_of_label(file.label), rows, number)
                         carried_count += rows.num_rows
         facts = writer.finish()
     except BaseException:

@@ -20,7 +20,7 @@ from lakebed.errors import (
 )
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
-from lakebed.model.keys import encode_level, partition_of, split_label
+from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.state import runs as run_list
 from lakebed.state.history import Entry
 from lakebed.state.runs import Runs
@@ -199,13 +199,15 @@ class _Since:
                 labels = [*live.intersection(entry.removed), *set(entry.added).difference(live)]
             elif entry.operation == "compact" and not minds_compactions:
                 # Of files that the state did not have, the rows are among the new ones.
-                strange = {_partition(label) for label in entry.removed if label not in live}
-                labels = [label for label in labels if _partition(label) in strange]
-            found.update((_partition(label), entry) for label in labels)
+                strange = {
+                    partition_of_label(label) for label in entry.removed if label not in live
+                }
+                labels = [label for label in labels if partition_of_label(label) in strange]
+            found.update((partition_of_label(label), entry) for label in labels)
             live.difference_update(entry.removed)
             live.update(entry.added)
         late = live.symmetric_difference(self.now.labels)
-        found.update((_partition(label), None) for label in late)
+        found.update((partition_of_label(label), None) for label in late)
         return found
 
 
@@ -304,7 +306,7 @@ def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[st
     others = {encode_level(name, OTHER) for name in grown}
     for label in added:
         if not others.isdisjoint(label.split("/")):
-            return f"Rows of {_partition(label)!r} may have partitions of their own now."
+            return f"Rows of {partition_of_label(label)!r} may have partitions of their own now."
     return ""
 
 
@@ -341,10 +343,10 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
     before, labels = since.state.labels, since.now.labels
     new = () if before == labels else set(labels).difference(before)
     wrong = {*scope.labels.difference(labels), *filter(scope.misses, new)}
-    found: dict[str, Entry | None] = {_partition(label): None for label in wrong}
+    found: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
     for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):
-            found[_partition(label)] = entry
+            found[partition_of_label(label)] = entry
     return found
 
 
@@ -400,10 +402,6 @@ def _concerns(entry: Entry, run: str, runs: Runs) -> bool:
         return False
     touched = (*entry.removed, *entry.added)
     return run in entry.carried.values() or any(runs.of(label) == run for label in touched)
-
-
-def _partition(label: str) -> str:
-    return partition_of(split_label(label)[0])
 
 
 def named(entry: Entry) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -24,10 +25,11 @@ from lakebed.model.schema import Type
 from lakebed.model.sql import parse_sql
 from lakebed.state.caps import Caught
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
-from lakebed.store.base import Store
+from lakebed.store.base import ObjectInfo, Store
 
 LEASE = dt.timedelta(hours=24)  # unless CommitOptions says otherwise
 SUFFIX = ".json"
+_NAME = re.compile(rf"([0-9]{{1,18}}){re.escape(SUFFIX)}")
 # Conditional puts are sent once; one lost answer is not worth the work of a whole batch.
 _WAITS_S = (0.0, 0.1, 0.5, 2.0)
 
@@ -305,6 +307,23 @@ def folder(dataset: str) -> str:
     return f"{dataset}/batches"
 
 
+def key_of(dataset: str, batch_id: int) -> str:
+    """Return where the reservation of a batch is."""
+    return f"{folder(dataset)}/{batch_id}{SUFFIX}"
+
+
+def listed(store: Store, dataset: str) -> dict[int, ObjectInfo]:
+    """Return the reservations and manifests of a dataset as they are listed, by batch id.
+
+    Cost:
+        One LIST for each 1,000 of them.
+    """
+    prefix = f"{folder(dataset)}/"
+    names = {info.key.removeprefix(prefix): info for info in store.list(prefix)}
+    matches = ((_NAME.fullmatch(name), info) for name, info in names.items())
+    return {int(match[1]): info for match, info in matches if match}
+
+
 def read_record(store: Store, key: str) -> BatchRecord:
     """Read a reservation or manifest.
 
@@ -367,7 +386,7 @@ def reserve(
             lease_until=now + lease,
             run=run,
         )
-        key = f"{folder(dataset)}/{batch_id}{SUFFIX}"
+        key = key_of(dataset, batch_id)
         try:
             return Reservation(store, key, store.create(key, encode_record(record)), record)
         except ObjectExistsError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from lakebed.model.evaluate import matches
-from lakebed.model.keys import decode_path, partition_of, split_label
+from lakebed.model.keys import decode_path, partition_of_label
 from lakebed.model.predicate import Predicate
 from lakebed.model.schema import Type
 
@@ -36,7 +36,7 @@ class WholePartitions(ABC):
 
     def removes(self, label: str) -> bool:
         """Whether the file is in one of the partitions."""
-        return self.covers(partition_of(split_label(label)[0]))
+        return self.covers(partition_of_label(label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class TheseFiles:
     def of(cls, labels: Iterable[str]) -> Self:
         """Return the scope of some files."""
         known = frozenset(labels)
-        return cls(known, frozenset(partition_of(split_label(one)[0]) for one in known))
+        return cls(known, frozenset(partition_of_label(one) for one in known))
 
     def covers(self, partition: str) -> bool:
         """Whether it takes a file out of the partition."""

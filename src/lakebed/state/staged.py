@@ -27,7 +27,7 @@ from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
 from lakebed.state.state import Change, State, apply, descriptor_from
 from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
-from lakebed.store.base import Store, delete_or_leave, is_listed
+from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
@@ -35,12 +35,8 @@ _log = logging.getLogger(__name__)
 OPERATION = "discard"
 
 
-def _key(dataset: str, batch_id: int) -> str:
-    return f"{reservation.folder(dataset)}/{batch_id}{reservation.SUFFIX}"
-
-
 def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Staging]:
-    key = _key(state.name, batch_id)
+    key = reservation.key_of(state.name, batch_id)
     try:
         found = store.get(key)
     except ObjectNotFoundError:
@@ -83,7 +79,7 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
     """
     committed = {entry.batch_id for entry in entries}
     found = []
-    for batch_id in _reserved_ids(store, state.name):
+    for batch_id in sorted(reservation.listed(store, state.name)):
         # What was given up is on its way out.
         if batch_id in committed or not state.may_commit(batch_id):
             continue
@@ -255,7 +251,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
     doomed += [one.key for segments in change.postings.values() for one in segments]
     doomed += [change.facts.key] if change.facts else []
     if delete_or_leave(store, doomed):
-        delete_or_leave(store, [_key(state.name, batch_id)])
+        delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 
 
 def _check_not_committed(store: Store, state: State, record: BatchRecord) -> None:
@@ -279,16 +275,7 @@ def _shutting_out(store: Store, state: State, batch_id: int) -> Change:
         oldest_batch=oldest,
         open_batches=tuple(
             one
-            for one in _reserved_ids(store, state.name)
+            for one in sorted(reservation.listed(store, state.name))
             if one < oldest and one != batch_id and one not in committed and state.may_commit(one)
         ),
     )
-
-
-def _reserved_ids(store: Store, dataset: str) -> list[int]:
-    names = (
-        info.key.rpartition("/")[2].removesuffix(reservation.SUFFIX)
-        for info in store.list(f"{reservation.folder(dataset)}/")
-        if is_listed(info.key)
-    )
-    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())

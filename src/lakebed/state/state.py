@@ -27,7 +27,7 @@ from lakebed.model.keys import (
     data_key,
     decode_path,
     partition_of,
-    split_label,
+    partition_of_label,
 )
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
@@ -335,7 +335,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     gone = frozenset(removed)
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
     labels = (*kept, *change.added)
-    touched = dict.fromkeys(_partition(label) for label in (*removed, *change.added))
+    touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *change.added))
     committed_at = max(now, state.committed_at) if state.committed_at else now
     entry = Entry(
         version=state.version + 1,
@@ -416,7 +416,7 @@ def _open_batches(state: State, change: Change) -> dict[str, Any]:
                 for one in candidates
                 if one < oldest
                 and one != change.batch_id
-                and (one >= state.oldest_batch or one in state.open_batches)
+                and state.may_commit(one)
                 and (one >= change.oldest_batch or one in change.open_batches)
             )
         ),
@@ -467,7 +467,7 @@ def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str
     before, after = frozenset(known), frozenset(state.labels)
     added = tuple(label for label in state.labels if label not in before)
     removed = tuple(label for label in known if label not in after)
-    touched = dict.fromkeys(_partition(label) for label in (*removed, *added))
+    touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *added))
     return Entry(
         version=state.version + 1,
         commit_id=commit_id,
@@ -477,10 +477,6 @@ def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str
         removed=removed,
         partitions=tuple(touched),
     )
-
-
-def _partition(label: str) -> str:
-    return partition_of(split_label(label)[0])
 
 
 def _by_directory(labels: tuple[str, ...]) -> dict[str, list[str]]:

@@ -525,7 +525,7 @@ class _Attempts:
         try:
             conflicts.check_same_dataset(self._base, head.state)
         except CommitConflictError:
-            self._pending.clear()  # the head that it was meant for is gone
+            self._settle(head)  # the head that a put was meant for is gone, or stands beside
             raise
         since = self._entries_since(head.state)
         for entry in since:
@@ -605,14 +605,20 @@ class _Attempts:
         """Return the change without what it knows of fields that are others by now.
 
         A field that was dropped and added again has its old name, and in files of the base's
-        schema other values than the new field.
+        schema other values than the new field. Index files are of one schema, as `apply` has it.
         """
-        known = {
+        base, change = self._base.lineage.number, self._change
+        postings = {
             column: segments
-            for column, segments in self._change.postings.items()
-            if not state.lineage.lacks(column, self._base.lineage.number)
+            for column, segments in change.postings.items()
+            if not state.lineage.lacks(column, base)
         }
-        return replace(self._change, postings=known, scope=self._scope_for(state))
+        indices = {
+            column: key
+            for column, key in change.indices.items()
+            if state.lineage.number == base and column in state.descriptor.index
+        }
+        return replace(change, postings=postings, indices=indices, scope=self._scope_for(state))
 
     def _scope_for(self, state: State) -> Scope:
         scope = self._change.scope
