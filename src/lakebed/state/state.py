@@ -41,7 +41,11 @@ from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 from lakebed.store.segments import Segment
 
-FORMAT_VERSION = 2  # of what Lakebed itself puts on storage
+FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
+# A head on its way to the other format: releases that do not confirm it would remove the old head
+# first, and what is left would pass for a remnant of a dropped dataset.
+_FORMAT_OF_MOVING = 3
+_FORMAT_WITH_LINEAGE = 2
 # Datasets whose schema never changed, and into which no raw files were ingested, are as they were:
 # releases that know neither schema numbers nor sources read them too, and refuse the others instead
 # of taking old files for new ones, or forgetting what was read in.
@@ -510,15 +514,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
         metadata={
             _CREATED: state.created_at,
             **state.annotations,
-            f"{_PREFIX}format_version": str(
-                FORMAT_VERSION
-                if state.lineage.number > 1
-                or state.sources
-                or state.descriptor.index
-                or _upkeep_entries(state)
-                or _moving_entries(state)
-                else _FORMAT_WITHOUT_LINEAGE
-            ),
+            f"{_PREFIX}format_version": str(_format_version(state)),
             f"{_PREFIX}head": str(state.head_format),
             f"{_PREFIX}version": str(state.version),
             f"{_PREFIX}commit": state.commit_id,
@@ -582,6 +578,20 @@ def _moving_entries(state: State) -> dict[str, str]:
     """
     entries = {"moves_to": state.moves_to or "", "moved_from": state.moved_from}
     return {f"{_PREFIX}{name}": str(text) for name, text in entries.items() if text}
+
+
+def _format_version(state: State) -> int:
+    """Return the lowest format version of which releases do right by a state."""
+    if state.moves_to is not None or state.is_unconfirmed:
+        return _FORMAT_OF_MOVING
+    is_more = (
+        state.lineage.number > 1
+        or state.sources
+        or state.descriptor.index
+        or _upkeep_entries(state)
+        or _moving_entries(state)
+    )
+    return _FORMAT_WITH_LINEAGE if is_more else _FORMAT_WITHOUT_LINEAGE
 
 
 def is_only_head(document: HeadDocument) -> bool:
