@@ -417,6 +417,19 @@ def test_a_file_table_of_another_form(table: dict[str, list[object]]) -> None:
         file_table.decode(sink.getvalue().to_pybytes(), "d/files/x.parquet")
 
 
+@pytest.mark.parametrize("stats", [7, {"v": 7}, {"v": {"min": 1}, "w": "x"}], ids=str)
+def test_a_file_table_whose_stats_are_none(stats: object) -> None:
+    table = {"label": ["x"], "row_count": [1], "size_bytes": [1], "checksum": [""]}
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({**table, "stats": [stats]}), sink)
+    data = sink.getvalue().to_pybytes()
+
+    with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
+        file_table.decode(data, "d/files/x.parquet")
+    with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
+        file_table.merge([data, data])
+
+
 @pytest.mark.parametrize("version", [-1, 4, 2**70])
 def test_a_version_that_is_not_there(version: int) -> None:
     dataset = lakebed.Repository(make_store()).open("d")
