@@ -42,9 +42,10 @@ from lakebed.state.scope import Nothing, Scope
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
-# A head on its way to the other format: releases that do not confirm it would remove the old head
-# first, and what is left would pass for a remnant of a dropped dataset.
-_FORMAT_OF_MOVING = 3
+# What earlier releases would do wrong without knowing it. A head on its way to the other format: they
+# do not confirm it, so that what they leave would pass for a remnant of a dropped dataset. What raw
+# files were read in: they do not know what stands for a path, and would read those files again.
+_FORMAT_OF_MOVING_AND_SOURCES = 3
 _FORMAT_WITH_LINEAGE = 2
 # Datasets whose schema never changed, and into which no raw files were ingested, are as they were:
 # releases that know neither schema numbers nor sources read them too, and refuse the others instead
@@ -582,11 +583,10 @@ def _moving_entries(state: State) -> dict[str, str]:
 
 def _format_version(state: State) -> int:
     """Return the lowest format version of which releases do right by a state."""
-    if state.moves_to is not None or state.is_unconfirmed:
-        return _FORMAT_OF_MOVING
+    if state.moves_to is not None or state.is_unconfirmed or state.sources:
+        return _FORMAT_OF_MOVING_AND_SOURCES
     is_more = (
         state.lineage.number > 1
-        or state.sources
         or state.descriptor.index
         or _upkeep_entries(state)
         or _moving_entries(state)
