@@ -217,6 +217,14 @@ def test_a_hostile_entry_of_ours_is_refused(head_format: HeadFormat, entry: str)
 
 
 @both_formats
+def test_protections_of_any_depth_are_refused(head_format: HeadFormat) -> None:
+    deep = '[{"other": ' + "[" * 50_000
+    store = spoil(head_format, lambda head: head["metadata"].update({"lakebed.protections": deep}))
+
+    assert_refused(store, error=CorruptMetadataError, match=r"lakebed\.protections")
+
+
+@both_formats
 @pytest.mark.parametrize("entry", OWN_ENTRIES)
 def test_a_missing_entry_of_ours_is_named(head_format: HeadFormat, entry: str) -> None:
     store = spoil(head_format, lambda head: head["metadata"].pop(f"lakebed.{entry}") and None)

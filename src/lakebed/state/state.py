@@ -834,7 +834,7 @@ class _Entries:
         text = self.text(name)
         try:
             return msgspec.json.decode(text, type=tuple[kind, ...])  # type: ignore[valid-type]  # known at run time
-        except msgspec.MsgspecError as exc:
+        except (msgspec.MsgspecError, RecursionError) as exc:
             raise self.corrupt(name, text) from exc
 
     def lists(self, name: str) -> dict[str, list[str]]:
