@@ -72,6 +72,19 @@ def test_a_second_run_reads_nothing_and_makes_no_version(raw) -> None:
     assert raw.rejected() == [b"damaged 0 1"]
 
 
+def test_releases_that_know_no_file_by_its_path_refuse_what_was_ingested(raw) -> None:
+    raw.push(0, lines(0, range(3), bad=[1]))
+    raw.ingest.run()
+    raw.events.append([{"day": 9, "kind": "a", "n": 9}])
+
+    heads = [
+        json.loads((raw.directory / "lake" / f"{name}.by-dataset-metadata.json").read_text())
+        for name in ("events", "events_quarantine")
+    ]
+
+    assert [head["metadata"]["lakebed.format_version"] for head in heads] == ["3", "3"]
+
+
 def test_a_file_that_comes_later_is_added_as_a_batch_of_its_own(raw) -> None:
     raw.push(0, lines(0, range(10), bad=[1]))
     raw.ingest.run()

@@ -717,13 +717,22 @@ def test_signals_go_with_the_dataset(flights: Dataset, store: Store) -> None:
         b"[]",
         b'{"constraints": "n=1", "ready_at": "2013-01-01T00:00:00Z"}',
         b'{"constraints": "unbounded", "ready_at": "2013-01-01T00:00:00"}',
+        b'{"constraints": "unbounded", "ready_at": "0001-01-01T00:00:00+14:00"}',
+        b'{"constraints": "unbounded", "ready_at": "9999-12-31T23:59:59.999999Z"}',
+        b'{"constraints": "unbounded\xff", "ready_at": "2013-01-01T00:00:00Z"}',
+        b'{"other": ' * 50_000,
     ],
+    ids=lambda data: repr(data[:60]),
 )
-def test_damaged_signal_is_named(flights: Dataset, store: Store, data: bytes) -> None:
+def test_damaged_signal_is_named_and_signalling_again_mends_it(
+    flights: Dataset, store: Store, data: bytes
+) -> None:
     store.put("flights/signals/unbounded", data)
 
     with pytest.raises(CorruptMetadataError, match="flights/signals/unbounded"):
         flights.is_ready()
+
+    assert flights.signal_ready() == flights.ready_at()
 
 
 # Nested columns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from typing import Annotated
 
 import msgspec
 
@@ -17,11 +18,12 @@ from lakebed.store.base import MAX_COMPONENT_BYTES, Store
 from lakebed.uri import view_query
 
 UNBOUNDED = "unbounded"
+_LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)  # after which no second signal could come
 
 
 class _Signal(msgspec.Struct, frozen=True, kw_only=True):
     constraints: str
-    ready_at: dt.datetime
+    ready_at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 
 def signal_name(constraint: Predicate) -> str:
@@ -48,13 +50,17 @@ def _key(dataset: str, constraint: Predicate) -> str:
 def put(store: Store, dataset: str, constraint: Predicate) -> dt.datetime:
     """Signal that a view is ready, and return the time of the signal.
 
-    A second signal is later than the first, also where the clock is not.
+    A second signal is later than the first, also where the clock is not. One that cannot be read
+    is replaced.
 
     Cost:
         One GET and one PUT.
     """
-    before = find(store, dataset, constraint)
     now = dt.datetime.now(dt.UTC)
+    try:
+        before = find(store, dataset, constraint)
+    except CorruptMetadataError:
+        before = None
     if before is not None:
         now = max(now, before + dt.timedelta(microseconds=1))
     signal = _Signal(constraints=_text_of(constraint), ready_at=now)
@@ -78,11 +84,12 @@ def find(store: Store, dataset: str, constraint: Predicate) -> dt.datetime | Non
         return None
     try:
         signal = msgspec.json.decode(data, type=_Signal)
-        is_ours = signal.constraints == _text_of(constraint) and signal.ready_at.tzinfo is not None
-    except msgspec.MsgspecError:
+        ready_at = signal.ready_at.astimezone(dt.UTC)
+        is_ours = signal.constraints == _text_of(constraint) and ready_at < _LATEST
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
         is_ours = False
     if not is_ours:
         raise CorruptMetadataError(
             f"Signal {key!r} cannot be read, or is of another view.", hint="Signal the view again."
         )
-    return signal.ready_at.astimezone(dt.UTC)
+    return ready_at

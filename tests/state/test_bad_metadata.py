@@ -116,10 +116,10 @@ def test_a_newer_version_that_differs_in_everything_else(head_format: HeadFormat
 
 @both_formats
 def test_a_newer_format_of_ours(head_format: HeadFormat) -> None:
-    newer = {"lakebed.format_version": "3"}
+    newer = {"lakebed.format_version": "4"}
     store = spoil(head_format, lambda head: head["metadata"].update(newer))
 
-    error = assert_refused(store, error=UnsupportedVersionError, match=r"format_version 3\b")
+    error = assert_refused(store, error=UnsupportedVersionError, match=r"format_version 4\b")
 
     assert "Upgrade" in error.hint
 
@@ -214,6 +214,14 @@ def test_a_hostile_entry_of_ours_is_refused(head_format: HeadFormat, entry: str)
 
         points_elsewhere = str(value).startswith('["') and entry in ("files", "history")
         assert points_elsewhere or f"lakebed.{entry}" in str(error), value
+
+
+@both_formats
+def test_protections_of_any_depth_are_refused(head_format: HeadFormat) -> None:
+    deep = '[{"other": ' + "[" * 50_000
+    store = spoil(head_format, lambda head: head["metadata"].update({"lakebed.protections": deep}))
+
+    assert_refused(store, error=CorruptMetadataError, match=r"lakebed\.protections")
 
 
 @both_formats
@@ -415,6 +423,19 @@ def test_a_file_table_of_another_form(table: dict[str, list[object]]) -> None:
 
     with pytest.raises(CorruptMetadataError, match="it has no column"):
         file_table.decode(sink.getvalue().to_pybytes(), "d/files/x.parquet")
+
+
+@pytest.mark.parametrize("stats", [7, {"v": 7}, {"v": {"min": 1}, "w": "x"}], ids=str)
+def test_a_file_table_whose_stats_are_none(stats: object) -> None:
+    table = {"label": ["x"], "row_count": [1], "size_bytes": [1], "checksum": [""]}
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({**table, "stats": [stats]}), sink)
+    data = sink.getvalue().to_pybytes()
+
+    with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
+        file_table.decode(data, "d/files/x.parquet")
+    with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
+        file_table.merge([data, data])
 
 
 @pytest.mark.parametrize("version", [-1, 4, 2**70])

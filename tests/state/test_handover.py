@@ -211,6 +211,35 @@ def test_a_hand_over_announces_then_creates_then_confirms_then_removes(
 
 
 @both_ways
+def test_releases_that_confirm_nothing_refuse_a_head_while_it_moves(
+    old: HeadFormat, new: HeadFormat
+) -> None:
+    lake = Lake(old)
+    told: list[list[str]] = []
+
+    def note(*_: object) -> None:
+        now = sorted(_format_version(lake.store, key) for key in lake.heads())
+        if now not in told:
+            told.append(now)
+
+    hand_over(SteppedStore(lake.store, note), "d", new)
+    lake.append("later")
+
+    # As it was; announced; a new one beside it; that one confirmed; that one alone.
+    assert told == [["1"], ["3"], ["3", "3"], ["2", "3"], ["2"]]
+    assert _format_version(lake.store, new.key("d")) == "1"
+
+
+def _format_version(store: Store, key: str) -> str:
+    data = store.get(key).data
+    if key.endswith(".json"):
+        head = json.loads(data)
+    else:
+        head = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(data))
+    return str(head["metadata"]["lakebed.format_version"])
+
+
+@both_ways
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 def test_killed_at_any_call_readers_read_on_and_the_next_writer_finishes(
     old: HeadFormat, new: HeadFormat, is_after: bool

@@ -168,9 +168,19 @@ def test_publisher_that_lost_the_answer_to_its_note_is_alone_with_it():
     assert noted(store).publishers == {}
 
 
-def test_note_that_cannot_be_read_is_named():
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"table": "lake.flights", "versions": [-1]}',
+        b'{"table": "lake.flights\xff", "versions": []}',
+        b'{"other": ' * 50_000,
+        b'{"table": "lake.flights", "versions": [%s]}' % (b"9" * 5000),
+    ],
+    ids=lambda data: repr(data[:40]),
+)
+def test_note_that_cannot_be_read_is_named(data: bytes):
     store = MemoryStore(uuid.uuid4().hex)
-    store.put(KEY, b'{"table": "lake.flights", "versions": [-1]}')
+    store.put(KEY, data)
 
     with pytest.raises(CorruptMetadataError, match=r"lake\.flights\.json' does not say"):
         note_of(store).read()

@@ -117,7 +117,13 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
         raise _unreadable(key, exc) from exc
     if missing:
         raise _unreadable(key, f"it has no column {', '.join(missing)}")
+    if _STATS in found.column_names and not _is_stats(found.schema.field(_STATS).type):
+        raise _unreadable(key, f"{_STATS!r} does not tell of columns")
     return found
+
+
+def _is_stats(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and all(pa.types.is_struct(field.type) for field in kind)
 
 
 def _unreadable(key: str, cause: object) -> CorruptMetadataError:

@@ -241,7 +241,7 @@ def _key(dataset: str, table: str) -> str:
 def _decode(data: bytes, key: str) -> Shown:
     try:
         return msgspec.json.decode(data, type=Shown)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
             f"{key!r} does not say what a table of the metastore shows: {exc}.",
             hint="Delete the object, and publish the table again if there is one.",

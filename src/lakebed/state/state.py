@@ -41,7 +41,12 @@ from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 from lakebed.store.segments import Segment
 
-FORMAT_VERSION = 2  # of what Lakebed itself puts on storage
+FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
+# What earlier releases would do wrong without knowing it. A head on its way to the other format: they
+# do not confirm it, so that what they leave would pass for a remnant of a dropped dataset. What raw
+# files were read in: they do not know what stands for a path, and would read those files again.
+_FORMAT_OF_MOVING_AND_SOURCES = 3
+_FORMAT_WITH_LINEAGE = 2
 # Datasets whose schema never changed, and into which no raw files were ingested, are as they were:
 # releases that know neither schema numbers nor sources read them too, and refuse the others instead
 # of taking old files for new ones, or forgetting what was read in.
@@ -506,15 +511,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
         metadata={
             _CREATED: state.created_at,
             **state.annotations,
-            f"{_PREFIX}format_version": str(
-                FORMAT_VERSION
-                if state.lineage.number > 1
-                or state.sources
-                or state.descriptor.index
-                or _upkeep_entries(state)
-                or _moving_entries(state)
-                else _FORMAT_WITHOUT_LINEAGE
-            ),
+            f"{_PREFIX}format_version": str(_format_version(state)),
             f"{_PREFIX}head": str(state.head_format),
             f"{_PREFIX}version": str(state.version),
             f"{_PREFIX}commit": state.commit_id,
@@ -578,6 +575,19 @@ def _moving_entries(state: State) -> dict[str, str]:
     """
     entries = {"moves_to": state.moves_to or "", "moved_from": state.moved_from}
     return {f"{_PREFIX}{name}": str(text) for name, text in entries.items() if text}
+
+
+def _format_version(state: State) -> int:
+    """Return the lowest format version of which releases do right by a state."""
+    if state.moves_to is not None or state.is_unconfirmed or state.sources:
+        return _FORMAT_OF_MOVING_AND_SOURCES
+    is_more = (
+        state.lineage.number > 1
+        or state.descriptor.index
+        or _upkeep_entries(state)
+        or _moving_entries(state)
+    )
+    return _FORMAT_WITH_LINEAGE if is_more else _FORMAT_WITHOUT_LINEAGE
 
 
 def is_only_head(document: HeadDocument) -> bool:
@@ -820,7 +830,7 @@ class _Entries:
         text = self.text(name)
         try:
             return msgspec.json.decode(text, type=tuple[kind, ...])  # type: ignore[valid-type]  # known at run time
-        except msgspec.MsgspecError as exc:
+        except (msgspec.MsgspecError, RecursionError) as exc:
             raise self.corrupt(name, text) from exc
 
     def lists(self, name: str) -> dict[str, list[str]]:
