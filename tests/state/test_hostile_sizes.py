@@ -141,6 +141,7 @@ def test_file_table_of_the_most_alike_files_is_read() -> None:
             "label": [f"a/{number}" for number in range(count)],
             "row_count": pa.array([1] * count, pa.int64()),
             "size_bytes": pa.array([1] * count, pa.int64()),
+            "checksum": pa.nulls(count, pa.string()),
         }
     )
 
