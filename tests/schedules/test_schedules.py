@@ -15,7 +15,7 @@ import lakebed
 from schedules.plans import THEMES, schedule_of
 from schedules.play import Played, failures, failures_of, play, shrunk, simulated
 
-SHORT = range(150)
+SHORT = range(100)
 LONG = range(20_000)
 _CHUNK = 250
 _DIGEST = "from schedules.play import digest_of; print(digest_of(range(30)))"
