@@ -16,7 +16,7 @@ from lakebed.batches.rollback import Restoration, find_restoration, restore
 from lakebed.batches.staging import Staged
 from lakebed.batches.transaction import DatasetTransaction
 from lakebed.commit import Commit, File, Partition, SchemaVersion
-from lakebed.errors import InvalidInputError, VersionNotFoundError
+from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.hive.publication import Publication, PublishOptions, publish, unpublish
 from lakebed.hive.shown import shown_directories
 from lakebed.hive.table import Mode
@@ -560,7 +560,7 @@ class Dataset(View):
                 failed.
 
         Cost:
-            Two reads of the head, the history, two PUTs and one conditional PUT. No data file is
+            Three reads of the head, the history, two PUTs and one conditional PUT. No data file is
             touched.
         """
         self._check_writable()
@@ -576,7 +576,7 @@ class Dataset(View):
 
         done = transaction.update(store, self.name, edit, commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
-        self._source.load()  # what was seen before is of the old schema
+        self._source.forget()
         self._source.note_update(done.made)
         if self._source.metadata is not None:
             with telling(
@@ -1196,7 +1196,10 @@ class Dataset(View):
         store = self._source.store
         # The history last: it is of its own commit, and of that of the indices.
         indices = compact_indices(store, self.name, options=commit_options, is_dry_run=dry_run)
-        lists = compact_metadata(store, self.name, commit_options, is_dry_run=dry_run)
+        with noting(
+            "" if dry_run or not indices else "Indices are merged: do it again for the rest."
+        ):
+            lists = compact_metadata(store, self.name, commit_options, is_dry_run=dry_run)
         return (*lists, *indices)
 
     def indices(self) -> tuple[InvertedIndex, ...]:
@@ -1312,7 +1315,7 @@ class Dataset(View):
             distinct values that move.
         """
         self._check_writable()
-        report = promote(
+        report, promoted = promote(
             self._source.store,
             self.name,
             allowed,
@@ -1320,14 +1323,14 @@ class Dataset(View):
             is_dry_run=dry_run,
             options=commit_options,
         )
-        state = self._source.load().state  # what was seen before is of the old dimensions
+        self._source.forget()
         if report.commit is not None and self._source.metadata is not None:
             with telling(
                 self.name,
                 f"promoted in version {report.commit.version}",
                 "Update it with the same descriptor to tell the provider again.",
             ):
-                self._source.metadata.save(self.name, state.descriptor)
+                self._source.metadata.save(self.name, promoted)
         return report
 
     def _check_own(self, view: View) -> None:

@@ -22,7 +22,8 @@ correct the input, try again, look after the storage, look after the data, insta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
@@ -134,6 +135,23 @@ def _class_of(name: str) -> type[LakebedError]:
         msg = f"{name!r} is no error of Lakebed"
         raise TypeError(msg)
     return found
+
+
+@contextmanager
+def noting(what: str | Callable[[], str]) -> Iterator[None]:
+    """Let an error say, in a note, what has been done for good before it.
+
+    Args:
+        what: That, and what to do about the rest, in full sentences; or what tells it when there is
+            an error. Nothing is noted where it is empty.
+    """
+    try:
+        yield
+    except LakebedError as exc:
+        told = what if isinstance(what, str) else what()
+        if told:
+            exc.add_note(told)
+        raise
 
 
 class NotFoundError(LakebedError, LookupError):

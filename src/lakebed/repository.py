@@ -12,6 +12,7 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     ObjectExistsError,
+    noting,
 )
 from lakebed.hive.adoption import Adoption, commit_adoption, find_adoption
 from lakebed.model.descriptor import DatasetDescriptor
@@ -24,6 +25,7 @@ from lakebed.state.creation import first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
+from lakebed.state.state import State
 from lakebed.store import Store, open_store
 from lakebed.uri import parse_constraints, parse_uri
 from lakebed.view import View
@@ -96,11 +98,13 @@ class Repository:
             InvalidNameError: The name is not legal.
             ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
             InvalidInputError: No descriptor is given, and there is no provider to ask.
+            DatasetNotFoundError: Somebody else has dropped it in the same moment.
+            CommitUnknownError: The store did not say whether it was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
                 failed.
 
         Cost:
-            Two PUTs, one conditional PUT, and up to ten GETs; before the first write of a process
+            Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
             to an object store four requests more, see `Store.check_writable`.
         """
         check_dataset_name(name)
@@ -122,17 +126,20 @@ class Repository:
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:
-            transaction.create(self._store, first)
+            created = transaction.create(self._store, first)
         except ObjectExistsError:
             # Somebody else was faster: as if the dataset had been there before, schema file too.
             winner = self.open(name)
             schema_file.put(self._store, name, winner.descriptor)
             return self._existing(winner, descriptor, if_exists)
+        # Once more: a drop of a namesake may have taken the first one for its own.
+        schema_file.put_or_leave(self._store, name, descriptor)
         if self._told is not None:
             remedy = "Update it with the same descriptor to tell the provider again."
             with telling(name, "created", remedy):
                 self._told.save(name, descriptor)
-        return self.open(name)
+        # Not read again: an answer that is lost now would tell of a failure that was none.
+        return self._dataset(Snapshot(created, 0))
 
     def adopt(
         self,
@@ -199,8 +206,13 @@ class Repository:
             )
         # An earlier adoption may have come as far as this.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
-        commit_adoption(self._store, created.name, adoption)
-        return self.open(name)
+        with noting(
+            f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
+            "drop it."
+        ):
+            commit_adoption(self._store, created.name, adoption)
+        created._source.forget()
+        return created
 
     def find_adoption(
         self,
@@ -281,8 +293,11 @@ class Repository:
         """
         check_dataset_name(name)
         head = read_head(self._store, name)
-        source = Source(self._store, name, metadata=self._told)
-        source.remember(Snapshot(head.state, head.requests))
+        return self._dataset(Snapshot(head.state, head.requests))
+
+    def _dataset(self, seen: Snapshot) -> Dataset:
+        source = Source(self._store, seen.state.name, metadata=self._told)
+        source.remember(seen)
         return Dataset(source)
 
     def exists(self, name: str) -> bool:
@@ -328,16 +343,28 @@ class Repository:
         # What was committed since the listing; a head of other tools may name keys of anybody.
         named = (*map(last.key, last.labels), *last.side_keys)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
-        # The one key that a new dataset of this name would use again.
-        schema_key = kartothek.schema_key(name, head.state.table)
-        self._store.delete(
-            key for key in held if key != schema_key and not is_of_a_namesake(key, last)
-        )
-        if self._find(name) is None:
-            self._store.delete([schema_key])
+        with noting(
+            f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
+            "delete them, or let a cleanup of a new dataset of this name do so."
+        ):
+            self._delete_rest(held, last)
         if self._told is not None:
             with telling(name, "dropped", "Delete it from the provider."):
                 self._told.delete(name)
+
+    def _delete_rest(self, held: Iterable[str], last: State) -> None:
+        """Delete what is left of a dataset whose head is gone."""
+        # The one key that a new dataset of this name would use again.
+        schema_key = kartothek.schema_key(last.name, last.table)
+        self._store.delete(
+            key for key in held if key != schema_key and not is_of_a_namesake(key, last)
+        )
+        if self._find(last.name) is not None:
+            return
+        self._store.delete([schema_key])
+        namesake = self._find(last.name)
+        if namesake is not None:  # its own one may have been there already
+            schema_file.put_or_leave(self._store, last.name, namesake.descriptor)
 
 
 class HeadProvider(MetadataProvider):

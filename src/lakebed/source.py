@@ -79,6 +79,10 @@ class Source:
         """Note what the caller has made of the descriptor."""
         self._told = state
 
+    def forget(self) -> None:
+        """Let what was read before count no more, since the caller has changed the dataset."""
+        self._seen = self.pinned
+
     def note_read(self, constraint: Predicate) -> None:
         """Take note of what is read, where anybody asks for it afterwards."""
 

@@ -13,7 +13,7 @@ import pytest
 import lakebed
 from lakebed.cli import main
 from lakebed.cli.options import verb
-from lakebed.errors import CommitConflictError, LakebedError
+from lakebed.errors import CommitConflictError, LakebedError, StorageError
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,20 @@ def test_exit_code_is_that_of_the_class(cli, failing) -> None:
     assert json.loads(result.stderr) == {
         "error": {"code": "commit-conflict", "message": "Too late.", "hint": "Again."}
     }
+
+
+def test_what_was_done_before_an_error_is_told(cli, failing) -> None:
+    error = StorageError("No answer.", hint="Again.")
+    error.add_note("Version 3 is there.")
+    failing(error)
+
+    assert cli("fail", exit_code=6).stderr.splitlines() == [
+        "Error: No answer.",
+        "Hint: Again.",
+        "Note: Version 3 is there.",
+    ]
+    told = json.loads(cli("fail", "--json", exit_code=6).stderr)
+    assert told["error"]["notes"] == ["Version 3 is there."]
 
 
 def test_interrupt_has_the_exit_code_of_the_signal(cli, failing) -> None:

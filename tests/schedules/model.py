@@ -22,8 +22,9 @@ from schedules.world import Attempt, HeadEvent, World
 # A refused verb of these may have come a part of its way, commit by commit, as its docs say.
 _BY_PARTS = frozenset({"build_index", "compact", "compact_metadata", "move_head"})
 _SCHEMA_FILE = "/_common_metadata"
+_WRITE_SCHEMA_FILE = frozenset({"create", "drop", "add_field", "set_property"})
 # Commits of these change rows; those of all others leave them as they are.
-_CHANGE_ROWS = frozenset({"append", "overwrite", "rerun", "delete", "rollback"})
+_CHANGE_ROWS = frozenset({"append", "overwrite", "rerun", "delete", "rollback", "transaction"})
 # Commits of these say what will be deleted, which may fail afterwards.
 _GIVE_UP = frozenset({"cleanup", "discard"})
 
@@ -167,11 +168,20 @@ class _Judge:
             self.say("the dataset can be opened", f"{type(exc).__name__}: {exc}")
             return None, None
         for attempt in self.world.attempts:
-            if attempt.verb == "drop" and attempt.outcome == "done" and attempt.seen:
-                first = self.world.states.get(attempt.seen[0])
-                if first is not None and first.created_at == state.created_at:
-                    self.say("what was dropped is gone", attempt)
+            has_dropped = attempt.verb == "drop" and attempt.outcome == "done"
+            if has_dropped and state.created_at in self.taken_by(attempt):
+                self.say("what was dropped is gone", attempt)
         return state, dataset
+
+    def taken_by(self, drop: Attempt) -> set[str]:
+        """Return the datasets, by creation time, that a drop has taken, or at least has found.
+
+        Where it found two new ones of the name, it takes the one that has the name.
+        """
+        events = (event for event in self.world.events if event.attempt is drop)
+        taken = {event.state.created_at for event in events if not event.is_put}
+        first = self.world.states.get(drop.seen[0]) if drop.seen else None
+        return taken or ({first.created_at} if first is not None else set())
 
     def acknowledged(self) -> Iterator[tuple[Attempt, str, int]]:
         for attempt in self.world.attempts:
@@ -337,6 +347,11 @@ class _Judge:
         intent = attempt.intent
         new = {n: self.all_rows[n] for n in intent.get("rows", {})}
         self.born |= dict.fromkeys(new, entry.version)
+        read = self.versions.get(intent.get("read_version"))
+        if read is not None:
+            written = intent.get("replaces") or before.levels(new)
+            looked_at = intent.get("reads") or written
+            self.check_nothing_lost(before, read, frozenset(looked_at), attempt)
         match entry.operation:
             case "append":
                 return {**before.rows, **new}
@@ -352,6 +367,10 @@ class _Judge:
                 if late:
                     self.say("a rerun replaces nothing that it has not seen", f"{late}: {attempt}")
                 return {**{n: row for n, row in before.rows.items() if n not in gone}, **new}
+            case "transaction":
+                levels = frozenset(intent["replaces"])
+                self.check_nothing_lost(before, read, levels, attempt)
+                return {**before.without(levels), **new}
             case "delete":
                 return self.rows_after_delete(before, entry, attempt)
             case _:
@@ -482,9 +501,13 @@ class _Judge:
                 self.say("what is protected stays so", attempt)
 
     def may_schema_file_differ(self) -> bool:
-        """Whether somebody who changed the schema did not come as far as the file for plateau."""
+        """Whether somebody may not have come as far as the file for plateau.
+
+        It is written after the head, and left as it is where the store does not answer: that the
+        head has changed is true all the same.
+        """
         return any(
-            one.verb in ("create", "drop", "add_field") and one.outcome != "done"
+            one.verb in _WRITE_SCHEMA_FILE and (one.outcome != "done" or one.lost)
             for one in self.world.attempts
         )
 

@@ -19,26 +19,34 @@ class Theme:
             joined by `+` is done one after the other.
         leads: By place of the actor: with one of these it begins.
         is_corner: The verbs of `leads` are all, for a meeting that is seldom else.
+        setup: What has been done before.
     """
 
     verbs: tuple[str, ...]
     leads: tuple[tuple[str, ...], ...]
     is_corner: bool = False
+    setup: tuple[str, ...] = ("create", "append", "append")
 
     @classmethod
     def of(cls, verbs: str, lead: str) -> Theme:
         return cls(tuple(verbs.split()), (tuple(lead.split()),))
 
     @classmethod
-    def corner(cls, *leads: str) -> Theme:
+    def corner(cls, *leads: str, setup: str = "create append append") -> Theme:
         told = tuple(tuple(one.split()) for one in leads)
-        return cls(tuple(sorted({verb for one in told for verb in one})), told, is_corner=True)
+        verbs = tuple(sorted({verb for one in told for verb in one}))
+        return cls(verbs, told, is_corner=True, setup=tuple(setup.split()))
 
 
 THEMES = {
     "rows": Theme.of(
         "append append+undo overwrite overwrite_view rerun delete rollback compact",
         "overwrite delete rerun rollback",
+    ),
+    "reads": Theme.of(
+        """transact transact write_from write_from append+undo overwrite delete rerun rollback
+        compact promote""",
+        "transact write_from",
     ),
     "staging": Theme.of(
         "stage commit_staged commit_staged discard_staged cleanup overwrite compact",
@@ -58,6 +66,7 @@ THEMES = {
     "heads": Theme.of(
         "move_head append cleanup set_property overwrite stage commit_staged", "move_head"
     ),
+    "a creation beside another": Theme.corner("create", "create", setup="create drop"),
     "an index beside an update": Theme.corner(
         "build_index drop_index", "add_field add_field set_property"
     ),
@@ -95,7 +104,7 @@ def schedule_of(seed: int, theme: str | None = None) -> Schedule:
         return Step(verb, rng.getrandbits(32))
 
     actors = ACTORS[: len(chosen.leads) if chosen.is_corner else rng.choice((2, 3, 3, 4))]
-    setup = [step("create"), step("append"), step("append")]
+    setup = [step(verb) for verb in chosen.setup]
     # A corner may be about a batch that only an actor stages.
     if "commit_staged" in chosen.verbs and not (chosen.is_corner and rng.random() < 0.5):
         setup.append(step("stage"))

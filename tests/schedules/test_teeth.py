@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from lakebed.lifecycle import indexing
+from lakebed.state import conflicts, staged, transaction
+from lakebed.state.reservation import Reservation
+from lakebed.store.base import delete_or_leave
 from lakebed.store.memory import MemoryStore
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 
 MOST_SEEDS = 200
+UNDONE = {
+    "fields are never undone by another verb",
+    "indices are never undone by another verb",
+    "properties are never undone by another verb",
+}
 
 
-def first_failure(rules: set[str], theme: str, *, first_seed: int = 0) -> int | None:
-    """Return the first seed of a theme under which one of some rules is broken."""
+def first_failure(rules: set[str], theme: str, *, start: int = 0) -> int | None:
+    """Return the first seed of a theme under which one of some rules is broken.
+
+    Args:
+        rules: Of which one is to be broken.
+        theme: Of the schedules.
+        start: The first seed, where it is known that those before it find nothing.
+    """
     with simulated():
-        for seed in range(first_seed, first_seed + MOST_SEEDS):
+        for seed in range(start, start + MOST_SEEDS):
             broken = {one.rule for one in play(schedule_of(seed, theme)).violations}
             if broken & rules:
                 return seed
@@ -38,6 +55,89 @@ def test_a_store_that_creates_what_exists_is_found(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(MemoryStore, "_create", create)
 
-    # Two creators must meet at one step, which the seeds below show to no avail.
-    rules = {"what is acknowledged is not lost with its dataset"}
-    assert first_failure(rules, "names", first_seed=60) is not None
+    rule = "what is acknowledged is not lost with its dataset"
+    assert first_failure({rule}, "a creation beside another") is not None
+
+
+def test_a_creator_that_is_told_before_it_has_the_name_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transaction, "_claim_name", transaction._own_first_head)
+
+    rule = "what is acknowledged is not lost with its dataset"
+    assert first_failure({rule}, "a creation beside another") is not None
+
+
+def test_an_index_that_undoes_an_update_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def update(store: Any, dataset: str, edit: Any, *rest: Any) -> Any:
+        # What was read before is written, whatever has come since.
+        outdated = edit(transaction.read_own_head(store, dataset).state.descriptor)
+        return transaction.update(store, dataset, lambda _: outdated, *rest)
+
+    monkeypatch.setattr(indexing, "update", update)
+
+    assert first_failure(UNDONE, "an index beside an update") is not None
+
+
+def test_a_promotion_that_trusts_equal_labels_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost_or_missed(scope: Any, since: Any) -> dict[str, Any]:
+        before, labels = since.state.labels, since.now.labels
+        if before == labels:
+            return {}
+        gone = scope.labels.intersection(before).difference(labels)
+        new = filter(scope.misses, set(labels).difference(before))
+        return {conflicts._partition(label): None for label in (*gone, *new)}
+
+    monkeypatch.setattr(conflicts, "_lost_or_missed", lost_or_missed)
+
+    rule = "a commit changes the rows that it says, and no others"
+    assert first_failure({rule}, "a promotion beside what comes and goes") is not None
+
+
+def test_a_discard_without_a_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_change = staged.commit_change
+
+    def commit_unless_discard(store: Any, base: Any, change: Any, *rest: Any, **named: Any) -> Any:
+        if change.operation != staged.OPERATION:
+            return commit_change(store, base, change, *rest, **named)
+        return None
+
+    monkeypatch.setattr(staged, "commit_change", commit_unless_discard)
+
+    rule = "what is discarded is never visible"
+    assert first_failure({rule}, "a discard beside a commit") is not None
+
+
+def test_a_stage_that_deletes_what_was_committed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(self: Reservation) -> bool:
+        return delete_or_leave(self._store, [self.key])
+
+    monkeypatch.setattr(Reservation, "give_up", give_up)
+
+    rule = "a version that is kept can be read"
+    assert first_failure({rule}, "a stage beside a commit", start=35) is not None
+
+
+def test_a_rerun_that_looks_for_no_other_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflicts, "_check_run", lambda *_: None)
+
+    rule = "a rerun replaces nothing that it has not seen"
+    assert first_failure({rule}, "rows", start=30) is not None
+
+
+def test_a_writer_that_outlasts_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflicts, "check_in_time", lambda *_: None)
+
+    rules = {"what is discarded is never visible", "a version that is kept can be read"}
+    assert first_failure(rules, "staging") is not None
+
+
+def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = conflicts.check
+
+    def check_without_reads(base: Any, now: Any, since: Any, change: Any, _reads: Any) -> None:
+        check(base, now, since, change)
+
+    monkeypatch.setattr(conflicts, "check", check_without_reads)
+
+    assert first_failure({"no update is lost"}, "reads") is not None

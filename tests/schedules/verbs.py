@@ -118,6 +118,39 @@ def overwrite_view(doing: Doing) -> None:
     doing.answered(dataset.overwrite(rows, view=view, commit_options=doing.options))
 
 
+def transact(doing: Doing) -> None:
+    """Read a partition and write to one, in a transaction."""
+    dataset = doing.open()
+    read, level = (doing.rng.choice(["a", "d", "OTHER"]) for _ in range(2))
+    is_appending = doing.rng.random() < 0.5
+    with dataset.transaction(commit_options=doing.options) as t:
+        doing.note(reads=(read,), read_version=t.version, replaces=(), rows={})
+        t.with_(LEVEL, read).arrow()
+        if is_appending:
+            t.append(doing.rows(dataset=dataset))
+        else:
+            doing.note(replaces=(level,))
+            rows = [] if level == "OTHER" else doing.rows([level], dataset=dataset)
+            t.overwrite(rows, t.with_(LEVEL, level))
+    doing.answered(t.commit)
+
+
+def write_from(doing: Doing) -> None:
+    """Read a partition, and write to it what was made of that, by its `base`."""
+    dataset = doing.open()
+    level = doing.rng.choice(["a", "d", "OTHER"])
+    view = dataset.with_(LEVEL, level)
+    view.arrow()
+    assert view._last_read is not None
+    doing.note(read_version=view._last_read.version, rows={})
+    rows = doing.rows(["x" if level == "OTHER" else level], dataset=dataset)
+    if doing.rng.random() < 0.5:
+        doing.answered(dataset.append(rows, base=view, commit_options=doing.options))
+        return
+    doing.note(replaces=(level,))
+    doing.answered(dataset.overwrite(rows, view, base=view, commit_options=doing.options))
+
+
 def rerun(doing: Doing) -> None:
     dataset = doing.open()
     run = doing.rng.choice(RUNS)
@@ -335,6 +368,8 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         append,
         overwrite,
         overwrite_view,
+        transact,
+        write_from,
         rerun,
         delete,
         undo,

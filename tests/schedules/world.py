@@ -138,6 +138,7 @@ class Attempt:
     # Etags of the heads that it has read, and by commit id those that were current to it then.
     seen: list[str] = field(default_factory=list)
     bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lost: int = 0  # calls of which there was no answer
     # By the clock of the actor.
     began_at: float = 0.0
     ended_at: float = 0.0
@@ -473,6 +474,7 @@ class ScheduledStore(DelegatingStore):
         elif fault is not None:
             actor.outage = fault.length - 1
             actor.fails = (operation, key) if fault.is_stubborn else None
+        attempt.lost += kind is not None
         if kind == "kill":
             world.tell(actor, operation, key, "killed before it")
             self._die()

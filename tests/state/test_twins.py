@@ -116,27 +116,34 @@ def is_alive(store: Store) -> bool:
 
 
 @both_ways
-def test_of_two_creators_at_once_one_is_told_that_the_name_is_taken(form: HeadFormat) -> None:
+@pytest.mark.parametrize("commits", [True, False], ids=["with a commit", "empty"])
+def test_of_two_creators_at_once_one_is_told_that_the_name_is_taken(
+    form: HeadFormat, commits: bool
+) -> None:
+    """Who was told of success keeps the name, though nobody has committed, whoever began first."""
     for at in itertools.count(1):
         store = new_store()
-        done: list[str] = []
+        done: dict[str, str] = {}
 
         def other() -> None:
             with contextlib.suppress(DatasetExistsError):
-                create(store, OTHER[form])  # noqa: B023 - called at once
-                done.append("other")  # noqa: B023
-                append(store, "other")  # noqa: B023
+                (first,) = create(store, OTHER[form]).history()  # noqa: B023 - called at once
+                done[first.commit_id] = "other"  # noqa: B023
+                if commits:
+                    append(store, "other")  # noqa: B023
 
         stepped = SteppedStore(store, at, other)
         with contextlib.suppress(DatasetExistsError):
-            create(stepped, form)
-            done.append("own")
+            created = create(stepped, form)
+            done[created._source.seen().commit_id] = "own"
         if stepped.calls < at:
             break
 
         assert len(done) == 1
         append(store, "last")
-        assert tags(store) == (["last", "other"] if done == ["other"] else ["last"])
+        has_other = commits and "other" in done.values()
+        assert tags(store) == (["last", "other"] if has_other else ["last"])
+        assert lakebed.Repository(store).open("d").history()[0].commit_id in done
         assert len(heads(store)) == 1
     assert at > 5
 
@@ -146,7 +153,7 @@ def test_of_two_creators_at_once_one_is_told_that_the_name_is_taken(form: HeadFo
 def test_creator_that_died_hides_nothing_that_was_acknowledged(
     form: HeadFormat, is_told_after: float
 ) -> None:
-    for at, dies_at in itertools.product(range(1, 12), range(1, 12)):
+    for at, dies_at in itertools.product(range(1, 15), range(1, 15)):
         if dies_at < at:
             continue
         store = new_store()
@@ -437,4 +444,61 @@ def test_hand_over_that_slept_through_a_drop_brings_nothing_back(
             assert tags(store) == ["new"]
             lakebed.Repository(store).drop("d")
         assert not is_alive(store)
+    assert at > 8
+
+
+@both_ways
+def test_a_creation_is_told_of_where_the_answer_to_it_was_lost(form: HeadFormat) -> None:
+    for landed in (True, False):
+        store = new_store()
+        failing = FailingStore(store, fail_on="replace", matching="metadata", landed=landed)
+
+        create(failing, form)
+
+        assert failing.has_failed
+        # Whoever creates it in the other format, and has begun long ago, comes too late.
+        with pytest.raises(DatasetExistsError):
+            create(FindingNothingAtFirst(store), OTHER[form])
+        assert heads(store) == [form.key("d")]
+
+
+class FindingNothingAtFirst(FindingNothing):
+    """Shows no head until one was put."""
+
+    has_put = False
+
+    def _get(self, key: str) -> Any:
+        return self.inner.get(key) if self.has_put else super()._get(key)
+
+    def _create(self, key: str, data: memoryview) -> str:
+        self.has_put = True
+        return super()._create(key, data)
+
+
+def test_a_schema_file_that_a_drop_takes_before_the_head_is_there_is_written_again() -> None:
+    for at in itertools.count(1):
+        store = new_store()
+
+        def delete_as_a_drop_does() -> None:
+            if not is_alive(store):  # noqa: B023 - called at once
+                store.delete(["d/data/_common_metadata"])  # noqa: B023
+
+        stepped = SteppedStore(store, at, delete_as_a_drop_does)
+        assert not create(stepped, JSON).check().problems
+        if stepped.calls < at:
+            break
+    assert at > 8
+
+
+def test_a_schema_file_that_a_drop_has_taken_is_written_again() -> None:
+    for at in itertools.count(1):
+        store = new_store()
+        create(store, JSON)
+        stepped = SteppedStore(store, at, lambda: create(store, MSGPACK))  # noqa: B023 - at once
+        with contextlib.suppress(DatasetExistsError):
+            lakebed.Repository(stepped).drop("d")
+        if stepped.calls < at:
+            break
+        if is_alive(store):
+            assert not lakebed.Repository(store).open("d").check().problems
     assert at > 8

@@ -49,7 +49,9 @@ class _Main(VerbGroup):
             code = super().main(args, standalone_mode=False, **extra)
             sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
         except LakebedError as error:
-            show_error(error.code, error.message, error.hint, as_json=_wants_json(given))
+            notes = getattr(error, "__notes__", ())
+            as_json = _wants_json(given)
+            show_error(error.code, error.message, error.hint, as_json=as_json, notes=notes)
             code = error.exit_code
         except click.ClickException as error:
             code = _show_usage_error(error, as_json=_wants_json(given))

@@ -118,15 +118,21 @@ class Output:
         return Console(stderr=True).status(Text(text))
 
 
-def show_error(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    """Say on stderr what went wrong and what to do."""
+def show_error(
+    code: str, message: str, hint: str, *, as_json: bool, notes: Sequence[str] = ()
+) -> None:
+    """Say on stderr what went wrong, what to do, and what has been done for good before."""
     if as_json:
-        error = {"error": {"code": code, "message": message, "hint": hint}}
-        click.echo(json.dumps(error, ensure_ascii=False), err=True)
+        error: dict[str, object] = {"code": code, "message": message, "hint": hint}
+        if notes:
+            error["notes"] = list(notes)
+        click.echo(json.dumps({"error": error}, ensure_ascii=False), err=True)
         return
     click.echo(f"Error: {message}", err=True)
     if hint:
         click.echo(f"Hint: {hint}", err=True)
+    for note in notes:
+        click.echo(f"Note: {note}", err=True)
 
 
 def to_plain(value: object) -> Any:

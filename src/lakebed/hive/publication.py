@@ -18,7 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakebed.errors import AlreadyExistsError, InvalidInputError, LakebedError, StorageError
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    LakebedError,
+    StorageError,
+    noting,
+)
 from lakebed.hive.directories import (
     Directory,
     check_readable,
@@ -211,7 +217,8 @@ def unpublish(
         _check_own(found, name, f"{store.uri}/{dataset}")
         if not dry_run:
             with_metastore.drop()
-            published.forget(store, dataset, str(name))
+            with noting(f"Table {name} is dropped: unpublish it again, so that cleanups know it."):
+                published.forget(store, dataset, str(name))
     return True
 
 

@@ -27,6 +27,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     StorageError,
     StorageFullError,
+    noting,
 )
 from lakebed.lifecycle.inventory import (
     LOG_FOLDER,
@@ -348,7 +349,11 @@ def _give_up(
             continue
         if made is not None:
             _delete_unused(store, segments or (), made)
-        head, entries = read_history(store, state.name)
+        with noting(
+            f"Version {entry.version} has given up what is dead, and nothing of it is deleted: "
+            "run the cleanup again."
+        ):
+            head, entries = read_history(store, state.name)
         if head.state.created_at != state.created_at:
             raise CommitConflictError(
                 f"Dataset {state.name!r} was dropped and created again meanwhile.",

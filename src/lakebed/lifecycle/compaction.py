@@ -23,7 +23,7 @@ from lakebed.arrow.rewrite import (
     work_of,
 )
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
@@ -230,29 +230,35 @@ def compact(
     commits: list[Commit] = []
     done: list[CompactedPartition] = []
     lost: list[_Unit] = []
-    for round_ in range(_ROUNDS):
-        lost = []
-        for portion in _portions(units, options.commit_bytes):
-            attempt = _Attempt(store, name, options, spark)
-            try:
-                commit, compacted, changed = attempt.run(portion)
-            except CommitConflictError:
-                if round_ == _ROUNDS - 1:
-                    raise
-                lost += portion
-                continue
-            commits += [commit] if commit is not None else []
-            done += compacted
-            lost += changed
-        again = {unit.key.partition for unit in lost} | _cut_partitions(units)
-        if not again:
-            break
-        state = read_own_head(store, name).state
-        found = _find_units(store, state, constraint, options)
-        units = [unit for unit in found if unit.key.partition in again]
-    if state.descriptor.index:
-        written = write_index_files(store, name, options.commit)
-        commits += [written] if written is not None else []
+
+    def told() -> str:
+        versions = ", ".join(str(one.version) for one in commits)
+        return f"Compacted in version {versions}: compact again for the rest." if commits else ""
+
+    with noting(told):
+        for round_ in range(_ROUNDS):
+            lost = []
+            for portion in _portions(units, options.commit_bytes):
+                attempt = _Attempt(store, name, options, spark)
+                try:
+                    commit, compacted, changed = attempt.run(portion)
+                except CommitConflictError:
+                    if round_ == _ROUNDS - 1:
+                        raise
+                    lost += portion
+                    continue
+                commits += [commit] if commit is not None else []
+                done += compacted
+                lost += changed
+            again = {unit.key.partition for unit in lost} | _cut_partitions(units)
+            if not again:
+                break
+            state = read_own_head(store, name).state
+            found = _find_units(store, state, constraint, options)
+            units = [unit for unit in found if unit.key.partition in again]
+        if state.descriptor.index:
+            written = write_index_files(store, name, options.commit)
+            commits += [written] if written is not None else []
     return CompactionReport(
         dataset=name,
         is_dry_run=False,

@@ -33,6 +33,7 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
     SchemaMismatchError,
+    noting,
 )
 from lakebed.index import kartothek as index_file
 from lakebed.index.merge import groups_to_merge, merge_segments
@@ -285,25 +286,35 @@ def build_index(
         return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
     done = 0
-    for _ in range(_ROUNDS):
+
+    def told() -> str:
+        return (
+            f"Writers index {column!r} from now on, and {done} files that were there are indexed: "
+            "build it again for the rest."
+        )
+
+    with noting(told):
+        for _ in range(_ROUNDS):
+            state = read_own_head(store, dataset).state
+            missing = _missing_files(store, state, column)
+            if not missing:
+                break
+            for files in _portions(store, state, missing, commit_bytes):
+                postings = _index_files(store, state, column, files, spark)
+                change = Change(
+                    operation="index",
+                    commit_id=uuid.uuid4().hex,
+                    base_version=state.version,
+                    postings=postings,
+                )
+                _commit(store, state, change, options)
+                done += len(files)
+                on_progress(done, max(done, len(missing)))
+        compact_indices(store, dataset, columns=(column,), options=options)
+    with noting(f"The index of {column!r} is built: `indices` describes it."):
         state = read_own_head(store, dataset).state
-        missing = _missing_files(store, state, column)
-        if not missing:
-            break
-        for files in _portions(store, state, missing, commit_bytes):
-            postings = _index_files(store, state, column, files, spark)
-            change = Change(
-                operation="index",
-                commit_id=uuid.uuid4().hex,
-                base_version=state.version,
-                postings=postings,
-            )
-            _commit(store, state, change, options)
-            done += len(files)
-            on_progress(done, max(done, len(missing)))
-    compact_indices(store, dataset, columns=(column,), options=options)
-    state = read_own_head(store, dataset).state
-    for index in describe_indices(store, state):
+        described = describe_indices(store, state)
+    for index in described:
         if index.column == column:
             return index
     raise CommitConflictError(

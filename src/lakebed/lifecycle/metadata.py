@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CommitUnknownError, LakebedError
+from lakebed.errors import CommitUnknownError, LakebedError, noting
 from lakebed.lifecycle.inventory import Judge, Rules
 from lakebed.state import file_table, history
 from lakebed.state.published import Shown
@@ -85,7 +85,7 @@ def compact_metadata(
         )
         written = {segment.key for one in found for segment in one.new}
         try:
-            _, made = commit_and_tell(store, state, change, options)
+            entry, made = commit_and_tell(store, state, change, options)
         except CommitUnknownError:
             raise
         except LakebedError:
@@ -93,7 +93,8 @@ def compact_metadata(
             raise
         # What the commit has named stays, though later ones may name it no more: somebody may
         # have read the head between. If nobody knows what it has named, a cleanup will tell.
-        after = made or read_own_head(store, name).state
+        with noting(f"Version {entry.version} has merged lists: do it again for what is left."):
+            after = made or read_own_head(store, name).state
         named = {segment.key for segment in (*after.files, *after.history)}
         if made is not None:
             delete_or_leave(store, sorted(written - named))

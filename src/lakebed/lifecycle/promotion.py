@@ -141,17 +141,21 @@ def promote(
     spark: SparkSession | None,
     is_dry_run: bool,
     options: CommitOptions | None,
-) -> PromotionReport:
-    """Let dimensions allow more, and move what they allow; see `Dataset.promote`."""
+) -> tuple[PromotionReport, DatasetDescriptor]:
+    """Let dimensions allow more, and move what they allow; see `Dataset.promote`.
+
+    Returns:
+        The report, and what the dataset is after it, or would be.
+    """
     state = read_own_head(store, name).state
     new = promoted_descriptor(state.descriptor, allowed)
     grown = grown_dimensions(state.descriptor, new)
     if not grown:
-        return PromotionReport(dataset=name, is_dry_run=is_dry_run)
+        return PromotionReport(dataset=name, is_dry_run=is_dry_run), new
     if is_dry_run:
         promotion = _Promotion(store, spark, new, grown)
         found = promotion.look_at(state, promotion.candidates(state))
-        return promotion.report(state, found, None, is_dry_run=True)
+        return promotion.report(state, found, None, is_dry_run=True), new
     for round_ in range(_ROUNDS):
         transaction = Transaction.begin(store, name, "promote", options=options)
         try:
@@ -166,12 +170,12 @@ def promote(
             transaction.abort()
             break
         try:
-            return _Promotion(store, spark, new, grown).run(transaction)
+            return _Promotion(store, spark, new, grown).run(transaction), new
         except CommitConflictError:
             # Others added to OTHER, or rewrote files of it, at the last moment.
             if round_ == _ROUNDS - 1:
                 raise
-    return PromotionReport(dataset=name, is_dry_run=False)
+    return PromotionReport(dataset=name, is_dry_run=False), new
 
 
 def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDescriptor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 
+from lakebed.errors import noting
 from lakebed.state import history
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
@@ -40,8 +41,8 @@ def hand_over(
             nothing has changed.
         CommitConflictError: The race for the head was lost until the deadline; nothing changed.
         CommitUnknownError: The store stopped answering.
-        StorageError: The store failed after the hand-over was announced. Call again, or let the
-            next commit of any writer finish it.
+        StorageError: The store failed after the hand-over was announced, as a note says. Call
+            again, or let the next commit of any writer finish it.
 
     Cost:
         A commit, one conditional PUT, one DELETE, and up to four more reads of the head.
@@ -58,5 +59,9 @@ def hand_over(
         moves_to=head_format,
     )
     entry = commit_change(store, base, change, options)
-    read_settled_head(store, dataset)
+    with noting(
+        f"Version {entry.version} has announced the move to {head_format}: the next commit of any "
+        "writer goes on with it."
+    ):
+        read_settled_head(store, dataset)
     return entry

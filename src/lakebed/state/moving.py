@@ -14,7 +14,8 @@ is there, and readers who find both know which one says more.
 
 Two creators that chose different formats leave two heads of two datasets. Everybody knows by one
 rule which of them has lost, and lets it move to the format of the other before anything else: so
-nobody commits to it, and it is removed as an old head is.
+nobody commits to it, and it is removed as an old head is. A creator is told of its success once it
+has looked for the other head and has then said so in its own, by a swap: that dataset wins.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ from lakebed.errors import (
 )
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.reader import Head, find_head, read_head
-from lakebed.state.state import UNCONFIRMED, State, claim_of, is_one_dataset, to_document
+from lakebed.state.state import (
+    COMMITTED,
+    UNCONFIRMED,
+    State,
+    claim_of,
+    is_one_dataset,
+    to_document,
+)
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -252,7 +260,7 @@ def _is_twin(head: Head, stale: Head) -> bool:
     return (
         stale.state.is_ours
         and not is_one_dataset(head.state, stale.state)
-        and claim_of(stale.state) == 0
+        and 0 <= claim_of(stale.state) < COMMITTED
     )
 
 

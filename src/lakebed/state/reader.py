@@ -15,6 +15,7 @@ from lakebed.model.names import nearest
 from lakebed.state import kartothek
 from lakebed.state.head import HeadDocument, HeadFormat, decode_head
 from lakebed.state.state import (
+    COMMITTED,
     State,
     claim_of,
     creation_time_of,
@@ -237,12 +238,13 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
 def _of_two_datasets(pair: tuple[Head, Head]) -> Head:
     """Tell which of two datasets has the name.
 
-    Where nobody has committed to either, one has withdrawn; else it is the one that says it was
-    created first, which need not be true as long as everybody says the same.
+    Where nobody has committed to either, it is the one whose creator has been told; or else the
+    one that has not withdrawn; or else the one that says it was created first, which need not be
+    true as long as everybody says the same.
     """
     first, second = sorted(pair, key=lambda head: (head.state.created_at, head.state.commit_id))
     claims = [(claim_of(one.state), one.state.moves_to is None) for one in (first, second)]
-    if min(claims)[0] > 0 and claims[0][0] == claims[1][0]:
+    if min(claims)[0] >= COMMITTED and claims[0][0] == claims[1][0]:
         raise CorruptMetadataError(
             f"There are two datasets of the name {first.state.name!r}, with the heads "
             f"{first.key!r} and {second.key!r}, and both have commits.",

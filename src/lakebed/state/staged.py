@@ -19,6 +19,7 @@ from lakebed.errors import (
     InvalidInputError,
     ObjectNotFoundError,
     VersionNotFoundError,
+    noting,
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
 from lakebed.state import history, reservation, runs
@@ -242,11 +243,15 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
     state = read_own_head(store, dataset).state
     record, _ = _read(store, state, batch_id)
     change = change_of(state, record)
-    _check_not_committed(store, state, record)
+    _check_not_committed(state, record, find_commit(store, state, record))
     if state.may_commit(batch_id):
         commit_change(store, state, _shutting_out(store, state, batch_id))
         # Whoever was faster is in the history by now, and nobody can follow.
-        _check_not_committed(store, read_own_head(store, dataset).state, record)
+        with noting(
+            f"Nobody can commit batch {batch_id} from now on: discard it again to delete its files."
+        ):
+            committed = find_commit(store, read_own_head(store, dataset).state, record)
+        _check_not_committed(state, record, committed)
     doomed = [state.key(label) for label in change.added]
     doomed += [one.key for segments in change.postings.values() for one in segments]
     doomed += [change.facts.key] if change.facts else []
@@ -254,8 +259,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 
 
-def _check_not_committed(store: Store, state: State, record: BatchRecord) -> None:
-    committed = find_commit(store, state, record)
+def _check_not_committed(state: State, record: BatchRecord, committed: Entry | None) -> None:
     if committed is not None:
         raise InvalidInputError(
             f"Batch {record.batch_id} of {state.name!r} is committed, as version "

@@ -54,6 +54,8 @@ _FORMAT_WITHOUT_LINEAGE = 1
 
 FOREIGN = "foreign"  # the operation of what other tools have changed
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
+CREATION = "creation"  # as `moved_from`, until the creator has looked for a namesake
+COMMITTED = 2  # the least claim of a head that somebody has committed to
 
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
@@ -109,7 +111,8 @@ class State:
         open_batches: Batches with lower ids that may, since nobody gave them up.
         protections: What no cleanup may give up.
         moves_to: Format in which the head shall go on: no commit is made to this one any more.
-        moved_from: Format from which the head came, and an id, until the first commit to it.
+        moved_from: Format from which the head came, and an id, until the first commit to it; of
+            a new dataset that its creator may still give up, `CREATION`.
     """
 
     name: str
@@ -614,15 +617,16 @@ def is_one_dataset(one: State, other: State) -> bool:
 def claim_of(state: State) -> int:
     """Return how much speaks for a head beside that of another dataset under the same name.
 
-    Nothing (0), if nobody has committed to it. All (2), if somebody has. In between is a head
-    that was moved and not committed to since: it may have been written long after its time, as
-    (-1) one surely was that is unconfirmed, since the old head is not there.
+    Nothing (0), if nobody has been told of it yet. More (1), if its creator may have been told.
+    All (3), if somebody has committed to it. In between (2) is a head that was moved and not
+    committed to since: it may have been written long after its time, as (-1) one surely was that is
+    unconfirmed, since the old head is not there.
     """
     if state.is_unconfirmed:
         return -1
     if state.version == 0 and not state.is_changed_by_others:
-        return 0
-    return 1 if state.moved_from else 2
+        return 0 if state.moved_from == CREATION else 1
+    return COMMITTED if state.moved_from else COMMITTED + 1
 
 
 def _encode(document: object) -> str:

@@ -23,6 +23,7 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
     ObjectExistsError,
+    ObjectNotFoundError,
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
@@ -56,6 +57,7 @@ from lakebed.state.reservation import (
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import (
+    CREATION,
     Change,
     State,
     adopt,
@@ -882,10 +884,11 @@ def create(store: Store, state: State) -> State:
 
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
+        DatasetNotFoundError: It has been dropped in the same moment.
         CommitUnknownError: The store stopped answering; the dataset may exist or not.
 
     Cost:
-        One PUT, one conditional PUT, and up to four GETs.
+        One PUT, two conditional PUTs, and up to three GETs.
     """
     entry = Entry(
         version=0,
@@ -898,7 +901,7 @@ def create(store: Store, state: State) -> State:
     store.put(segment.key, history.encode_entries([entry]))
     first = replace(state, history=(segment,))
     try:
-        _create_head(store, first)
+        _create_head(store, replace(first, moved_from=CREATION))
     except CommitUnknownError:
         raise
     except LakebedError:
@@ -926,7 +929,7 @@ def _create_head(store: Store, state: State) -> None:
             trouble = exc
             continue
         try:
-            _check_has_name(store, state, etag)
+            _claim_name(store, state, etag)
         except ObjectExistsError:
             # Where there is a commit, nobody looks for what has lost against it, nor commits to it.
             if etag is not None:
@@ -936,24 +939,51 @@ def _create_head(store: Store, state: State) -> None:
     raise _unknown_creation(state, trouble) from trouble
 
 
-def _check_has_name(store: Store, state: State, etag: str | None) -> None:
-    """Check that the name is that of the dataset, also where others create it at the same time."""
+def _claim_name(store: Store, state: State, etag: str | None) -> None:
+    """Let the name be that of the dataset, also where others create it at the same time.
+
+    The head has said so far that its creator may have overlooked another one. It has looked now,
+    after it put its own; so whoever puts another one from now on sees that it came later.
+    """
+    trouble: StorageError | None = None
+    for wait_s in _CREATE_WAITS_S:
+        time.sleep(wait_s)
+        head = _own_first_head(store, state, etag)
+        if head.state.moved_from != CREATION:
+            return  # from an answer that was lost; or somebody has committed to it, or moved it
+        data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
+        try:
+            store.replace(head.key, data, if_match=head.etag)
+        except (ObjectNotFoundError, PreconditionFailedError):
+            continue  # others act on it: the next look tells what they have done
+        except StorageError as exc:
+            trouble = exc
+            continue
+        return
+    raise _unknown_creation(state, trouble) from trouble
+
+
+def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
+    """Return the head of a dataset that is being created, unless another one has the name."""
     try:
         head = read_settled_head(store, state.name)
         if any(one is not None and not one.state.is_ours for one in (head, head.stale)):
             raise _taken(state)  # by another tool, which knows no such rules
+        if head.state.commit_id == state.commit_id:
+            return head
         entries = history.read(store, head.state.history)
-    except StorageError as exc:
-        raise _unknown_creation(state, exc) from exc
     except DatasetNotFoundError as exc:
         if etag is None:
             raise _taken(state) from exc
-        return  # it was there, and was dropped again
+        raise  # it was there, and was dropped again
+    except StorageError as exc:
+        raise _unknown_creation(state, exc) from exc
     except LakebedError as exc:
         # Something is damaged. What was just written is not, and somebody may have committed to it.
         raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
     if all(entry.commit_id != state.commit_id for entry in entries):
         raise _taken(state)
+    return head
 
 
 def _is_free(store: Store, state: State) -> bool:
