@@ -199,6 +199,8 @@ class TestListAndDrop:
         assert cli.json("show", row["location"])["name"] == "flights"
 
     def test_empty_repository_is_said_on_stderr(self, cli, tmp_path) -> None:
+        (tmp_path / "nothing").mkdir()
+
         result = cli("list", tmp_path / "nothing", "-o", "json")
 
         assert json.loads(result.stdout) == []
@@ -238,13 +240,20 @@ class TestListAndDrop:
 
 
 class TestDoctor:
-    def test_names_what_is_installed(self, cli, lake) -> None:
+    def test_names_what_is_installed(self, cli, lake, flights) -> None:
         found = {row["name"]: row for row in cli.json("doctor", lake.uri)}
 
         assert found["lakebed"]["value"] == lakebed.__version__
         assert found["pyarrow"]["status"] == "ok"
         assert {"python", "pyspark", "obstore", "java"} <= set(found)
         assert found["store"]["status"] == "ok"
+
+    def test_directory_that_is_not_there_is_told(self, cli, tmp_path) -> None:
+        found = {row["name"]: row for row in cli.json("doctor", tmp_path / "laek")}
+
+        assert found["store"]["status"] == "absent"
+        assert "no such directory" in found["store"]["detail"]
+        assert not (tmp_path / "laek").exists()
 
     def test_store_that_does_not_answer_is_an_exit_code(self, cli) -> None:
         result = cli("doctor", "nowhere://lake", "-o", "json", exit_code=1)

@@ -51,7 +51,8 @@ def read_schema_file(path: Path) -> str | pa.Schema:
         if not text.lstrip().startswith("{"):
             raise InvalidInputError(
                 f"{path} holds no Avro record schema.",
-                hint='It is a JSON object with "type": "record" and "fields".',
+                hint='It is a JSON object with "type": "record" and "fields", as `lakebed schema infer '
+                "FILE --to SCHEMA` writes it.",
             )
         return text
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -59,7 +60,8 @@ def read_schema_file(path: Path) -> str | pa.Schema:
             return pq.read_schema(path)
     raise InvalidInputError(
         f"{path} is neither an Avro schema nor a Parquet file.",
-        hint="Give .avsc, .json or .parquet; for CSV and JSON lines see `lakebed import`.",
+        hint="Give .avsc, .json or .parquet; `lakebed schema infer FILE --to SCHEMA` makes one of "
+        "CSV and JSON lines.",
     )
 
 
