@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
+from lakebed.state import published
 
 AVRO = {
     "type": "record",
@@ -224,6 +225,18 @@ class TestListAndDrop:
         result = cli("drop", address, exit_code=1, stdin="n\n")
 
         assert "Delete" in result.stderr
+        assert lake.exists("flights")
+
+    def test_tables_that_show_the_dataset_are_named_first(self, cli, lake, address) -> None:
+        note = published.Note(lake.store, "flights", "web.flights")
+        note.read()
+        note.begin(1)
+        note.finish()
+
+        said = cli("drop", address, exit_code=1, stdin="n\n").stderr
+
+        assert said.index("published as web.flights") < said.index("Delete ")
+        assert "unpublish it first" in said
         assert lake.exists("flights")
 
     def test_silence_is_no_consent(self, cli, lake, address) -> None:

@@ -27,6 +27,7 @@ from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
 from lakebed.repository import Repository, open_repository
+from lakebed.state import published
 from lakebed.state.head import HeadFormat
 from lakebed.store.base import location_exists
 
@@ -228,6 +229,12 @@ def drop(
     dataset = repository.open(name)
     objects = _objects_of(repository, name)
     total = f"{len(objects):,} objects of {sum(objects.values()):,} bytes"
+    for _, note in published.read_each(repository.store, name):
+        if isinstance(note, published.Shown):
+            output.note(
+                f"It is published as {note.table}, and queries of that will fail without its "
+                "files: unpublish it first."
+            )
     if is_dry_run:
         output.note(f"Would delete {total} of {dataset.uri}.")
     else:
