@@ -557,6 +557,16 @@ def test_a_refused_update_changes_nothing(case: str) -> None:
     assert content_of(dataset) == before
 
 
+@pytest.mark.parametrize("given", [None, 3, {"type": "record"}, lambda _: None, lambda _: "n int"])
+def test_an_update_to_something_else_than_a_descriptor_is_named(given: object) -> None:
+    dataset = create(ID)
+
+    with pytest.raises(InvalidInputError, match=r"cannot become a .*DatasetDescriptor"):
+        dataset.update(given)
+
+    assert dataset.version == 0
+
+
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize(
     ("call", "nth"), [("put", 1), ("put", 2), ("replace", 1), ("get", 1), ("get", 2)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -288,7 +289,7 @@ class Rejects:
             for sifted, kept in self._parts
         )
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch]:
         """Yield all of them."""
         for sifted, kept in self._parts:
             wanted = None if kept is None else pa.array(sorted(kept), pa.string())
@@ -306,11 +307,12 @@ class Rejects:
         """
         if not self.count:
             return
-        sifted, _ = self._parts[0]
-        with contextlib.closing(read_rejects(self._store, sifted.reject_keys)) as batches:
-            rows = next(batches).slice(0, _TOLD_REJECTS).to_pylist()
+        with contextlib.closing(self.batches()) as batches:
+            every = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+            rows = list(itertools.islice(every, _TOLD_REJECTS))
         told = "; ".join(
-            f"{one['source_file']}, {one['line_number']}: {one['reason']}" for one in rows
+            f"{one['source_file']}, line {one['line_number']}: {one['reason'].rstrip('.')}"
+            for one in rows
         )
         files = sum(1 for count in self.by_location.values() if count)
         more = "; …" if self.count > len(rows) else ""

@@ -49,6 +49,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
+from lakebed.model.shown import shown
 from lakebed.model.sql import parse_sql
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.counting import take_known_rows
@@ -696,7 +697,7 @@ class View:
             case int() if not isinstance(base, bool):
                 return self._source.past_state(base)
         raise InvalidInputError(
-            f"{base!r} is no base for writing to {self._source.name!r}.",
+            f"{shown(base)} is no base for writing to {self._source.name!r}.",
             hint="Give a version of it, or what was read: a view, a plan or a commit.",
         )
 

@@ -110,7 +110,9 @@ def test_bad_name_comes_with_a_legal_one(write, name: str, text: str, told: str)
     [
         ("a.csv", "", "header"),
         ("a.csv", "a,a\n1,2\n", "twice"),
-        ("a.csv", "a,b\n1,2\n1,2,3\n", "Line 3"),
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "Line 3: The line has 3 cells, but there are 2 columns"),
+        ("a.csv", "a;b\n1;2\n", "--delimiter ';'"),
+        ("a.csv", "a\tb\n1\t2\n", r"delimiter='\\t'"),
         ("a.csv", 'a\n"1\n', "quote"),
         ("a.jsonl", '{"a": 1}\n{"a"\n', "Line 2"),
         ("a.jsonl", "[1]\n", "object"),
@@ -125,6 +127,13 @@ def test_file_that_cannot_be_read_is_named_with_the_line(write, name, text, told
         infer_schema(write(name, text))
 
     assert name in str(caught.value) or told == "No object"
+
+
+def test_text_of_another_encoding_is_told_with_its_line_and_how_to_convert_it(tmp_path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"city,n\nBonn,1\nK\xf6ln,2\n")
+
+    with pytest.raises(SchemaMismatchError, match=r"Line 3: This is no UTF-8.*iconv -f LATIN1"):
+        infer_schema(tmp_path / "a.csv")
 
 
 def test_objects_lists_and_numbers_of_json(write) -> None:

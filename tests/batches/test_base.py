@@ -163,9 +163,10 @@ def test_what_is_no_base_is_refused_before_anything_is_written(
     other.arrow()
     held = {info.key for info in repository.store.list("d/")}
 
-    for base in (other, other.plan(), True, "1", dataset.where("n = 1")):
-        with pytest.raises(InvalidInputError, match="base"):
+    for base in (other, other.plan(), dataset.arrow(), True, "1", dataset.where("n = 1")):
+        with pytest.raises(InvalidInputError, match="base") as caught:
             dataset.overwrite(rows(("a", 9)), base=base)  # type: ignore[arg-type]
+        assert len(str(caught.value)) < 300  # a plan and a table are long
     with pytest.raises(VersionNotFoundError, match="no version 7"):
         dataset.overwrite(rows(("a", 9)), base=7)
     with pytest.raises(InvalidInputError, match="A staged append with a base"):

@@ -1,5 +1,7 @@
 """Deleting rows, and partitions as a tree."""
 
+import json
+
 import pytest
 
 import lakebed
@@ -55,6 +57,17 @@ class TestDelete:
 
         assert "Nothing to delete" in result.stderr
         assert flights.version == 1
+        done = json.loads(result.stdout)
+        assert (done["version"], done["row_count"], done["deleted_row_count"]) == (None, 0, 0)
+
+    def test_table_names_the_same_facts_whether_anything_went(self, cli, address) -> None:
+        tables = [
+            cli("delete", address, "--where", f"flight = {one}", "--yes").stdout for one in (8, 7)
+        ]
+
+        nothing, something = ([line.split("  ")[0] for line in one.splitlines()] for one in tables)
+        assert nothing == something
+        assert "deleted row count" in something
 
     def test_view_uri_says_which_rows(self, cli, flights) -> None:
         cli("delete", flights.with_("flight", 7).view_uri, "--yes")

@@ -70,7 +70,7 @@ def test_the_summary_comes_in_every_form(cli, place, form) -> None:
 
     match form:
         case "table":
-            assert "row count         2" in out
+            assert "\nrow count           2\n" in out
         case "csv":
             (row,) = csv.DictReader(io.StringIO(out))
             assert row["row_count"] == "2"
@@ -82,7 +82,7 @@ def test_rejects_can_fail_the_command_before_anything_is_committed(cli, place) -
     error = cli.error("ingest", "in", *OPTIONS, "--fail-on-rejects")
 
     assert (error["code"], error["exit_code"]) == ("rejects", 2)
-    assert "a.jsonl, 2: " in error["message"]
+    assert "a.jsonl, line 2: " in error["message"]
     assert cli.json("query", "lake/n") == []
     assert cli.json("history", "lake/n")[-1]["version"] == 0
     assert not list((place / "lake").glob("n_quarantine*"))
@@ -104,3 +104,33 @@ def test_wrong_command_lines_are_refused(cli, place, arguments, said) -> None:
 
     assert said in error["message"]
     assert error["exit_code"] == 2
+
+
+def test_programs_are_told_which_file_is_kept_back_and_why(cli, place) -> None:
+    cli("ingest", "in", *OPTIONS)
+    (place / "in" / "b.jsonl").write_text('{"n": "two"}\n')
+
+    checked = cli.json("ingest", "in", "--into", "lake/n", "--local", "--dry-run")
+    told = cli.json("ingest", "in", "--into", "lake/n", "--local", exit_code=2)
+
+    assert checked["left_out"] == []
+    (left,) = told["left_out"]
+    assert (left["location"], left["why"]) == (str(place / "in" / "b.jsonl"), "rejects")
+    assert left["is_kept_back"]
+    assert "do not fit" in left["detail"]
+    assert "left out" not in cli("ingest", "in", "--into", "lake/n", "--local", exit_code=2).stdout
+
+
+def test_a_question_that_no_file_answers_is_told_from_files_that_were_read_before(
+    cli, place
+) -> None:
+    archive = lakebed.open_archive("raw")
+    archive.push("in/b.jsonl", where="box", what="n", start="2015-03-20")
+    options = ("start=2015-01-01", "end=now", "--storage", "raw", "--format", "json", *OPTIONS)
+
+    nothing = cli("ingest", "--from-archive", "what=m", *options)
+    cli("ingest", "--from-archive", "what=n", *options)
+    again = cli("ingest", "--from-archive", "what=n", *options)
+
+    assert "Nothing was read: there is no file." in nothing.stderr
+    assert "Nothing was read: all that can be used has been read before." in again.stderr

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
+from lakebed.state import published
 
 AVRO = {
     "type": "record",
@@ -226,6 +227,18 @@ class TestListAndDrop:
         assert "Delete" in result.stderr
         assert lake.exists("flights")
 
+    def test_tables_that_show_the_dataset_are_named_first(self, cli, lake, address) -> None:
+        note = published.Note(lake.store, "flights", "web.flights")
+        note.read()
+        note.begin(1)
+        note.finish()
+
+        said = cli("drop", address, exit_code=1, stdin="n\n").stderr
+
+        assert said.index("published as web.flights") < said.index("Delete ")
+        assert "unpublish it first" in said
+        assert lake.exists("flights")
+
     def test_silence_is_no_consent(self, cli, lake, address) -> None:
         cli("drop", address, exit_code=1, stdin="")
 
@@ -240,13 +253,20 @@ class TestListAndDrop:
 
 
 class TestDoctor:
-    def test_names_what_is_installed(self, cli, lake) -> None:
+    def test_names_what_is_installed(self, cli, lake, flights) -> None:
         found = {row["name"]: row for row in cli.json("doctor", lake.uri)}
 
         assert found["lakebed"]["value"] == lakebed.__version__
         assert found["pyarrow"]["status"] == "ok"
         assert {"python", "pyspark", "obstore", "java"} <= set(found)
         assert found["store"]["status"] == "ok"
+
+    def test_directory_that_is_not_there_is_told(self, cli, tmp_path) -> None:
+        found = {row["name"]: row for row in cli.json("doctor", tmp_path / "laek")}
+
+        assert found["store"]["status"] == "absent"
+        assert "no such directory" in found["store"]["detail"]
+        assert not (tmp_path / "laek").exists()
 
     def test_store_that_does_not_answer_is_an_exit_code(self, cli) -> None:
         result = cli("doctor", "nowhere://lake", "-o", "json", exit_code=1)

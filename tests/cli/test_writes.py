@@ -122,6 +122,7 @@ BAD = {
     "type.csv": ("time_hour,flight\n2013-03-01,one\n", "'one'"),
     "ragged.csv": ("time_hour,flight\n2013-03-01,1,2\n", "3 cells, but there are 2 columns"),
     "time.csv": ("time_hour,flight\nyesterday,1\n", "yesterday"),
+    "semicolon.csv": ("time_hour;flight\n2013-03-01;1\n", "--delimiter ';'"),
     "empty.csv": ("", "empty"),
     "null.csv": ("time_hour,flight\n,1\n", "time_hour"),
     "unknown.jsonl": ('{"time_hour": "2013-03-01", "carier": "AA"}\n', "Did you mean 'carrier'?"),

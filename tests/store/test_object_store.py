@@ -502,3 +502,21 @@ def test_status_of_a_range_beyond_the_end_is_the_one_that_is_looked_for() -> Non
     from lakebed.store.object import HTTP_RANGE_NOT_SATISFIABLE
 
     assert HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE == HTTP_RANGE_NOT_SATISFIABLE
+
+
+def test_http_endpoint_that_is_not_allowed_is_told_how_to_allow_it() -> None:
+    store = open_store(
+        "s3://lake",
+        storage_options={
+            "endpoint": "http://127.0.0.1:1",
+            "region": "eu-west-1",
+            "skip_signature": "true",
+        },
+    )
+
+    with pytest.raises(StorageError) as caught:
+        store.get("x")
+
+    assert "--storage-option" in caught.value.hint
+    assert "allow_http=true" in caught.value.hint
+    assert "AWS_ALLOW_HTTP=true" in caught.value.hint

@@ -88,7 +88,7 @@ class DatasetTransaction(View):
         self._commit_options = commit_options
         self._started: Transaction | None = None
         self._writes: list[_Write] = []
-        self._condition = "not open: use it with `with`"
+        self._condition = "not open"
         self.commit: Commit | None = None
 
     def __repr__(self) -> str:
@@ -185,7 +185,8 @@ class DatasetTransaction(View):
     def _target(self, options: WriteOptions | None) -> BatchTarget:
         if self._condition:
             raise InvalidInputError(
-                f"The transaction is {self._condition}.", hint="Begin another one."
+                f"The transaction is {self._condition}.",
+                hint="Begin another one, as in: with dataset.transaction() as t: t.append(data)",
             )
         state = self._watched.state
         if self._started is None:

@@ -27,6 +27,7 @@ from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
 from lakebed.repository import Repository, open_repository
+from lakebed.state import published
 from lakebed.state.head import HeadFormat
 from lakebed.store.base import location_exists
 
@@ -51,7 +52,8 @@ def read_schema_file(path: Path) -> str | pa.Schema:
         if not text.lstrip().startswith("{"):
             raise InvalidInputError(
                 f"{path} holds no Avro record schema.",
-                hint='It is a JSON object with "type": "record" and "fields".',
+                hint='It is a JSON object with "type": "record" and "fields", as `lakebed schema infer '
+                "FILE --to SCHEMA` writes it.",
             )
         return text
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -59,7 +61,8 @@ def read_schema_file(path: Path) -> str | pa.Schema:
             return pq.read_schema(path)
     raise InvalidInputError(
         f"{path} is neither an Avro schema nor a Parquet file.",
-        hint="Give .avsc, .json or .parquet; for CSV and JSON lines see `lakebed import`.",
+        hint="Give .avsc, .json or .parquet; `lakebed schema infer FILE --to SCHEMA` makes one of "
+        "CSV and JSON lines.",
     )
 
 
@@ -226,6 +229,12 @@ def drop(
     dataset = repository.open(name)
     objects = _objects_of(repository, name)
     total = f"{len(objects):,} objects of {sum(objects.values()):,} bytes"
+    for _, note in published.read_each(repository.store, name):
+        if isinstance(note, published.Shown):
+            output.note(
+                f"It is published as {note.table}, and queries of that will fail without its "
+                "files: unpublish it first."
+            )
     if is_dry_run:
         output.note(f"Would delete {total} of {dataset.uri}.")
     else:

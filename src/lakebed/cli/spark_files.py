@@ -103,7 +103,7 @@ def _common_header(files: Sequence[RawFile], options: CsvOptions) -> tuple[str, 
 
 def _header(file: RawFile, options: CsvOptions) -> tuple[str, ...]:
     with reading(file.location):
-        return check_header(first_cells(file, options))
+        return check_header(first_cells(file, options), options)
 
 
 def _compare_names(

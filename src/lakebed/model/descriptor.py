@@ -316,8 +316,8 @@ def read_schema(source: object) -> Schema:
         return schema_from_spark(inner.jsonValue())
     raise SchemaMismatchError(
         f"Cannot read a schema from {type(source).__name__}.",
-        hint="Give Avro (parsed, text or a path), a pyarrow.Schema, a Spark StructType or "
-        "DataFrame, or a dataclass.",
+        hint="Give Avro (parsed, text or a path), a pyarrow Schema or Table, a Spark StructType or "
+        "DataFrame, or a dataclass; for a pandas frame pyarrow.Schema.from_pandas(frame).",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -139,10 +140,16 @@ class _Reader:
         op, flipped = self._comparisons[type(node)]
         left, right = node.args["this"], node.args["expression"]
         columns = (self._exp.Column, self._exp.Dot)
-        if not isinstance(left, columns) and isinstance(right, columns):
+        # Of a column and text without quotes, the column is the one that is known.
+        if isinstance(right, columns) and (
+            not isinstance(left, columns) or (self._knows(right) and not self._knows(left))
+        ):
             left, right, op = right, left, flipped
         column = self._column(left)
         return Comparison(column, op, self._literal(right, column))
+
+    def _knows(self, node: exp.Column | exp.Dot) -> bool:
+        return ".".join(part.name for part in node.parts) in self._types
 
     def _is(self, node: exp.Expr) -> Predicate:
         column = self._column(node.this)
@@ -229,7 +236,20 @@ class _Reader:
                 # DATE '2013-06-01' is parsed as a cast; the column's own type decides the reading.
                 if _is_timely(kind):
                     return parse_value(text.name, kind, column)
+            case exp.Sub() if _kind_of(kind) in _QUOTED:
+                raise self._unquoted_date(node, column)
         raise self._refused(node)
+
+    def _unquoted_date(self, node: exp.Sub, column: str) -> PredicateError:
+        """Return the error for a difference, which a date without quotes is in SQL."""
+        text = node.sql(dialect="spark").replace(" ", "")
+        if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text):
+            return self._refused(node)
+        return PredicateError(
+            f"Column {column!r} is compared with {text} without quotes, which is a difference of "
+            f"numbers, in {shown(self._text)}.",
+            hint=f"Put dates and times into single quotes: '{text}'.",
+        )
 
     def _is_time(self, cast: exp.Cast) -> bool:
         return bool(cast.to.is_type(*self._exp.DataType.TEMPORAL_TYPES))

@@ -79,6 +79,7 @@ class IngestReport:
             "batch_id": None if self.commit is None else self.commit.batch_id,
             "file_count": self.file_count,
             "replaced_count": self.replaced_count,
+            "replaced_row_count": self.replaced_row_count,
             "unchanged_count": self.unchanged_count,
             "superseded_count": self.superseded_count,
             "copy_count": self.copy_count,

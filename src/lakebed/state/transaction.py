@@ -760,6 +760,11 @@ def update(
     for left in reversed(range(_UPDATES)):
         base = read_own_head(store, dataset).state
         descriptor = edit(base.descriptor)
+        if not isinstance(descriptor, DatasetDescriptor):
+            raise InvalidInputError(
+                f"Dataset {dataset!r} cannot become a {type(descriptor).__name__}.",
+                hint="Give a DatasetDescriptor, or a function that takes one and returns one.",
+            )
         if descriptor == base.descriptor:
             last = history.read(store, base.history, after=base.version - 1)[-1]
             return Update(entry=last, base=base, descriptor=descriptor)

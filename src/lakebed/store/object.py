@@ -572,7 +572,11 @@ def _other(where: str, exc: Exception) -> LakebedError:
         return AccessDeniedError(f"No credentials were found: {text}", hint=hint)
     if "builder error" in text:
         msg = f"The endpoint cannot be used: {text}"
-        return StorageError(msg, hint="For an http:// endpoint set the option allow_http to true.")
+        hint = (
+            "For an http:// endpoint set the storage option allow_http=true, by --storage-option or "
+            "in Python; for S3 also AWS_ALLOW_HTTP=true."
+        )
+        return StorageError(msg, hint=hint)
     if status in _HTTP_THROTTLED:
         msg = f"The service asks for fewer requests, at {where!r}: {text}"
         return ThrottledError(msg, retryable=True)

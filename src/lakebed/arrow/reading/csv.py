@@ -56,7 +56,7 @@ class CsvReader(FormatReader):
         """Return the names of the columns of a file that begins with this line."""
         cells = () if first is None else csv_cells(first.data, self._options)
         if self._options.has_header:
-            names = check_header(cells)
+            names = check_header(cells, self._options)
             check_columns(names, self._descriptor)
             return names
         names = self._descriptor.schema.names
@@ -155,13 +155,18 @@ class _CsvParser:
             place = int(column[1])
             text = csv_cells(records[0], self._options)[place]
             return _no_value(text, self._types[place], self._names[place])
-        count = _BAD_COUNT.search(said)
-        if count:
-            return SchemaMismatchError(
-                f"The line has {count['actual']} cells, but there are {count['expected']} columns.",
-                hint="Correct the file: a cell with a delimiter or a newline stands in quotes.",
-            )
-        return SchemaMismatchError(f"{said.splitlines()[0]}.", hint="Correct the file.")
+        return bad_record(said)
+
+
+def bad_record(said: str) -> SchemaMismatchError:
+    """Return the error for a record whose cells Arrow cannot tell apart."""
+    count = _BAD_COUNT.search(said)
+    if count:
+        return SchemaMismatchError(
+            f"The line has {count['actual']} cells, but there are {count['expected']} columns.",
+            hint="Correct the file: a cell with a delimiter or a newline stands in quotes.",
+        )
+    return SchemaMismatchError(f"{said.splitlines()[0]}.", hint="Correct the file.")
 
 
 # Arrow names columns by their numbers, from 0.
@@ -223,7 +228,10 @@ def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
     try:
         text = record.decode()
     except UnicodeDecodeError as exc:
-        raise SchemaMismatchError(f"This is no UTF-8: {exc}.", hint="Convert the file.") from exc
+        raise SchemaMismatchError(
+            f"This is no UTF-8: {exc}.",
+            hint="Convert the file to UTF-8; if it is Latin-1: iconv -f LATIN1 -t UTF-8.",
+        ) from exc
     return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter), ()))
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.model.shown import shown
 from lakebed.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import open_store
@@ -60,6 +61,7 @@ _CODEC_OF_MAGIC = {
     b"\xfd7zXZ": "xz",
 }
 _MAGIC_BYTES = 6
+_DELIMITERS = (",", ";", "\t", "|")  # what CSV is usually written with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,11 +471,12 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
 
 
-def check_header(names: tuple[str, ...]) -> tuple[str, ...]:
+def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]:
     """Return the names of a header if there are any, each once.
 
     Raises:
-        SchemaMismatchError: There is none, or a column stands twice in it.
+        SchemaMismatchError: There is none, a column stands twice in it, or another delimiter
+            stands between them.
     """
     if not names:
         raise SchemaMismatchError(
@@ -483,6 +486,14 @@ def check_header(names: tuple[str, ...]) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaMismatchError(
             f"Column {twice!r} stands twice in the header.", hint="Rename one of them."
+        )
+    # No field has a name with one of these in it.
+    between = next((one for one in _DELIMITERS if one in names[0]), None)
+    if len(names) == 1 and between is not None:
+        raise SchemaMismatchError(
+            f"The header {shown(names[0])} is one column, since no {options.delimiter!r} is in it.",
+            hint=f"Say what stands between the cells: delimiter={between!r}, or "
+            f"--delimiter {between!r}.",
         )
     return names
 

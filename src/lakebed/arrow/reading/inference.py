@@ -19,7 +19,7 @@ from lakebed.arrow.documents import decode_object
 from lakebed.arrow.formats.submissions import split_line
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.chunks import text_lines, without_blanks
-from lakebed.arrow.reading.csv import csv_cells, csv_records
+from lakebed.arrow.reading.csv import bad_record, csv_cells, csv_records
 from lakebed.arrow.reading.files import (
     CsvOptions,
     FileFormat,
@@ -30,7 +30,6 @@ from lakebed.arrow.reading.files import (
     naming,
     reading,
 )
-from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH
@@ -136,7 +135,7 @@ def _names_of(
 ) -> tuple[tuple[str, ...], Iterator[Line]]:
     first = next(records, None)
     cells = () if first is None else csv_cells(_whole(first).data, options)
-    check_header(cells if options.has_header else tuple(map(str, range(len(cells)))))
+    check_header(cells if options.has_header else tuple(map(str, range(len(cells)))), options)
     if options.has_header:
         return tuple(check_field_name(cell) for cell in cells), records
     assert first is not None
@@ -181,9 +180,12 @@ def _as_text(chunk: Sequence[Line], names: Sequence[str], options: CsvOptions) -
         if len(chunk) > 1:
             for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
                 _as_text(half, names, options)
-        raise SchemaMismatchError(
-            f"Line {chunk[0].number}: {reason_of(exc)}.", hint="Correct the file."
-        ) from exc
+        try:
+            csv_cells(chunk[0].data, options)
+            bad = bad_record(str(exc))
+        except SchemaMismatchError as error:  # it is no text at all
+            bad = error
+        raise SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint) from exc
 
 
 class _Column:
