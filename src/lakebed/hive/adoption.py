@@ -329,8 +329,8 @@ def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[st
 def _strange(key: str, reason: str) -> InvalidInputError:
     return InvalidInputError(
         f"{key!r} cannot be adopted: {reason}.",
-        hint="Say how the directory is partitioned, as in partition_by='dt date' or --partition-by "
-        "'dt date', and move other files out of it.",
+        hint="Say how the directory is partitioned with partition_by, or --partition-by 'dt date', "
+        "and move other files out of it.",
     )
 
 
