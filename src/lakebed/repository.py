@@ -116,8 +116,8 @@ class Repository:
         if not isinstance(descriptor, DatasetDescriptor):
             raise InvalidInputError(
                 f"Dataset {name!r} cannot be created from a {type(descriptor).__name__}.",
-                hint="Give DatasetDescriptor(schema=…), whose schema may be a pyarrow Table or a "
-                "Spark DataFrame too.",
+                hint="Make a DatasetDescriptor; its schema may be that of a pyarrow Table or of a Spark "
+                "DataFrame.",
             )
         found = self._find(name)
         if found is not None:

@@ -403,3 +403,12 @@ def test_queue_of_sqs_is_emptied(archive: Archive, store_file, s3_endpoint, monk
     with pytest.raises(StorageError):
         list(ingest_sqs(archive, f"{queue_url}-missing", **ask))
     client.close()
+
+
+@pytest.mark.parametrize("name", ["ObjectCreated:Put", "ObjectRemoved:Delete"])
+def test_objects_that_the_store_keeps_for_itself_are_passed_over(
+    archive: Archive, store_file, name: str
+) -> None:
+    report = ingest_message(archive, event(".lakebed-probe-0123456789abcdef", name=name))
+
+    assert (report.status, report.records, report.removed) == ("success", (), ())

@@ -112,7 +112,7 @@ def test_bad_name_comes_with_a_legal_one(write, name: str, text: str, told: str)
         ("a.csv", "a,a\n1,2\n", "twice"),
         ("a.csv", "a,b\n1,2\n1,2,3\n", "Line 3: The line has 3 cells, but there are 2 columns"),
         ("a.csv", "a;b\n1;2\n", "--delimiter ';'"),
-        ("a.csv", "a\tb\n1\t2\n", r"delimiter='\\t'"),
+        ("a.csv", "a\tb\n1\t2\n", r"--delimiter '\\t'"),
         ("a.csv", 'a\n"1\n', "quote"),
         ("a.jsonl", '{"a": 1}\n{"a"\n', "Line 2"),
         ("a.jsonl", "[1]\n", "object"),

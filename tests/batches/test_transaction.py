@@ -284,7 +284,7 @@ def test_transaction_that_writes_nothing_commits_nothing(store: Store, dataset: 
 
 def test_it_is_used_once_and_within_with(dataset: Dataset) -> None:
     t = dataset.transaction()
-    with pytest.raises(InvalidInputError, match=r"not open.*with dataset\.transaction"):
+    with pytest.raises(InvalidInputError, match=r"not open.*by `with`"):
         t.append(rows(("a", 3)))
     with t:
         t.append(rows(("a", 3)))

@@ -187,7 +187,9 @@ def _events(archive: Archive, message: str | bytes) -> Iterator[_Event]:
         msg = f"No notification: {_shortened(message)}."
         raise InvalidInputError(msg, hint="It is an event of S3, or one in an envelope of SNS.")
     for one in found:
-        yield _event(archive, one)
+        event = _event(archive, one)
+        if event is not None:
+            yield event
 
 
 def _parse(text: object) -> Mapping[str, Any]:
@@ -202,7 +204,8 @@ def _parse(text: object) -> Mapping[str, Any]:
     return found
 
 
-def _event(archive: Archive, one: object) -> _Event:
+def _event(archive: Archive, one: object) -> _Event | None:
+    """Return what happened to a file; None for an object that the store keeps for itself."""
     match one:
         case {
             "eventVersion": str() as version,
@@ -210,6 +213,8 @@ def _event(archive: Archive, one: object) -> _Event:
             "s3": {"bucket": {"name": str() as bucket}, "object": {"key": str() as key}},
         } if version.startswith(_EVENT_VERSION):
             url = f"s3://{bucket}/{unquote_plus(key)}"
+            if url.startswith(f"{archive.store.uri}/."):  # such as a probe of its conditions
+                return None
             # `s3:` stands in front of the name in the settings of a bucket, and in some services.
             name = name.removeprefix("s3:")
             return _Event(name=name, url=url, key=files.key_of(archive.store, url))

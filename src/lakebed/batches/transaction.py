@@ -186,7 +186,7 @@ class DatasetTransaction(View):
         if self._condition:
             raise InvalidInputError(
                 f"The transaction is {self._condition}.",
-                hint="Begin another one, as in: with dataset.transaction() as t: t.append(data)",
+                hint="Begin another one by `with`, and write within that.",
             )
         state = self._watched.state
         if self._started is None:

@@ -185,7 +185,7 @@ def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[s
         if name == BATCH_ID:
             raise PartitionSpecError(
                 f"Partition field {name!r} is taken: every batch has one of that name.",
-                hint="Leave it out: a directory of this level right above files is known for a batch.",
+                hint="Leave it out: a directory of a batch right above files is known for what it is.",
             )
         try:
             found[name] = Primitive(Kind(kind.strip().lower() or "string"))
@@ -329,8 +329,8 @@ def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[st
 def _strange(key: str, reason: str) -> InvalidInputError:
     return InvalidInputError(
         f"{key!r} cannot be adopted: {reason}.",
-        hint="Say how the directory is partitioned, as in partition_by='dt date' or --partition-by "
-        "'dt date', and move other files out of it.",
+        hint="Say how the directory is partitioned with partition_by, or --partition-by 'dt date', "
+        "and move other files out of it.",
     )
 
 
@@ -404,7 +404,7 @@ def _proven(
         raise NotFoundError(
             f"The newest batch of each partition of {name!r} is empty, so that nothing tells the "
             "schema.",
-            hint="Create a dataset; or say that all batches are current (current: all).",
+            hint="Create a dataset; or say that all batches are current: --current all.",
         )
     if schema is None:
         schema = _schema_of(dict(sorted(live.items())), keys)

@@ -113,7 +113,7 @@ def judge_partition(path: str, found: Sequence[AdoptedBatch]) -> list[AdoptedBat
             f"{loose.key!r} lies beside directories of batches, such as "
             f"batch_id={named[-1].batch_id}, so that nobody can tell which is current.",
             hint="Move it into the directory of a batch, or out of the partition; or say that all "
-            "batches are current (current: all).",
+            "batches are current: --current all.",
         )
     # What holds neither a file nor a sign of success is nothing that anybody has written.
     known = [one for one in named if one.files or _SUCCESS in one.marks]

@@ -492,8 +492,7 @@ def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]
     if len(names) == 1 and between is not None:
         raise SchemaMismatchError(
             f"The header {shown(names[0])} is one column, since no {options.delimiter!r} is in it.",
-            hint=f"Say what stands between the cells: delimiter={between!r}, or "
-            f"--delimiter {between!r}.",
+            hint=f"Say what stands between the cells with delimiter, or --delimiter {between!r}.",
         )
     return names
 
