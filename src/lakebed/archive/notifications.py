@@ -213,7 +213,7 @@ def _event(archive: Archive, one: object) -> _Event | None:
             "s3": {"bucket": {"name": str() as bucket}, "object": {"key": str() as key}},
         } if version.startswith(_EVENT_VERSION):
             url = f"s3://{bucket}/{unquote_plus(key)}"
-            if url.startswith(f"{archive.store.uri}/."):  # such as a probe of its conditions
+            if url.startswith(f"{archive.store.uri}/.lakebed"):  # such as a probe of its conditions
                 return None
             # `s3:` stands in front of the name in the settings of a bucket, and in some services.
             name = name.removeprefix("s3:")
