@@ -81,9 +81,9 @@ def run(directory: Path) -> lakebed.Dataset:
     try:
         publish(spark, flights, truth)
         old = correct_june(spark, flights, directory / "lake", year, truth)
+        keep_and_clean(spark, flights, old, truth)
     finally:
         spark.stop()
-    keep_and_clean(flights, old, truth)
     go_back(flights, truth)
     return flights
 
@@ -328,14 +328,16 @@ class ReadingSql(Reader):
 # 5. The old June is kept, whatever else is cleaned up.
 
 
-def keep_and_clean(flights: lakebed.Dataset, old: lakebed.Commit, truth: Months) -> None:
+def keep_and_clean(
+    spark: SparkSession, flights: lakebed.Dataset, old: lakebed.Commit, truth: Months
+) -> None:
     heading(5, "Protect June as it was, and clean up the rest")
     flights.protect(batch_id=old.batch_id, reason="the regulator asked for it")
     before = {one.key for one in flights.files()}
-    report = flights.cleanup(older_than="0s")
+    report = flights.cleanup(older_than="0s", metastore=spark)  # what Hive shows stays
     reasons = ", ".join(f"{count} {reason}" for reason, count in report.counts.items())
     print(f"A dry run first: {len(report.files)} objects are dead ({reasons})")
-    done = flights.cleanup(older_than="0s", dry_run=False)
+    done = flights.cleanup(older_than="0s", metastore=spark, dry_run=False)
     dead = {one.key for one in report.files}
     check("objects that stayed though they are dead", dead - {one.key for one in done.files}, set())
     print(f"Then for good: {len(done.files)} objects, {size(done.size_bytes)}, are gone")
