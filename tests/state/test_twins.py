@@ -17,11 +17,14 @@ from lakebed.errors import (
     CorruptMetadataError,
     DatasetExistsError,
     DatasetNotFoundError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
     StorageError,
 )
 from lakebed.lifecycle.check import Severity
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
+from lakebed.state.moving import read_settled_head
 from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.testing import DelegatingStore, FailingStore
@@ -502,3 +505,51 @@ def test_a_schema_file_that_a_drop_has_taken_is_written_again() -> None:
         if is_alive(store):
             assert not lakebed.Repository(store).open("d").check().problems
     assert at > 8
+
+
+@both_ways
+def test_drop_leaves_no_head_that_is_confirmed_behind_its_back(form: HeadFormat) -> None:
+    target = OTHER[form].key("d")
+
+    class Slow(DelegatingStore):
+        """The process dies before the new head, or waits right before it is confirmed."""
+
+        def __init__(self, inner: Store, *, dies: bool) -> None:
+            super().__init__(inner)
+            self._dies = dies
+            self.confirm: Callable[[], object] = lambda: None
+
+        def _create(self, key: str, data: memoryview) -> str:
+            if key == target and self._dies:
+                raise Died
+            return super()._create(key, data)
+
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if key != target:
+                return super()._replace(key, data, if_match=if_match)
+            copy = bytes(data)
+            self.confirm = lambda: self.inner.replace(key, copy, if_match=if_match)
+            raise Died
+
+    for starts, confirms in itertools.product(range(1, 7), range(1, 20)):
+        if confirms <= starts:
+            continue
+        store = new_store()
+        create(store, form)
+        append(store, "old")
+        with contextlib.suppress(Died):
+            hand_over(Slow(store, dies=True), "d", OTHER[form])
+        slow = Slow(store, dies=False)
+
+        def start() -> None:
+            with contextlib.suppress(Died, DatasetNotFoundError):
+                read_settled_head(slow, "d")  # noqa: B023 - called at once
+
+        def confirm() -> None:
+            with contextlib.suppress(PreconditionFailedError, ObjectNotFoundError):
+                slow.confirm()  # noqa: B023 - called at once
+
+        late = SteppedStore(store, confirms, confirm)
+        lakebed.Repository(SteppedStore(late, starts, start)).drop("d")
+        assert not is_alive(store)
+        assert late.calls >= READS

@@ -209,10 +209,10 @@ def remove_heads(store: Store, head: Head) -> State:
         except DatasetNotFoundError:
             if last is None:
                 raise
-            left = _find_unconfirmed(store, first)
+            left = _find_left(store, first)
             if left is None:
                 return last
-            head = left  # whoever has seen the old head may be about to confirm it
+            head = left  # whoever has seen the old head may be about to confirm it, or just has
             continue
         if not is_one_dataset(first, head.state):
             if last is not None:
@@ -230,10 +230,10 @@ def remove_heads(store: Store, head: Head) -> State:
     )
 
 
-def _find_unconfirmed(store: Store, state: State) -> Head | None:
-    """Return what a hand-over has left of a dataset that is dropped."""
+def _find_left(store: Store, state: State) -> Head | None:
+    """Return what a hand-over has left of a dataset that is dropped, confirmed or not."""
     for head in (find_head(store, state.name, one) for one in HeadFormat):
-        if head is not None and head.state.is_unconfirmed and is_one_dataset(state, head.state):
+        if head is not None and is_one_dataset(state, head.state):
             return head
     return None
 
