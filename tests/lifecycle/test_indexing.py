@@ -555,3 +555,18 @@ def test_an_unpartitioned_append_of_spark_is_indexed(tmp_path: Path, spark):
     assert index.is_complete
     assert index.value_count == 1000
     assert np.all([len(dataset.where(f"id = {n}").plan().files) == 1 for n in (0, 999)])
+
+
+def test_a_build_whose_index_is_dropped_meanwhile_says_so(flights: Dataset) -> None:
+    other = flights.build_index("n")
+
+    def drop(done: int, _: int) -> None:
+        if done == FILES:
+            flights.drop_index("plane")
+
+    with pytest.raises(CommitConflictError, match="'plane' in 'flights' was dropped"):
+        flights.build_index("plane", on_progress=drop)
+
+    assert flights.descriptor.index == ("n",)
+    assert [index.column for index in flights.indices()] == [other.column]
+    assert flights.check(deep=True).problems == ()
