@@ -259,10 +259,13 @@ def test_segments_that_no_head_names_go_when_they_are_old(lake, tmp_path) -> Non
     assert set(report.counts) == {"unreferenced"}
     folders = {file.key.split("/")[1] for file in report.files}
     assert folders == {"files", "history"}
-    assert len(dataset.history()) == 21  # every head since then is a younger one: no commit
+    # A commit says so: whoever wrote one of them and slept since must not name it any more.
+    assert [one.operation for one in dataset.history()[20:]] == ["append", "cleanup"]
     assert len(content(dataset)) == 20
     assert dataset.check().is_ok
+    assert set(sweep(dataset).counts) == {"unreferenced"}  # what that commit has merged
     assert sweep(dataset).files == ()
+    assert len(dataset.history()) == 22
 
 
 def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:

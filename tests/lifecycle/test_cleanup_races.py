@@ -5,6 +5,7 @@ import itertools
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from upkeep_lake import (
     DyingStore,
     HaltingStore,
     Killed,
+    age,
     content,
     data_keys,
     live_keys,
@@ -268,7 +270,7 @@ def test_killed_at_each_call_a_cleanup_is_finished_by_the_next(lake, tmp_path, a
 def test_head_that_moves_or_goes_while_a_cleanup_looks_at_it_is_no_missing_object(
     lake, verb
 ) -> None:
-    store = HaltingStore(lake.store, "stat", "by-dataset-metadata", after=False)
+    store = HaltingStore(lake.store, "list", "d/published", after=True)
     sweep(lake.open("d"))
     lake.store.put(f"d/history/0000000001-{'0' * 32}.json", b"of a commit that did not win")
     old = 1_400_000_000
@@ -284,3 +286,32 @@ def test_head_that_moves_or_goes_while_a_cleanup_looks_at_it_is_no_missing_objec
     if verb == "hand over":
         assert report.counts["unreferenced"] >= 1
         check_whole(lake)
+
+
+@pytest.mark.parametrize(
+    ("work", "written"),
+    [
+        (lambda dataset: dataset.compact_metadata(), "d/files"),
+        (lambda dataset: dataset.build_index("n"), "d/postings"),
+    ],
+    ids=["compact_metadata", "build_index"],
+)
+def test_what_was_written_long_before_a_cleanup_is_not_named_after_it(
+    lake, tmp_path, work: Callable[[lakebed.Dataset], object], written: str
+) -> None:
+    """No reservation keeps it: its writer slept for days, and the cleanup took it for garbage."""
+    dataset = lake.open("d")
+    store = HaltingStore(lake.store, "put", written, after=True)
+
+    def sleep_beside_a_cleanup() -> None:
+        age(tmp_path / "lake", 3)
+        assert any(written in file.key for file in sweep(dataset).files)
+
+    store.then = sleep_beside_a_cleanup
+    with pytest.raises(CommitConflictError, match="the cleanup that made version"):
+        work(lakebed.Repository(store).open("d"))
+
+    assert store.then is None
+    assert dataset.check(deep=True).problems == ()
+    work(dataset)
+    assert dataset.check(deep=True).problems == ()

@@ -489,6 +489,9 @@ class _Judge:
             f"{one.key}: {one.what}"
             for one in problems
             if not (one.key.endswith(_SCHEMA_FILE) and self.may_schema_file_differ())
+            # A hand-over that woke up late leaves a head that means nothing; the next commit
+            # deletes it.
+            and not one.what.startswith("There is a second head")
         ]
         if told:
             self.say("a check finds no problem", told)

@@ -24,7 +24,6 @@ from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,
     LakebedError,
-    ObjectNotFoundError,
     StorageError,
     StorageFullError,
     noting,
@@ -325,7 +324,7 @@ def _give_up(
         if (
             wanted <= _keys_of_dead(given_up)
             and planned.protections == state.protections
-            and not _may_be_named(store, sight, judged)
+            and not _may_be_named(sight, judged)
         ):
             return state, given_up, None
         change = _change(state, planned)
@@ -377,20 +376,18 @@ def _keys_of_dead(judged: Sequence[StoredFile]) -> set[str]:
     return {file.key for file in judged if file.reason.is_dead}
 
 
-def _may_be_named(store: Store, sight: Sight, judged: Sequence[StoredFile]) -> bool:
+def _may_be_named(sight: Sight, judged: Sequence[StoredFile]) -> bool:
     """Whether a commit that has stood still since may yet name one of the segments.
 
-    It would swap the head that it has read. If a segment is younger than the head, nobody has
-    swapped that head since. A head that is no longer there has moved; the commit finds out where.
+    Only the commit of a cleanup stops that: whoever finds one since its base writes anew what no
+    reservation held. Any other commit makes it read the head again, and name the segments then.
     """
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
     written = [one.modified_at for one in sight.objects if one.key in doomed]
     if not written:
         return False
-    try:
-        return max(written) >= store.stat(sight.head.key).modified_at
-    except ObjectNotFoundError:
-        return True
+    fences = [one.stored_at for one in sight.entries if one.operation == "cleanup"]
+    return not fences or fences[-1] is None or max(written) >= fences[-1]
 
 
 def _change(state: State, planned: State) -> Change:
@@ -438,7 +435,7 @@ def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> li
     """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
     state = sight.head.state
     judged = sight.judge_by(state, rules).judge(sight.objects)
-    needs_commit = _may_be_named(store, sight, judged)
+    needs_commit = _may_be_named(sight, judged)
     dead = [
         file
         for file in judged

@@ -155,6 +155,7 @@ def check(
         check_same_dataset(read.state, now)
     later = after(since, base)
     _check_upkeep(base, now, later, change)
+    _check_cleanup(base, now, later, change)
     _check_descriptor(base, now, later, change, reads)
     own = Read(state=base, scope=change.scope)
     for read in (own, *reads):
@@ -255,6 +256,23 @@ def _check_upkeep(base: State, now: State, since: Sequence[Entry], change: Chang
             f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts "
             "with a cleanup or another protection.",
             hint="Look at `protections`, and do it again if it still is right.",
+            expected=base.version,
+            actual=now.version,
+        )
+
+
+def _check_cleanup(base: State, now: State, since: Sequence[Entry], change: Change) -> None:
+    """Check that no cleanup may have taken what was written for a change without a reservation.
+
+    A cleanup says by a commit what it gives up, and deletes it then: also what no head names and
+    no reservation holds, such as merged segments whose writer has slept for days.
+    """
+    cleanups = [entry for entry in since if entry.operation == "cleanup"]
+    if cleanups and change.brings_unreserved:
+        raise CommitConflictError(
+            f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts with "
+            f"{named(cleanups[-1])}: it may have deleted what was written for this.",
+            hint="Do it again.",
             expected=base.version,
             actual=now.version,
         )

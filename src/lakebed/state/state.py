@@ -326,6 +326,13 @@ class Change:
     moves_to: HeadFormat | None = None
     earlier: tuple[Change, ...] = ()
 
+    @property
+    def brings_unreserved(self) -> bool:
+        """Whether it names objects that were written before, and that no reservation holds."""
+        is_reserved = self.batch_id is not None and self.operation != "adopt"
+        written = (self.facts, self.sources, self.postings, self.indices, self.merged)
+        return not is_reserved and any((*written, self.new_files))
+
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
     """Return the state after the change, and its entry in the history. No I/O.
