@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from raw_files import EVENTS, Raw, lines
+from raw_files import EVENTS, Raw, lines, version_in
 
 import lakebed
 from lakebed import DatasetDescriptor, FromArchive, FromFiles, Ingest, WriteOptions
@@ -456,7 +456,7 @@ class SilentStore(DelegatingStore):
 
     def _replace(self, key, data, *, if_match):
         etag = super()._replace(key, data, if_match=if_match)
-        if key.startswith("events_quarantine.by-"):
+        if key.startswith("events_quarantine.by-") and version_in(data) != "0":
             self.has_swapped = True
             raise StorageError("No answer.", retryable=True)
         return etag
