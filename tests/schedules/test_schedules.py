@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import pytest
 import lakebed
 from schedules.plans import THEMES, schedule_of
 from schedules.play import Played, failures, failures_of, play, shrunk, simulated
+from schedules.verbs import play as play_verb
+from schedules.world import World, running
 
 SHORT = range(50)
 LONG = range(20_000)
@@ -80,3 +84,19 @@ def test_a_schedule_does_not_depend_on_the_order_of_sets() -> None:
         digests.add(answer.stdout)
 
     assert len(digests) == 1
+
+
+def test_threads_that_are_of_no_actor_keep_their_own_time() -> None:
+    told: list[float] = []
+
+    def sleep_for_real() -> None:
+        began = time.perf_counter()
+        time.sleep(0.02)
+        told.append(time.perf_counter() - began)
+
+    with simulated(), running(World(schedule_of(0), play_verb)):
+        thread = threading.Thread(target=sleep_for_real)
+        thread.start()
+        thread.join()
+
+    assert told[0] >= 0.02

@@ -191,6 +191,7 @@ class Actor:
         self.store = ScheduledStore(self.world.inner, self)
 
     def run(self) -> None:
+        _CURRENT.world = self.world
         self.go.acquire()
         self.world.running = self
         self.world.set_clock(self)
@@ -627,7 +628,9 @@ class _InlineExecutor:
         pass
 
 
-class _Current:
+class _Current(threading.local):
+    """The world of a thread; other threads of the process, such as those of Spark, are of none."""
+
     world: World | None = None
 
 

@@ -500,7 +500,24 @@ def test_creation_with_a_lost_answer_happens_once(landed: bool) -> None:
 
     assert failing.has_failed
     assert [commit.operation for commit in dataset.history()] == ["create"]
-    assert sum(1 for _ in store.list("d/history/")) == 1
+    # That of the other put stays until a cleanup: for all that is known it may still land.
+    assert sum(1 for _ in store.list("d/history/")) == 2
+
+
+def test_creation_that_landed_and_was_dropped_is_made_again_with_its_history() -> None:
+    store = open_store(f"memory://faults-{next(_names)}")
+    dropped = []
+
+    def after(name: str, key: str) -> None:
+        if name == "create" and key == HEAD and not dropped:
+            dropped.append(lakebed.Repository(store).drop("d"))
+            raise LOST
+
+    dataset = lakebed.Repository(HookedStore(store, after=after)).create("d", DESCRIPTOR)
+
+    assert dropped
+    assert [commit.operation for commit in dataset.history()] == ["create"]
+    assert lakebed.Repository(store).open("d").check().problems == ()
 
 
 def test_creation_on_a_store_that_falls_silent_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -895,6 +895,18 @@ def create(store: Store, state: State) -> State:
     Cost:
         One PUT, two conditional PUTs, and up to three GETs.
     """
+    written: dict[str, State] = {}
+    try:
+        return _create_head(store, state, written)
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        delete_or_leave(store, [one.key for first in written.values() for one in first.history])
+        raise
+
+
+def _with_history(store: Store, state: State, written: dict[str, State]) -> State:
+    """Return a first state with the entry of its creation, which is stored and noted."""
     entry = Entry(
         version=0,
         commit_id=state.commit_id,
@@ -903,27 +915,34 @@ def create(store: Store, state: State) -> State:
         descriptor=state.descriptor.to_document(),
     )
     segment = first_segment(state)
-    store.put(segment.key, history.encode_entries([entry]))
     first = replace(state, history=(segment,))
-    try:
-        _create_head(store, replace(first, moved_from=CREATION))
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        delete_or_leave(store, [segment.key])
-        raise
+    written[state.created_at] = first
+    store.put(segment.key, history.encode_entries([entry]))
     return first
 
 
-def _create_head(store: Store, state: State) -> None:
+def _as_another(state: State) -> State:
+    """Return a first state as that of another dataset, by the same commit.
+
+    The head that was put before may have landed and been dropped since, and whoever drops it
+    deletes its history, also while the next head is put.
+    """
+    created_at = dt.datetime.fromisoformat(state.created_at) + dt.timedelta(microseconds=1)
+    return replace(state, created_at=created_at.isoformat())
+
+
+def _create_head(store: Store, state: State, written: dict[str, State]) -> State:
     key = state.head_format.key(state.name)
-    data = encode_head(to_document(state), state.head_format)
+    first = _with_history(store, state, written)
     trouble: StorageError | None = None
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         etag = None
         try:
-            etag = store.create(key, data)
+            if trouble is not None:
+                first = _with_history(store, _as_another(first), written)
+            document = to_document(replace(first, moved_from=CREATION))
+            etag = store.create(key, encode_head(document, state.head_format))
         except ObjectExistsError:
             if _is_free(store, state) and remove_leftover(store, state.name, state.head_format):
                 continue
@@ -934,17 +953,17 @@ def _create_head(store: Store, state: State) -> None:
             trouble = exc
             continue
         try:
-            _claim_name(store, state, etag)
+            claimed = _claim_name(store, first, etag)
         except ObjectExistsError:
             # Where there is a commit, nobody looks for what has lost against it, nor commits to it.
             if etag is not None:
                 store.delete_if_match(key, etag=etag)
             raise
-        return
+        return written.get(claimed.state.created_at, first)
     raise _unknown_creation(state, trouble) from trouble
 
 
-def _claim_name(store: Store, state: State, etag: str | None) -> None:
+def _claim_name(store: Store, state: State, etag: str | None) -> Head:
     """Let the name be that of the dataset, also where others create it at the same time.
 
     The head has said so far that its creator may have overlooked another one. It has looked now,
@@ -955,7 +974,9 @@ def _claim_name(store: Store, state: State, etag: str | None) -> None:
         time.sleep(wait_s)
         head = _own_first_head(store, state, etag)
         if head.state.moved_from != CREATION:
-            return  # from an answer that was lost; or somebody has committed to it, or moved it
+            return (
+                head  # from an answer that was lost; or somebody has committed to it, or moved it
+            )
         data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
         try:
             store.replace(head.key, data, if_match=head.etag)
@@ -964,7 +985,7 @@ def _claim_name(store: Store, state: State, etag: str | None) -> None:
         except StorageError as exc:
             trouble = exc
             continue
-        return
+        return head
     raise _unknown_creation(state, trouble) from trouble
 
 
