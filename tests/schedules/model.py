@@ -450,12 +450,12 @@ class _Judge:
             last = states.get(attempt.seen[-1])
             if last is None or last.created_at != state.created_at:
                 continue
+            asked = attempt.intent.get("of")
+            version = last.version if asked is None else asked
             if attempt.outcome == "refused" and attempt.error is not None:
-                if attempt.error.code == "corrupt-metadata" and last.version >= state.horizon:
+                if attempt.error.code == "corrupt-metadata" and version >= state.horizon:
                     self.say("a reader of a version that is kept can go on", attempt)
                 continue
-            version = attempt.intent.get("of")
-            version = last.version if version is None else version
             known = self.versions.get(version)
             rows = sorted(known.rows) if known is not None else None
             if attempt.outcome == "done" and rows not in (None, attempt.intent["read"]):

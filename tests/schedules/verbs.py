@@ -342,10 +342,9 @@ def read(doing: Doing) -> None:
     if doing.rng.random() < 0.4:
         version = max(0, version - doing.rng.randint(1, 3))
         dataset = dataset.at(version=version)
+    doing.note(of=version if dataset._source.pinned else None)
     table = dataset.arrow()
-    doing.note(
-        read=sorted(table.column("n").to_pylist()), of=version if dataset._source.pinned else None
-    )
+    doing.note(read=sorted(table.column("n").to_pylist()))
 
 
 def settle(doing: Doing) -> None:
