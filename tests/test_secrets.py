@@ -21,7 +21,6 @@ import lakebed
 from lakebed.archive import open_archive, open_index
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError, LakebedError, to_document
-from lakebed.loading import LoadOptions
 from lakebed.redaction import StorageOptions, redacted
 from lakebed.store import open_store
 
@@ -64,7 +63,7 @@ HOLDERS: dict[str, Callable[[Mapping[str, str]], object]] = {
         source=lakebed.FromFiles(paths="in", storage_options=given),
         storage_options=given,
     ),
-    "LoadOptions": lambda given: LoadOptions(storage_options=given),
+    "LoadOptions": lambda given: lakebed.LoadOptions(storage_options=given),
     "Store": lambda given: open_store("s3://lake/pre", storage_options=given),
     "Repository": lambda given: lakebed.open_repository("s3://lake", storage_options=given),
     "Archive": lambda given: open_archive("s3://lake", index="sqlite://", storage_options=given),

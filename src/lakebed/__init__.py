@@ -17,7 +17,6 @@ from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.lifecycle.check import CheckReport
 from lakebed.lifecycle.cleanup import CleanupReport
-from lakebed.loading import LoadOptions, LoadReport
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
@@ -37,6 +36,8 @@ from lakebed.state.protections import Protection
 from lakebed.state.sources import SourceFile
 from lakebed.state.transaction import CommitOptions
 from lakebed.view import View
+from lakebed.work.ingest.load import LoadReport
+from lakebed.work.ingest.options import LoadOptions
 
 __all__ = [
     "Archive",

@@ -48,7 +48,6 @@ from lakebed.lifecycle.indexing import (
 from lakebed.lifecycle.inventory import AskTables
 from lakebed.lifecycle.metadata import MergedList, compact_metadata
 from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
-from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
@@ -67,6 +66,8 @@ from lakebed.state.state import State, descriptor_from
 from lakebed.state.transaction import CommitOptions
 from lakebed.uri import VERSION
 from lakebed.view import Base, View
+from lakebed.work.ingest.load import LoadReport, load
+from lakebed.work.ingest.options import LoadOptions
 from lakebed.writer import keep_staged
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
 from lakebed.errors import InvalidInputError
-from lakebed.loading import MAX_REJECTS
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
@@ -36,7 +35,8 @@ from lakebed.pipeline import (
     LeftOut,
 )
 from lakebed.pipeline.candidates import Supersede
-from lakebed.pipeline.execution import Progress
+from lakebed.work.ingest.execution import Progress
+from lakebed.work.ingest.options import MAX_REJECTS
 
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 _TOLD = 5  # files that are kept back, by name

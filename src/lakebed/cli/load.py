@@ -20,13 +20,14 @@ from lakebed.cli.records import commit_record
 from lakebed.cli.spark_files import read_frame, spark_errors
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
-from lakebed.loading import LoadOptions, LoadReport
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session
+from lakebed.work.ingest.load import LoadReport
+from lakebed.work.ingest.options import LoadOptions
 
 # The others are read by Spark itself, which fails at the first row that does not fit.
 _SIFTED = ("submissions", "avro")

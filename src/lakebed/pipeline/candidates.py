@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from lakebed.archive import Archive, ArchiveRecord, open_archive
+from lakebed.archive import Archive, open_archive
 from lakebed.archive.frames import stored_file
 from lakebed.archive.query import ArchiveQuery
-from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_files
+from lakebed.arrow.reading.files import STDIN, FileFormat, find_files
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.redaction import StorageOptions
-
-_FILE = "file:"
+from lakebed.work.ingest.due import FILE, Candidate
 
 Supersede = Literal["path", "span", "id"]
 """Which archived file takes the place of which, where somebody has said so.
@@ -111,23 +110,6 @@ class FromFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A raw file that may be read in.
-
-    Attributes:
-        file: The file.
-        slot: What it stands for; of an archived file that is told by what was read before.
-        fingerprint: Tells whether a file of the slot is the same.
-        record: Of the archive, if it is from one.
-    """
-
-    file: RawFile
-    slot: str
-    fingerprint: str
-    record: ArchiveRecord | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """The raw files that a source has.
 
@@ -157,7 +139,7 @@ def find_candidates(
     """
     if isinstance(source, FromFiles):
         told, files = find_files(source.paths, format, storage_options=source.storage_options)
-        found = {one.slot: one for one in map(_of_file, files)}
+        found = {one.slot: one for one in map(Candidate.of_file, files)}
         first: dict[str, Candidate] = {}
         for slot, real in real_slots(found).items():
             first.setdefault(real, found[slot])
@@ -167,13 +149,6 @@ def find_candidates(
             "The format of archived files is not told.", hint="Give format, such as 'json'."
         )
     return _of_archive(source, format)
-
-
-def _of_file(file: RawFile) -> Candidate:
-    changed = file.modified_at.isoformat() if file.modified_at else "unknown"
-    return Candidate(
-        file=file, slot=f"{_FILE}{file.location}", fingerprint=f"{file.size_bytes}@{changed}"
-    )
 
 
 def real_slots(slots: Iterable[str]) -> dict[str, str]:
@@ -187,13 +162,13 @@ def real_slots(slots: Iterable[str]) -> dict[str, str]:
     """
     given = list(slots)
     paths = {
-        slot: os.path.split(slot.removeprefix(_FILE))
+        slot: os.path.split(slot.removeprefix(FILE))
         for slot in given
-        if slot.startswith(_FILE) and "://" not in slot
+        if slot.startswith(FILE) and "://" not in slot
     }
     folders = {folder: os.path.realpath(folder) for folder, _ in paths.values()}
     real = {
-        slot: f"{_FILE}{os.path.join(folders[folder], name)}"  # noqa: PTH118 - many, and text
+        slot: f"{FILE}{os.path.join(folders[folder], name)}"  # noqa: PTH118 - many, and text
         for slot, (folder, name) in paths.items()
     }
     return {slot: real.get(slot, slot) for slot in given}

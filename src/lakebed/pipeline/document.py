@@ -12,12 +12,12 @@ import msgspec
 
 from lakebed.arrow.reading.files import CsvOptions, without_parents
 from lakebed.errors import FormatError, InvalidInputError, NotFoundError
-from lakebed.loading import MAX_REJECTS
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
 from lakebed.pipeline.candidates import FromArchive, FromFiles, Supersede
+from lakebed.work.ingest.options import MAX_REJECTS
 
 MAX_DOCUMENT_BYTES = 2**20
 

@@ -9,85 +9,18 @@ could lose some. So the later one is kept back until somebody says which it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from lakebed.archive import ArchiveRecord
-from lakebed.pipeline.candidates import Candidate, Candidates, Supersede, real_slots
+from lakebed.pipeline.candidates import Candidates, Supersede, real_slots
 from lakebed.state.sources import SourceFile, Sources
-
-Why = Literal["superseded", "copy", "unclear", "damaged", "rejects"]
-"""Why a raw file is left out.
-
-`superseded`: another one takes its place, as was asked for. `copy`: it was pushed again as it was.
-The others want somebody to look at them. `unclear`: it says that it is a file that was read, and has
-another content. `damaged`: it has not the hash of its record. `rejects`: too much of it does not
-fit, and it would replace rows.
-"""
-_KEPT_BACK = frozenset[Why](["unclear", "damaged", "rejects"])
+from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
 
 _Key = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """A raw file that is not read.
-
-    Attributes:
-        location: Path or URL.
-        why: See `Why`.
-        detail: The same in a sentence.
-    """
-
-    location: str
-    why: Why
-    detail: str
-
-    @property
-    def is_kept_back(self) -> bool:
-        """Whether somebody has to look at it; every run does again."""
-        return self.why in _KEPT_BACK
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What there is to do, as of one state of the dataset.
-
-    Attributes:
-        files: To be read.
-        replaces: By slot of a file to be read: what was read before, is current or has rows in the
-            dataset, and gives way to it. After a rollback of some partitions that can be several
-            states of one file.
-        unchanged_count: Files that were read before, as they are.
-        left_out: Files that are not read.
-        known: All that was read before.
-    """
-
-    files: tuple[Candidate, ...]
-    replaces: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
-    unchanged_count: int = 0
-    left_out: tuple[LeftOut, ...] = ()
-    known: Sources = field(default_factory=Sources)
-
-    @property
-    def replaced(self) -> tuple[SourceFile, ...]:
-        """All that gives way."""
-        return tuple(one for some in self.replaces.values() for one in some)
-
-    def without(self, left_out: Mapping[str, LeftOut]) -> Work:
-        """Return the work without files at some locations: what they would replace stays."""
-        files = tuple(one for one in self.files if one.file.location not in left_out)
-        slots = {one.slot for one in files}
-        return replace(
-            self,
-            files=files,
-            replaces={slot: some for slot, some in self.replaces.items() if slot in slots},
-            left_out=(*self.left_out, *left_out.values()),
-        )
-
-
-def find_work(candidates: Candidates, known: Sources, labels: Iterable[str] = ()) -> Work:
+def find_due(candidates: Candidates, known: Sources, labels: Iterable[str] = ()) -> Due:
     """Tell what is to be read of some raw files.
 
     Args:
@@ -102,8 +35,8 @@ def find_work(candidates: Candidates, known: Sources, labels: Iterable[str] = ()
     past = _Past(known=known, alive=alive, current=current)
     archived = [one for one in candidates.files if one.record is not None]
     if archived:
-        return _Archived(archived, past, candidates.supersede).work()
-    return _work_of_folders(candidates.files, past)
+        return _Archived(archived, past, candidates.supersede).due()
+    return _due_of_folders(candidates.files, past)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +62,7 @@ class _Past:
         )
 
 
-def _work_of_folders(candidates: Sequence[Candidate], past: _Past) -> Work:
+def _due_of_folders(candidates: Sequence[Candidate], past: _Past) -> Due:
     # What was noted under another path that leads to the same file keeps its slot.
     noted = real_slots(file.slot for file in past.known.files)
     slot_of = {real: slot for slot, real in noted.items()}
@@ -142,7 +75,7 @@ def _work_of_folders(candidates: Sequence[Candidate], past: _Past) -> Work:
     for file in past.alive:
         by_slot.setdefault(file.slot, []).append(file)
     files = tuple(one for one in found if not past.holds(by_slot.get(one.slot, ()), one))
-    return Work(
+    return Due(
         files=files,
         replaces={one.slot: tuple(by_slot[one.slot]) for one in files if one.slot in by_slot},
         unchanged_count=len(found) - len(files),
@@ -151,7 +84,7 @@ def _work_of_folders(candidates: Sequence[Candidate], past: _Past) -> Work:
 
 
 class _Archived:
-    """The work on files of an archive, group by group of files that may stand for the same."""
+    """What is due of the files of an archive, group by group of files that may stand for the same."""
 
     def __init__(
         self, candidates: Sequence[Candidate], past: _Past, supersede: Supersede | None
@@ -178,14 +111,14 @@ class _Archived:
         self._unchanged_count = 0
         self._left_out: list[LeftOut] = []
 
-    def work(self) -> Work:
+    def due(self) -> Due:
         for key, group in self._groups.items():
             alive = self._alive.get(key, [])
             if self._supersede is None:
                 self._each_is_itself(group, alive)
             else:
                 self._last_counts(group, alive)
-        return Work(
+        return Due(
             files=tuple(self._files),
             replaces=self._replaces,
             unchanged_count=self._unchanged_count,

@@ -13,13 +13,6 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
-from lakebed.loading import (
-    MAX_REJECTS,
-    QUARANTINE_SUFFIX,
-    LoadOptions,
-    checked_run,
-    find_quarantine,
-)
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
 from lakebed.model.locations import refuse_credentials
@@ -32,15 +25,20 @@ from lakebed.pipeline.candidates import (
     find_candidates,
 )
 from lakebed.pipeline.document import read_document
-from lakebed.pipeline.execution import NO_PROGRESS, Progress, execute, work_of
-from lakebed.pipeline.identity import LeftOut, find_work
+from lakebed.pipeline.identity import find_due
 from lakebed.pipeline.report import IngestReport
 from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
+from lakebed.state import sources as source_list
 from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions
 from lakebed.store import Store, open_store
+from lakebed.work.ingest.due import Due, LeftOut
+from lakebed.work.ingest.execution import NO_PROGRESS, Progress, Reading, read_in
+from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
+from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,8 +137,7 @@ class Ingest:
                 hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
             )
         check_dataset_name(name)
-        if check_dataset_name(self.quarantine_name) == name:
-            raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
+        self._quarantine()
         if not 0 <= self.max_rejects <= 1:
             raise InvalidInputError(
                 f"max_rejects is {self.max_rejects!r}.", hint="Give a part, from 0 to 1."
@@ -180,7 +177,10 @@ class Ingest:
     @property
     def quarantine_name(self) -> str:
         """Name of the dataset for what does not fit."""
-        return self.quarantine or f"{self._address()[1]}{QUARANTINE_SUFFIX}"
+        return self._quarantine().name
+
+    def _quarantine(self) -> Quarantine:
+        return Quarantine.of(self._address()[1], self.quarantine, is_by_file=True)
 
     def _repository(self) -> Repository:
         return open_repository(self._address()[0], storage_options=self.storage_options)
@@ -207,21 +207,21 @@ class Ingest:
             A read of the head, what tells which files were read, and the question to the index or
             a LIST.
         """
-        found = self._candidates()
+        candidates = self._candidates()
         dataset = self._find()
         if dataset is None:
-            work = find_work(found, Sources())
+            due = find_due(candidates, Sources())
         else:
             store = self._store()
-            work = work_of(store, read_head(store, dataset.name).state, found)
-        files = work.files
-        changed = {one.file.location for one in files if one.slot in work.replaces}
+            due = _due(store, read_head(store, dataset.name).state, candidates)
+        files = due.files
+        changed = {one.file.location for one in files if one.slot in due.replaces}
         return IngestCheck(
-            format=found.format,
+            format=candidates.format,
             new=tuple(f.file.location for f in files if f.file.location not in changed),
             changed=tuple(f.file.location for f in files if f.file.location in changed),
-            unchanged_count=work.unchanged_count,
-            left_out=work.left_out,
+            unchanged_count=due.unchanged_count,
+            left_out=due.left_out,
             size_bytes=sum(one.file.size_bytes for one in files),
             creates_dataset=dataset is None,
         )
@@ -250,7 +250,7 @@ class Ingest:
                 hint="Declare what it is, or leave create out.",
             )
         self._check_descriptor(descriptor)
-        find_quarantine(self._store(), self.quarantine_name)
+        self._quarantine().find(self._store())
         return dataset
 
     def _check_descriptor(self, descriptor: DatasetDescriptor) -> None:
@@ -305,21 +305,17 @@ class Ingest:
             files that hold their rows are read and written, by this process.
         """
         began = time.monotonic()
-        found = self._candidates()
+        candidates = self._candidates()
         store, name = self._store(), self._address()[1]
         dataset = self._find()
         if dataset is None:
             dataset = self._repository().create(name, self.create, "open")
-        done = execute(
-            store,
-            name,
-            found,
+        reading = Reading(
+            operation="ingest",
             run=self.name,
-            quarantine=self.quarantine_name,
-            spark=spark,
-            max_rejects=self.max_rejects,
-            replaces_rewritten=replace_rewritten,
-            on_progress=on_progress,
+            format=candidates.format,
+            find_due=lambda state: _due(store, state, candidates),
+            quarantine=self._quarantine(),
             options=LoadOptions(
                 csv=self.csv,
                 write=self.write,
@@ -327,20 +323,24 @@ class Ingest:
                 provided=self.provided,
                 fail_on_rejects=fail_on_rejects,
             ),
+            max_rejects=self.max_rejects,
+            replaces_rewritten=replace_rewritten,
         )
+        done = read_in(store, name, reading, spark=spark, on_progress=on_progress)
+        due = done.due
         return IngestReport(
             name=self.name,
             dataset=name,
             version=dataset.version if done.commit is None else done.commit.version,
             commit=done.commit,
-            file_count=len(done.work.files),
-            replaced_count=len({one.slot for one in done.work.replaced}),
-            replaced_row_count=sum(one.row_count for one in done.work.replaced),
-            unchanged_count=done.work.unchanged_count,
-            left_out=done.work.left_out,
+            file_count=len(due.files),
+            replaced_count=len({one.slot for one in due.replaced}),
+            replaced_row_count=sum(one.row_count for one in due.replaced),
+            unchanged_count=due.unchanged_count,
+            left_out=due.left_out,
             row_count=done.row_count,
             rejected_count=done.rejected_count,
-            size_bytes=sum(one.file.size_bytes for one in done.work.files),
+            size_bytes=sum(one.file.size_bytes for one in due.files),
             carried_count=done.carried_count,
             quarantine=self.quarantine_name,
             duration_s=time.monotonic() - began,
@@ -366,3 +366,12 @@ class Ingest:
             DatasetNotFoundError: The dataset is not there.
         """
         return self.dataset().sources(batch_id=batch_id, file=file)
+
+
+def _due(store: Store, state: State, candidates: Candidates) -> Due:
+    """Tell which files are to be read.
+
+    Cost:
+        One GET for each segment that tells what was read, of which there are few.
+    """
+    return find_due(candidates, source_list.read(store, state.sources), state.labels)

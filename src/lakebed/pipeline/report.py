@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakebed.commit import Commit
 from lakebed.model.html import facts_to_html
-from lakebed.pipeline.identity import LeftOut
+from lakebed.work.ingest.due import LeftOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

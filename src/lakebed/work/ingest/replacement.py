@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
-from lakebed.batches.rollback import OPERATION as ROLLBACK
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.keys import partition_of_label
@@ -115,7 +114,7 @@ def check_not_rewritten(
     # has written that one anew. Only a live one matters: a rollback may have undone it all.
     suspects: dict[str, tuple[str, Entry]] = {}
     for entry in history.read(store, base.history):
-        if entry.operation == ROLLBACK:
+        if entry.operation == "rollback":
             continue  # what it has added is older
         found = next((suspects[label] for label in entry.removed if label in suspects), None)
         if found is None and entry.operation not in _TRACKED:

@@ -1,0 +1,388 @@
+"""Raw files read into a dataset: what is due becomes one batch, in one commit.
+
+The one engine under `Ingest` and `Dataset.load`, which differ in what is due: files that are new or
+have changed, or all files of a run that has not been loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from lakebed.arrow.reading.files import FileFormat, RawFile
+from lakebed.arrow.reading.rows import check_files
+from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift, tell_nobody
+from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError, ObjectExistsError
+from lakebed.state import schema_file, transaction
+from lakebed.state.caps import concat_facts
+from lakebed.state.reader import Head, read_head
+from lakebed.state.scope import TheseFiles
+from lakebed.state.sources import Restored, SourceFile, Sources
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import Store
+from lakebed.work.ingest.due import Candidate, Due, LeftOut
+from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
+from lakebed.work.ingest.quarantine import Quarantine, Rejects
+from lakebed.work.ingest.replacement import Removal, check_not_rewritten, take_out
+from lakebed.writer import settled_scope, target_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestProgress:
+    """How far an ingest is.
+
+    Attributes:
+        file_count: Files that have been read.
+        file_total: Files that are to be read.
+        size_bytes: Of the files that have been read.
+        size_total_bytes: Of all that are to be read.
+        row_count: Rows so far.
+        rejected_count: Lines that did not fit, so far.
+
+    >>> IngestProgress(
+    ...     file_count=1, file_total=4, size_bytes=10, size_total_bytes=40, row_count=2,
+    ...     rejected_count=0,
+    ... ).file_total
+    4
+    """
+
+    file_count: int
+    file_total: int
+    size_bytes: int
+    size_total_bytes: int
+    row_count: int
+    rejected_count: int
+
+
+Progress = Callable[[IngestProgress], None]
+
+
+def NO_PROGRESS(progress: IngestProgress) -> None:  # noqa: N802 - stands for a value
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What is to be read into a dataset, and by which rules.
+
+    Attributes:
+        operation: For the history.
+        run: Name of the run; None for one that has none.
+        format: Of the raw files.
+        find_due: Tells what is to be read, as of a state of the dataset.
+        quarantine: For what does not fit.
+        options: How the files are read.
+        max_rejects: The largest part of a file that may be unfit where it would replace rows.
+        replaces_rewritten: Whether rows of a replaced file are taken for gone where something else
+            has written their data files anew.
+    """
+
+    operation: str
+    run: str | None
+    format: FileFormat
+    find_due: Callable[[State], Due]
+    quarantine: Quarantine
+    options: LoadOptions
+    max_rejects: float = MAX_REJECTS
+    replaces_rewritten: bool = False
+
+    @property
+    def is_by_file(self) -> bool:
+        """Whether each raw file counts for itself.
+
+        Then it is noted of which of them the rows are, and one whose header or schema does not fit
+        is set aside as a whole. Else that is an error, before any row is read.
+        """
+        return self.quarantine.is_by_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done.
+
+    Attributes:
+        due: What there was to read, without files that turned out to be kept back.
+        run: Name of the run, also of one that was given none.
+        commit: Of the rows; None if there was nothing to do.
+        set_aside: Commit of what did not fit; None if everything did.
+        row_count: Rows that were loaded.
+        rejected_count: Lines, or rests of damaged files, that were not.
+        carried_count: Rows of other files that were written anew.
+    """
+
+    due: Due
+    run: str = ""
+    commit: Commit | None = None
+    set_aside: Commit | None = None
+    row_count: int = 0
+    rejected_count: int = 0
+    carried_count: int = 0
+
+
+def read_in(
+    store: Store,
+    dataset: str,
+    reading: Reading,
+    *,
+    spark: SparkSession | Literal[True] | None,
+    on_progress: Progress = NO_PROGRESS,
+    first: State | None = None,
+) -> Done:
+    """Read what is due: rows become a batch, what does not fit goes to quarantine before that.
+
+    Args:
+        store: Where the dataset is.
+        dataset: Its name.
+        reading: What is to be read.
+        spark: Whose tasks read the files; None reads in this process.
+        on_progress: Is told after each file.
+        first: The first state of a dataset that is missing. It is created right before the commit.
+
+    Raises:
+        CommitConflictError: Something that was done meanwhile stands in the way; nothing became
+            visible, but perhaps what did not fit.
+        LakebedError: See `Dataset.load` and `Ingest.run`.
+    """
+    options = reading.options
+    if first is not None:
+        store.check_writable()
+    state = first or read_head(store, dataset).state
+    due = reading.find_due(state)
+    if not due.files:
+        return Done(due=due)
+    if not reading.is_by_file:
+        state.descriptor.partition_by.check_provided(options.provided)
+        files = [candidate.file for candidate in due.files]
+        check_files(files, reading.format, state.descriptor, options.csv)
+    started = _begin(store, dataset, reading, first)
+    base = started.base
+    run = reading.run or f"{reading.operation}-{started.batch_id}"
+    written: list[pa.Table] = []
+    rejects = Rejects(store)
+    try:
+        if (base.version, base.labels) != (state.version, state.labels):
+            due = reading.find_due(base)
+        if not due.files:
+            started.abort()
+            return Done(due=due)
+        target = replace(
+            target_of(started, options.write),
+            is_traced=reading.is_by_file,
+            provided=options.provided,
+        )
+        if not reading.replaces_rewritten:
+            check_not_rewritten(store, base, due.known, due.replaced)
+        job = Job(
+            target=target,
+            format=reading.format,
+            csv=options.csv,
+            rejects_files=reading.is_by_file,
+        )
+        looked_at = due.files
+        while True:
+            files = [candidate.file for candidate in due.files]
+            sifted = _sift(spark, store, job, files, _telling(due.files, on_progress))
+            written = [sifted.facts]
+            rejects.add(sifted)
+            if options.fail_on_rejects:
+                rejects.refuse()
+            kept_back = _kept_back(due, sifted.counts, reading.max_rejects)
+            due = due.without(kept_back)
+            if not any(sifted.counts[location].row_count for location in kept_back):
+                break
+            # Its rows lie among those of the other files, which are read again without it.
+            started.discard(sifted.facts)
+            written = []
+            rejects.keep_only(kept_back)
+        removal = take_out(store, base, due.known, due.replaced, target)
+        written.append(removal.facts)
+        slots = {candidate.slot for candidate in due.files}
+        earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
+        set_aside = reading.quarantine.set_aside(store, run, rejects, looked_at, earlier, options)
+        if not due.files:
+            started.abort()
+            return Done(due=due, run=run, rejected_count=rejects.count)
+        scope = TheseFiles.of(removal.labels) if removal.labels else due.scope
+        scope = settled_scope(dataset, sifted.facts, scope)
+        if first is not None:
+            _create(store, first)
+    except BaseException:
+        started.abort(*written)
+        raise
+    finally:
+        rejects.delete()
+    entry = started.commit(
+        concat_facts([removal.facts, sifted.facts]),
+        scope,
+        _sources(due, sifted, removal, started, run) if reading.is_by_file else None,
+        carried=removal.carried,
+    )
+    commit = Commit.of(entry, base)
+    return Done(
+        due=due,
+        run=run,
+        commit=commit,
+        set_aside=set_aside if rejects.count else None,
+        row_count=commit.row_count - removal.carried_count,
+        rejected_count=rejects.count,
+        carried_count=removal.carried_count,
+    )
+
+
+def _begin(store: Store, dataset: str, reading: Reading, first: State | None) -> Transaction:
+    operation, run, options = reading.operation, reading.run, reading.options.commit
+    if first is None:
+        return Transaction.begin(store, dataset, operation, run=run, options=options)
+    head = Head(key=first.head_format.key(first.name), etag="", state=first)  # yet to be put
+    return Transaction(store, head, operation, run, options)
+
+
+def _create(store: Store, first: State) -> None:
+    """Create the dataset for whose first state the rows were staged."""
+    schema_file.put(store, first.name, first.descriptor)
+    try:
+        transaction.create(store, first)
+    except ObjectExistsError as exc:
+        winner = read_head(store, first.name).state
+        schema_file.put(store, first.name, winner.descriptor)
+        raise CommitConflictError(
+            f"Dataset {first.name!r} was just created by somebody else.",
+            hint="Run it again: it reads the files into what is there.",
+            expected=first.version,
+            actual=winner.version,
+        ) from exc
+
+
+def _sift(
+    spark: SparkSession | Literal[True] | None,
+    store: Store,
+    job: Job,
+    files: Sequence[RawFile],
+    on_file: OnFile,
+) -> Sifted:
+    """Sift files by tasks of Spark, or in this process."""
+    # Tasks of Spark do not see a store in this process.
+    if spark is None or not store.is_shared or not files:
+        return sift(store, job, files, on_file)
+    from lakebed.spark.load import sift_with_spark
+    from lakebed.spark.session import get_session
+
+    session = get_session(None if spark is True else spark)
+    return sift_with_spark(session, store, job, files, on_file)
+
+
+def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> dict[str, LeftOut]:
+    """Return the files that are not to be used, by location: what they would replace stays."""
+    found: dict[str, LeftOut] = {}
+    for candidate in due.files:
+        location = candidate.file.location
+        became = counts[location]
+        rows = sum(file.row_count for file in due.replaces.get(candidate.slot, ()))
+        if became.is_damaged:
+            detail = "it has not the hash of its record"
+            found[location] = LeftOut(location=location, why="damaged", detail=detail)
+        elif rows and became.rejected_share > max_rejects:
+            end = ", and nobody knows how much comes after" if became.is_cut else ""
+            detail = (
+                f"{became.rejected_count:,} of its {became.row_count + became.rejected_count:,} "
+                f"lines do not fit{end}; the {rows:,} rows that it would replace stay"
+            )
+            found[location] = LeftOut(location=location, why="rejects", detail=detail)
+    return found
+
+
+def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
+    """Note that what has been replaced is not current either where it stood for something else."""
+    replaced = {file.key for file in due.replaced}
+    slots = {file.slot for file in read}
+    current = {
+        slot: ""
+        for slot, file in due.known.current().items()
+        if file.key in replaced and slot not in slots
+    }
+    if not current:
+        return ()
+    return (Restored(commit_id=commit_id, current=current, after=len(read)),)
+
+
+def _sources(due: Due, sifted: Sifted, removal: Removal, started: Transaction, run: str) -> Sources:
+    """Return what the commit notes of raw files: which it reads, and which rows are whose."""
+    read = _source_files(due.files, sifted.counts, started.batch_id, run)
+    keys = {file.location: file.key for file in read}
+    runs = {
+        label: tuple((keys[location], count) for location, count in origins)
+        for label, origins in sifted.runs.items()
+    }
+    return Sources(
+        files=read,
+        runs={**removal.runs, **runs},
+        restored=_restored(due, read, started.commit_id),
+    )
+
+
+def _source_files(
+    files: Sequence[Candidate], counts: Mapping[str, Counts], batch_id: int, run: str
+) -> tuple[SourceFile, ...]:
+    found = []
+    for number, one in enumerate(files):
+        became = counts[one.file.location]
+        record = one.record
+        found.append(
+            SourceFile(
+                key=f"{batch_id}-{number}",
+                location=one.file.location,
+                slot=one.slot,
+                fingerprint=one.fingerprint,
+                size_bytes=one.file.size_bytes,
+                batch_id=batch_id,
+                run=run,
+                row_count=became.row_count,
+                rejected_count=became.rejected_count,
+                file_id=None if record is None else record.id,
+                what=None if record is None else record.what,
+                where=None if record is None else record.where,
+                work_id=None if record is None else record.work_id,
+                start=None if record is None else record.start,
+                end=None if record is None else record.end,
+                path=None if record is None else record.path,
+            )
+        )
+    return tuple(found)
+
+
+def _telling(files: Sequence[Candidate], on_progress: Progress) -> OnFile:
+    """Return what adds up the files that have been read, and tells of it."""
+    sizes = {one.file.location: one.file.size_bytes for one in files}
+    total = sum(sizes.values())
+    so_far = IngestProgress(
+        file_count=0,
+        file_total=len(files),
+        size_bytes=0,
+        size_total_bytes=total,
+        row_count=0,
+        rejected_count=0,
+    )
+    if on_progress is NO_PROGRESS:
+        return tell_nobody
+    on_progress(so_far)
+
+    def on_file(location: str, counts: Counts) -> None:
+        nonlocal so_far
+        so_far = replace(
+            so_far,
+            file_count=so_far.file_count + 1,
+            size_bytes=so_far.size_bytes + sizes[location],
+            row_count=so_far.row_count + counts.row_count,
+            rejected_count=so_far.rejected_count + counts.rejected_count,
+        )
+        on_progress(so_far)
+
+    return on_file

@@ -1,0 +1,199 @@
+"""Loads: raw files read into a dataset by a run, which is loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lakebed.arrow.reading.files import FileFormat, find_files
+from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError, DatasetNotFoundError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import partition_of_label
+from lakebed.model.names import check_dataset_name
+from lakebed.state import history
+from lakebed.state.creation import first_state
+from lakebed.state.head import HeadFormat
+from lakebed.state.history import Entry
+from lakebed.state.reader import read_head
+from lakebed.state.runs import noted_by
+from lakebed.state.scope import RunFiles
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.work.ingest.due import Candidate, Due
+from lakebed.work.ingest.execution import Done, Reading, read_in
+from lakebed.work.ingest.options import LoadOptions
+from lakebed.work.ingest.quarantine import Quarantine, checked_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OPERATION = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    r"""What became of raw files.
+
+    Attributes:
+        commit: Of the rows, one batch.
+        quarantine: Name of the dataset that holds what did not fit.
+        quarantine_commit: Of what did not fit; None if everything did.
+        run: Name of the run, by which the quarantine is partitioned.
+        row_count: Rows that were loaded.
+        rejected_count: Lines, or rests of damaged files, that were not.
+        file_count: Files that were read.
+        size_bytes: Of the files, as they lie there.
+        is_repeated: Whether the run had been loaded before, so that nothing was done now.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from lakebed import open_repository
+    >>> schema = pa.schema([("n", pa.int64())])
+    >>> numbers = open_repository("memory://doctest-load").create(
+    ...     "numbers", DatasetDescriptor(schema=schema)
+    ... )
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = Path(directory) / "numbers.jsonl"
+    ...     _ = path.write_text('{"n": 1}\n{"n": "one"}\n', encoding="utf-8")
+    ...     report = numbers.load(path)
+    >>> report.row_count, report.rejected_count, report.quarantine
+    (1, 1, 'numbers_quarantine')
+    """
+
+    commit: Commit
+    quarantine: str
+    quarantine_commit: Commit | None
+    run: str
+    row_count: int
+    rejected_count: int
+    file_count: int
+    size_bytes: int
+    is_repeated: bool = False
+
+
+def load(
+    store: Store,
+    name: str,
+    paths: object,
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    *,
+    run: str | None,
+    spark: SparkSession | Literal[True] | None,
+    quarantine: str | None = None,
+    options: LoadOptions,
+    overwrites: bool = False,
+    create: DatasetDescriptor | None = None,
+) -> LoadReport:
+    """Read files into a dataset; see `Dataset.load`.
+
+    Args:
+        store: Where the dataset is.
+        name: Its name.
+        paths: As for `Dataset.load`.
+        format: As for `Dataset.load`.
+        run: As for `Dataset.load`.
+        spark: As for `Dataset.load`.
+        quarantine: As for `Dataset.load`.
+        options: As for `Dataset.load`.
+        overwrites: Whether the rows replace the partitions that they touch. Then the run is one of
+            an overwrite, which may be repeated.
+        create: What the dataset is, where it is missing: it is created right before the commit, so
+            that files that do not fit leave nothing.
+
+    Raises:
+        CommitConflictError: The dataset was to be created, and somebody else was faster.
+        LakebedError: As for `Dataset.load`.
+    """
+    told, files = find_files(paths, format, storage_options=options.storage_options)
+    candidates = tuple(map(Candidate.of_file, files))
+    first = None
+    if create is not None:
+        first = first_state(check_dataset_name(name), create, HeadFormat.JSON)
+
+    def find_due(state: State) -> Due:
+        if overwrites:
+            return Due(files=candidates, scope=None)
+        if run is None:
+            return Due(files=candidates)
+        loaded, is_there = _last_load(store, state, run)
+        if is_there:
+            return Due(files=(), before=loaded)
+        # Also what is loaded for the first time: nobody else may load the run at the same time.
+        return Due(files=candidates, scope=RunFiles(run, replaces=loaded is not None))
+
+    reading = Reading(
+        operation="overwrite" if overwrites else _OPERATION,
+        run=None if run is None else checked_run(run),
+        format=told,
+        find_due=find_due,
+        quarantine=Quarantine.of(name, quarantine, is_by_file=False),
+        options=options,
+    )
+    try:
+        done = read_in(store, name, reading, spark=spark, first=first)
+    except CommitConflictError as conflict:
+        # Perhaps since another load of the run was faster. Then there is nothing left to do.
+        try:
+            due = find_due(read_head(store, name).state)
+        except DatasetNotFoundError:
+            raise conflict from None  # it was to be created
+        if due.files:
+            raise
+        done = Done(due=due)
+    commit, is_repeated = done.commit, done.commit is None
+    rejected_count, set_aside = done.rejected_count, done.set_aside
+    if commit is None:
+        commit = done.due.before
+        assert commit is not None  # else there would be files to read
+        assert run is not None
+        rejected_count, set_aside = reading.quarantine.of_load(store, run)
+    return LoadReport(
+        commit=commit,
+        quarantine=reading.quarantine.name,
+        quarantine_commit=set_aside,
+        run=run or done.run,
+        row_count=commit.row_count,
+        rejected_count=rejected_count,
+        file_count=len(files),
+        size_bytes=sum(file.size_bytes for file in files),
+        is_repeated=is_repeated,
+    )
+
+
+def _last_load(store: Store, state: State, run: str) -> tuple[Commit | None, bool]:
+    """Return the last load of a run, and whether its rows are there or were meant to go."""
+    entries = history.read(store, state.history)
+    loads = (one for one in reversed(entries) if one.operation == _OPERATION and one.run == run)
+    last = next(loads, None)
+    if last is None:
+        return None, False
+    return Commit.of(last, state), not _is_taken_out(entries, run)
+
+
+def _is_taken_out(entries: Sequence[Entry], run: str) -> bool:
+    """Whether a rollback or an empty rerun has taken out rows of a run, and they are not back.
+
+    What a delete or an overwrite took out was meant to go. What a rerun brought instead of them is
+    the run's, as are files of any form that a rollback brought back.
+
+    Args:
+        entries: The whole history.
+        run: Its name.
+    """
+    known = noted_by(entries)
+
+    def own_partitions(labels: Sequence[str]) -> set[str]:
+        own = known.files_of(run, labels)
+        return {partition_of_label(label) for label in own}
+
+    out: set[str] = set()
+    for entry in entries:
+        is_rerun = entry.operation == "rerun" and entry.run == run
+        if (entry.operation == _OPERATION and entry.run == run) or (is_rerun and entry.added):
+            out.clear()
+        elif is_rerun or entry.operation == "rollback":
+            out |= own_partitions(entry.removed)
+            out -= own_partitions(entry.added)
+    return bool(out)
