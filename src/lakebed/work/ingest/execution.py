@@ -10,25 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
-from lakebed.arrow.reading.files import FileFormat, RawFile
+from lakebed.arrow.reading.files import FileFormat
 from lakebed.arrow.reading.rows import check_files
-from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift, tell_nobody
+from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobody
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
+from lakebed.spark.workers import workers_for
 from lakebed.state import schema_file, transaction
-from lakebed.state.caps import concat_facts
 from lakebed.state.reader import Head, read_head
 from lakebed.state.scope import TheseFiles
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work.ingest.due import Candidate, Due, LeftOut
 from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
 from lakebed.work.ingest.quarantine import Quarantine, Rejects
-from lakebed.work.ingest.replacement import Removal, check_not_rewritten, take_out
+from lakebed.work.ingest.replacement import check_not_rewritten, files_of, write_others
 from lakebed.writer import settled_scope, target_of
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ def read_in(
     started = _begin(store, dataset, reading, first)
     base = started.base
     run = reading.run or f"{reading.operation}-{started.batch_id}"
-    written: list[pa.Table] = []
+    written: list[Written] = []
     rejects = Rejects(store)
     try:
         if (base.version, base.labels) != (state.version, state.labels):
@@ -189,8 +188,9 @@ def read_in(
         looked_at = due.files
         while True:
             files = [candidate.file for candidate in due.files]
-            sifted = _sift(spark, store, job, files, _telling(due.files, on_progress))
-            written = [sifted.facts]
+            workers = workers_for(spark if files else None, store, threads=1)
+            sifted = sift_all(workers, store, job, files, _telling(due.files, on_progress))
+            written = [sifted.written]
             rejects.add(sifted)
             if options.fail_on_rejects:
                 rejects.refuse()
@@ -199,19 +199,20 @@ def read_in(
             if not any(sifted.counts[location].row_count for location in kept_back):
                 break
             # Its rows lie among those of the other files, which are read again without it.
-            started.discard(sifted.facts)
+            started.discard(sifted.written)
             written = []
             rejects.keep_only(kept_back)
-        removal = take_out(store, base, due.known, due.replaced, target)
-        written.append(removal.facts)
+        labels = files_of(base, due.known, due.replaced)
+        others = write_others(store, base, due.known, labels, due.replaced, target, spark)
+        written.append(others)
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
         set_aside = reading.quarantine.set_aside(store, run, rejects, looked_at, earlier, options)
         if not due.files:
             started.abort()
             return Done(due=due, run=run, rejected_count=rejects.count)
-        scope = TheseFiles.of(removal.labels) if removal.labels else due.scope
-        scope = settled_scope(dataset, sifted.facts, scope)
+        scope = TheseFiles.of(labels) if labels else due.scope
+        scope = settled_scope(dataset, sifted.written, scope)
         if first is not None:
             _create(store, first)
     except BaseException:
@@ -219,21 +220,26 @@ def read_in(
         raise
     finally:
         rejects.delete()
-    entry = started.commit(
-        concat_facts([removal.facts, sifted.facts]),
-        scope,
-        _sources(due, sifted, removal, started, run) if reading.is_by_file else None,
-        carried=removal.carried,
-    )
+    sources = None
+    origins = sifted.written.origins  # none, unless raw files count
+    if reading.is_by_file:
+        read = _source_files(due.files, sifted.counts, started.batch_id, run)
+        keys = {file.location: file.key for file in read}
+        origins = {
+            label: tuple((keys[location], row_count) for location, row_count in runs)
+            for label, runs in origins.items()
+        }
+        sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
+    entry = started.commit(others + replace(sifted.written, origins=origins), scope, sources)
     commit = Commit.of(entry, base)
     return Done(
         due=due,
         run=run,
         commit=commit,
         set_aside=set_aside if rejects.count else None,
-        row_count=commit.row_count - removal.carried_count,
+        row_count=commit.row_count - others.row_count,
         rejected_count=rejects.count,
-        carried_count=removal.carried_count,
+        carried_count=others.row_count,
     )
 
 
@@ -259,24 +265,6 @@ def _create(store: Store, first: State) -> None:
             expected=first.version,
             actual=winner.version,
         ) from exc
-
-
-def _sift(
-    spark: SparkSession | Literal[True] | None,
-    store: Store,
-    job: Job,
-    files: Sequence[RawFile],
-    on_file: OnFile,
-) -> Sifted:
-    """Sift files by tasks of Spark, or in this process."""
-    # Tasks of Spark do not see a store in this process.
-    if spark is None or not store.is_shared or not files:
-        return sift(store, job, files, on_file)
-    from lakebed.spark.load import sift_with_spark
-    from lakebed.spark.session import get_session
-
-    session = get_session(None if spark is True else spark)
-    return sift_with_spark(session, store, job, files, on_file)
 
 
 def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> dict[str, LeftOut]:
@@ -311,21 +299,6 @@ def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Res
     if not current:
         return ()
     return (Restored(commit_id=commit_id, current=current, after=len(read)),)
-
-
-def _sources(due: Due, sifted: Sifted, removal: Removal, started: Transaction, run: str) -> Sources:
-    """Return what the commit notes of raw files: which it reads, and which rows are whose."""
-    read = _source_files(due.files, sifted.counts, started.batch_id, run)
-    keys = {file.location: file.key for file in read}
-    runs = {
-        label: tuple((keys[location], count) for location, count in origins)
-        for label, origins in sifted.runs.items()
-    }
-    return Sources(
-        files=read,
-        runs={**removal.runs, **runs},
-        restored=_restored(due, read, started.commit_id),
-    )
 
 
 def _source_files(

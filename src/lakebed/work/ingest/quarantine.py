@@ -35,14 +35,14 @@ from lakebed.model.predicate import Membership, all_of
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import file_table, history, schema_file, transaction
 from lakebed.state import sources as source_list
-from lakebed.state.caps import concat_facts
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
-from lakebed.state.scope import Nothing, TheseFiles
+from lakebed.state.scope import Nothing, Scope, TheseFiles
 from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.work.ingest.due import Candidate
 from lakebed.work.ingest.options import LoadOptions
@@ -235,30 +235,22 @@ class Quarantine:
         started = Transaction.begin(store, self.name, operation, run=run, options=options.commit)
         target = target_of(started, options.write)
         base = started.base
-        written: list[pa.Table] = []
+        written: list[Written] = []
         try:
-            facts = write_batches(store, target, _with_run(rejects.batches(), run))
-            written.append(facts)
+            written.append(write_batches(store, target, _with_run(rejects.batches(), run)))
             notes = self._notes(files, rejects, started.batch_id, run)
             # Looked for again: the state may be another than before.
             replaced = self._replaced(store, base, run, files, earlier)
+            scope: Scope = Nothing()
             if replaced is not None:
                 deleted = find_deleted(store, replaced)
-                rest = write_rest(store, replaced, deleted, target)
+                written.append(write_rest(store, replaced, deleted, target))
+                scope = TheseFiles.of(file.label for file in deleted)
         except BaseException:
             started.abort(*written)
             raise
         # From here on an error proves nothing of what was written: the commit itself cleans up.
-        if replaced is None:
-            return Commit.of(started.commit(facts, Nothing(), Sources(files=notes)), base)
-        origins = {} if rest.sources is None else rest.sources.runs
-        entry = started.commit(
-            concat_facts([facts, rest.facts]),
-            TheseFiles.of(file.label for file in deleted),
-            Sources(files=notes, runs=origins),
-            carried=rest.carried,
-        )
-        return Commit.of(entry, base)
+        return Commit.of(started.commit(joined(written), scope, Sources(files=notes)), base)
 
     def _slot(self, location: str, run: str) -> str:
         return f"{self.of_dataset}|{location if self.is_by_file else f'{_LOAD}{run}'}"
