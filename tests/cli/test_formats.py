@@ -119,7 +119,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 
 
 def needs_spark(verb: str) -> bool:
-    return verb.split()[0] in ("import", "publish", "unpublish")
+    return verb.split()[0] in ("publish", "unpublish")
 
 
 def test_every_verb_and_every_format_is_checked() -> None:

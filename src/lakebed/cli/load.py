@@ -1,9 +1,12 @@
-"""The verb import: files through Spark."""
+"""The verb import: raw files into a dataset, which is created if it is missing."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +14,27 @@ import click
 
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.files import reading
-from lakebed.cli.data import run_option, show_commit, takes_files
+from lakebed.arrow.reading.inference import infer_schema
+from lakebed.cli.data import run_option, takes_files
 from lakebed.cli.datasets import read_strategy
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
-from lakebed.cli.spark_files import read_frame, spark_errors
-from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session
-from lakebed.work.ingest.load import LoadReport
+from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.options import LoadOptions
 
-# The others are read by Spark itself, which fails at the first row that does not fit.
+# Of these, what does not fit is set aside whether that is asked for or not.
 _SIFTED = ("submissions", "avro")
+# One process reads as much in about the time in which a session starts.
+_SPARK_FROM_BYTES = 64 * 2**20
 
 
 @verb(
@@ -64,6 +68,13 @@ _SIFTED = ("submissions", "avro")
     is_flag=True,
     help="Commit nothing, and exit with 2, if something does not fit.",
 )
+@click.option(
+    "--spark/--local",
+    "with_spark",
+    default=None,
+    help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
+    "installed, and several files have 64 MiB or more]",
+)
 @run_option
 def import_(
     output: Output,
@@ -76,53 +87,69 @@ def import_(
     is_overwrite: bool,
     is_sifted: bool,
     fail_on_rejects: bool,
+    with_spark: bool | None,
     run: str | None,
 ) -> None:
-    """Load files with Spark.
+    """Load files, and create the dataset if it is missing.
 
-    One commit holds the rows. A missing dataset is created.
+    One commit holds the rows. A named --run is loaded once, so that it can be started again.
 
     FILES are CSV with a header, JSON lines, submissions, Avro or Parquet, or directories of
     them. A dataset that is there says how they are read, and every column must be one of its
-    fields. For one that is missing the types are inferred from all rows: times in CSV are found,
-    in UTC; in JSON they stay text, so create the dataset first if it has times. For submissions
-    it has a text field for each source of its partitions.
+    fields. For one that is missing the types are those that `schema infer --rows 0` finds: times
+    in CSV are found, in UTC; in JSON they stay text, so create the dataset first if it has times.
+    For submissions it has a text field for each source of its partitions. It is created when all
+    has been read, so that files that do not fit leave nothing.
 
-    What does not fit goes to the dataset NAME_quarantine: lines of submissions, and rests of
-    files that are damaged. A named --run is loaded once, so that it can be started again.
+    What does not fit is an error, and nothing is committed. With --quarantine it goes to the
+    dataset NAME_quarantine, and so it does always for lines of submissions, and for rests of
+    Avro files that are damaged.
+
+    Spark pays off for many large files, each of which one task reads.
     """
     if inputs.is_stdin:
-        raise InvalidInputError("Spark reads no standard input.", hint="Use `lakebed append`.")
-    strategy = _strategy(partition_by, dimensions_file)
-    dataset = _find(repository, name, strategy)
-    sifted = is_sifted or inputs.format in _SIFTED
-    if sifted and is_overwrite:
+        raise InvalidInputError("Standard input is read only once.", hint="Use `lakebed append`.")
+    sets_aside = (is_sifted or inputs.format in _SIFTED) and not fail_on_rejects
+    if sets_aside and is_overwrite:
         raise InvalidInputError(
             "What goes through quarantine is added, and replaces nothing.",
-            hint="Leave --overwrite out.",
+            hint="Leave --overwrite out, or add --fail-on-rejects.",
         )
-    output.note(f"Reading {inputs.label} of {inputs.size_bytes:,} bytes with Spark")
+    strategy = _strategy(partition_by, dimensions_file)
     began = time.monotonic()
-    session = start_spark(output)
-    if dataset is None and inputs.format in _SIFTED:
-        dataset = _create(output, repository, name, _descriptor(inputs, strategy))
-    frame = None
-    if not sifted or dataset is None:
-        with output.progress("Reading with Spark"):
-            frame = read_frame(session, inputs, None if dataset is None else dataset.descriptor)
-    if dataset is None:
-        descriptor = DatasetDescriptor(schema=frame, partition_by=strategy or ())
-        dataset = _create(output, repository, name, descriptor)
-    if sifted:
-        _load(output, dataset, inputs, session, run, is_strict=fail_on_rejects)
-        return
-    with output.progress("Writing with Spark"), spark_errors(inputs):
-        commit = dataset.overwrite(frame, run=run) if is_overwrite else dataset.append(frame, run)
+    create = None
+    if not _exists(repository, name, strategy):
+        with output.progress(f"Looking at {inputs.label}"):
+            create = _descriptor(inputs, strategy)
+    if with_spark is None:
+        with_spark = _pays_off(inputs)
     output.note(
-        f"Wrote {commit.row_count:,} rows in {len(commit.files_added):,} data files, "
-        f"{time.monotonic() - began:.1f} s"
+        f"Reading {inputs.label} of {inputs.size_bytes:,} bytes{' with Spark' * with_spark}"
     )
-    show_commit(output, commit)
+    session = start_spark(output) if with_spark else None
+    with output.progress("Reading"), _spark_errors():
+        report = load(
+            repository.store,
+            name,
+            inputs.locations,
+            inputs.format,
+            run=run,
+            spark=session,
+            options=LoadOptions(csv=inputs.csv, fail_on_rejects=not sets_aside),
+            overwrites=is_overwrite,
+            create=create,
+        )
+    if create is not None:
+        output.note(f"Created {repository.uri}/{name}")
+    _show(output, repository, report, duration_s=time.monotonic() - began)
+    if not sets_aside and report.rejected_count:
+        raise click.exceptions.Exit(2)  # of a run that was loaded before
+
+
+def _pays_off(inputs: Inputs) -> bool:
+    """Whether a session of Spark is worth its start: a file is read by one task."""
+    is_much = len(inputs.files) > 1 and inputs.size_bytes >= _SPARK_FROM_BYTES
+    return is_much and find_spec("pyspark") is not None
 
 
 def start_spark(output: Output) -> Any:
@@ -130,11 +157,35 @@ def start_spark(output: Output) -> Any:
     with output.progress("Starting Spark"):
         session = get_session()
     if not output.is_verbose:
-        # Spark tells of a bad row in a hundred lines; the error says it in one. A session on
-        # Connect has no context here, and its log is elsewhere.
+        # Spark tells of a task that failed in a hundred lines; the error says it in one. A session
+        # on Connect has no context here, and its log is elsewhere.
         with contextlib.suppress(AttributeError):
             session.sparkContext.setLogLevel("OFF")
     return session
+
+
+# Spark's exceptions say `[CONDITION] text SQLSTATE: …`, each of a chain, the first cause last.
+_CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] (.+?)\s*SQLSTATE", re.DOTALL)
+
+
+@contextlib.contextmanager
+def _spark_errors() -> Iterator[None]:
+    """Say in a line what Spark says in a hundred.
+
+    Raises:
+        LakebedError: Something failed in Spark.
+    """
+    try:
+        yield
+    except LakebedError:
+        raise
+    except Exception as exc:
+        if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        causes = [" ".join(cause.split()) for cause in _CONDITION.findall(str(exc))]
+        cause = causes[-1] if causes else str(exc).strip().partition("\n")[0]
+        hint = "Run it again with -v to see its log."
+        raise LakebedError(f"Spark failed: {cause}", hint=hint) from exc
 
 
 def _strategy(partition_by: str | None, dimensions_file: Path | None) -> PartitionStrategy | None:
@@ -147,77 +198,54 @@ def _strategy(partition_by: str | None, dimensions_file: Path | None) -> Partiti
         return PartitionStrategy(DimensionSchema.from_json(dimensions_file).partition_by())
 
 
-def _find(repository: Repository, name: str, strategy: PartitionStrategy | None) -> Dataset | None:
-    """Return the dataset if it exists and is partitioned as asked for."""
+def _exists(repository: Repository, name: str, strategy: PartitionStrategy | None) -> bool:
+    """Whether the dataset is there, partitioned as asked for."""
     try:
         dataset = repository.open(name)
     except DatasetNotFoundError:
-        return None
+        return False
     if strategy is not None and strategy != dataset.descriptor.partition_by:
         raise InvalidInputError(
             f"Dataset {name!r} exists with another partition strategy.",
             hint="Leave --partition-by and --dimensions out, or import into another dataset.",
         )
-    return dataset
-
-
-def _create(
-    output: Output, repository: Repository, name: str, descriptor: DatasetDescriptor
-) -> Dataset:
-    dataset = repository.create(name, descriptor, "open")
-    output.note(f"Created {dataset.uri}")
-    return dataset
+    return True
 
 
 def _descriptor(inputs: Inputs, strategy: PartitionStrategy | None) -> DatasetDescriptor:
     """Return what a dataset for these files is."""
     partition_by = strategy or PartitionStrategy(())
+    if inputs.format == "submissions":
+        text = Primitive(Kind.STRING)
+        sources = dict.fromkeys(function.source for function in partition_by)
+        fields = (
+            *(Field(name=name, type=text, nullable=False) for name in (UUID, DOCUMENT)),
+            *(Field(name=name, type=text) for name in sources if name not in (UUID, DOCUMENT)),
+        )
+        return DatasetDescriptor(
+            schema=Schema(fields=fields), partition_by=partition_by, format="submissions"
+        )
     if inputs.format == "avro":
         with reading(inputs.locations[0]):
             schema = avro_file_schema(inputs.files[0])
-        return DatasetDescriptor(schema=schema, partition_by=partition_by)
-    text = Primitive(Kind.STRING)
-    sources = dict.fromkeys(one.source for one in partition_by)
-    fields = (
-        *(Field(name=one, type=text, nullable=False) for one in (UUID, DOCUMENT)),
-        *(Field(name=one, type=text) for one in sources if one not in (UUID, DOCUMENT)),
-    )
-    return DatasetDescriptor(
-        schema=Schema(fields=fields), partition_by=partition_by, format="submissions"
-    )
+    else:
+        schema = infer_schema(inputs.locations, inputs.format, rows=0, csv=inputs.csv)
+    return DatasetDescriptor(schema=schema, partition_by=partition_by)
 
 
-def _load(
-    output: Output,
-    dataset: Dataset,
-    inputs: Inputs,
-    session: Any,
-    run: str | None,
-    *,
-    is_strict: bool,
-) -> None:
-    with output.progress("Loading with Spark"), spark_errors(inputs):
-        report = dataset.load(
-            inputs.locations,
-            inputs.format,
-            run=run,
-            spark=session,
-            options=LoadOptions(csv=inputs.csv, fail_on_rejects=is_strict),
-        )
+def _show(output: Output, repository: Repository, report: LoadReport, *, duration_s: float) -> None:
     if report.is_repeated:
         output.note(f"Run {report.run!r} was loaded before; nothing was done.")
-    output.note(f"Loaded {report.row_count:,} rows of {report.file_count:,} files.")
+    else:
+        output.note(
+            f"Wrote {report.row_count:,} rows of {report.file_count:,} files in "
+            f"{len(report.commit.files_added):,} data files, {duration_s:.1f} s"
+        )
     if report.rejected_count:
         output.note(
             f"{report.rejected_count:,} lines did not fit. See why with: lakebed query "
-            f"{dataset.uri.rpartition('/')[0]}/{report.quarantine} --where \"run = '{report.run}'\""
+            f"{repository.uri}/{report.quarantine} --where \"run = '{report.run}'\""
         )
-    _show_report(output, report)
-    if is_strict and report.rejected_count:
-        raise click.exceptions.Exit(2)  # of a run that was loaded before
-
-
-def _show_report(output: Output, report: LoadReport) -> None:
     record = {
         **commit_record(report.commit),
         "run": report.run,

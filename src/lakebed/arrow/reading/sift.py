@@ -38,6 +38,8 @@ REJECTS = pa.schema(
         pa.field("line", pa.binary(), nullable=False),
     ]
 )
+# While they wait, also what to do about them.
+_WAITING = REJECTS.append(pa.field("hint", pa.string(), nullable=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +315,7 @@ class _RejectWriter:
                 "source_file": file.location,
                 "line_number": reject.line_number,
                 "line": reject.line,
+                "hint": reject.hint,
             }
         )
         self._row_bytes += len(reject.line) + len(reject.reason)
@@ -325,7 +328,7 @@ class _RejectWriter:
         if not self._rows:
             return
         sink = pa.BufferOutputStream()
-        rows = pa.Table.from_pylist(self._rows, REJECTS)
+        rows = pa.Table.from_pylist(self._rows, _WAITING)
         pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
         key = self._job.new_reject_key()
         self.keys.append(key)
@@ -334,7 +337,7 @@ class _RejectWriter:
 
 
 def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what `sift` has set aside.
+    """Yield what `sift` has set aside: `REJECTS`, and a hint for each.
 
     Raises:
         CorruptMetadataError: It is not what was written.

@@ -132,7 +132,7 @@ class Rejects:
         raise RejectsError(
             f"{self.count:,} lines of {files:,} files do not fit: {told}{more}. "
             "Nothing was committed.",
-            hint="Mend them, or let what does not fit go to quarantine.",
+            hint=f"Mend them, or let what does not fit go to quarantine. {rows[0]['hint']}".rstrip(),
             rejected_count=self.count,
         )
 
@@ -368,6 +368,7 @@ def _with_run(batches: Iterator[pa.RecordBatch], run: str) -> Iterator[pa.Record
     """Complete what was set aside to rows of the quarantine."""
     now = dt.datetime.now(dt.UTC)
     for batch in batches:
-        yield batch.append_column("run", pa.array([run] * batch.num_rows)).append_column(
+        rows = batch.select(REJECTS.names)
+        yield rows.append_column("run", pa.array([run] * batch.num_rows)).append_column(
             "loaded_at", pa.array([now] * batch.num_rows, pa.timestamp("us", tz="UTC"))
         )
