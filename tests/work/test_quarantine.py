@@ -146,6 +146,16 @@ def test_the_quarantine_tells_of_which_raw_files_a_load_is(lake: Lake) -> None:
     assert (source.location, source.run, source.row_count) == (str(path), "monday", 2)
 
 
+def test_what_is_refused_as_a_whole_is_not_read_to_its_end(lake: Lake) -> None:
+    paths = [lake.write(f"{n}.jsonl", *["bad"] * 3_000) for n in range(2)]
+
+    with pytest.raises(RejectsError, match=r"^1,000 or more lines of 1 files do not fit: ") as told:
+        lake.numbers.load(paths, options=LoadOptions(fail_on_rejects=True))
+
+    assert told.value.rejected_count == 1_000
+    assert lake.load(None, *paths).rejected_count == 6_000
+
+
 # A dataset that is created for what is loaded.
 
 

@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
 from lakebed.cli.datasets import read_schema_file, read_strategy
-from lakebed.cli.load import start_spark
+from lakebed.cli.load import note_rejects, start_spark
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
@@ -324,12 +324,8 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
             "had come."
         )
     _tell_left_out(output, report.left_out)
-    if report.rejected_count:
-        location = declared.into.rpartition("/")[0]
-        output.note(
-            f"{report.rejected_count:,} lines did not fit. See why with: lakebed query "
-            f"{location}/{report.quarantine} --where \"run = '{report.name}'\""
-        )
+    quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
+    note_rejects(output, quarantine, report.name, report.rejected_count)
     record = report.to_record()
     facts = {key.replace("_", " "): one for key, one in record.items()}
     output.record({**record, "left_out": _left_out_records(report.left_out)}, facts=facts)

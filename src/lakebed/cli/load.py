@@ -146,6 +146,15 @@ def import_(
         raise click.exceptions.Exit(2)  # of a run that was loaded before
 
 
+def note_rejects(output: Output, quarantine: str, run: str, count: int) -> None:
+    """Say how many lines did not fit, if any, and how to see them."""
+    if count:
+        output.note(
+            f"{count:,} lines did not fit. See why with: lakebed query {quarantine} "
+            f"--where \"run = '{run}'\""
+        )
+
+
 def _pays_off(inputs: Inputs) -> bool:
     """Whether a session of Spark is worth its start: a file is read by one task."""
     is_much = len(inputs.files) > 1 and inputs.size_bytes >= _SPARK_FROM_BYTES
@@ -241,11 +250,7 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
             f"Wrote {report.row_count:,} rows of {report.file_count:,} files in "
             f"{len(report.commit.files_added):,} data files, {duration_s:.1f} s"
         )
-    if report.rejected_count:
-        output.note(
-            f"{report.rejected_count:,} lines did not fit. See why with: lakebed query "
-            f"{repository.uri}/{report.quarantine} --where \"run = '{report.run}'\""
-        )
+    note_rejects(output, f"{repository.uri}/{report.quarantine}", report.run, report.rejected_count)
     record = {
         **commit_record(report.commit),
         "run": report.run,

@@ -29,6 +29,8 @@ from lakebed.store.base import Store, delete_or_leave
 
 # Rejects are gathered up to this size before they are set aside in a file.
 _REJECT_BYTES = 32 * 2**20
+# To look for the lines that do not fit one by one takes long where none does.
+ENOUGH_REJECTS = 1_000
 
 REJECTS = pa.schema(
     [
@@ -52,12 +54,14 @@ class Job:
         csv: How CSV is written.
         rejects_files: Whether a file whose header or schema does not fit is set aside as a
             whole, instead of being an error.
+        stops_early: Whether a worker stops at `ENOUGH_REJECTS`, since nothing will be used.
     """
 
     target: BatchTarget
     format: FileFormat
     csv: CsvOptions
     rejects_files: bool = False
+    stops_early: bool = False
 
     def open_reader(self) -> FormatReader:
         """Return what reads the files."""
@@ -202,6 +206,8 @@ def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tel
     try:
         counts = {}
         for number, file in enumerate(files):
+            if rejects.is_enough:
+                break
             before = rejects.count
             try:
                 looked_at = file.looked_at()
@@ -247,7 +253,7 @@ def _sift_file(
     row_count = 0
     with reading(file.location):
         pieces = reader.chunks(file)
-    while (piece := _next_piece(pieces, file)) is not None:
+    while not rejects.is_enough and (piece := _next_piece(pieces, file)) is not None:
         if isinstance(piece, Reject):
             rejects.add(file, piece)
         else:
@@ -269,7 +275,7 @@ def _add(
         How many rows were written.
     """
     waiting, row_count = [chunk], 0
-    while waiting:
+    while waiting and not rejects.is_enough:
         part = waiting.pop()
         try:
             checked = writer.checked(part.batch())
@@ -307,6 +313,10 @@ class _RejectWriter:
         self.keys: list[str] = []
         self.count = 0
         self.has_rest = False
+
+    @property
+    def is_enough(self) -> bool:
+        return self._job.stops_early and self.count >= ENOUGH_REJECTS
 
     def add(self, file: RawFile, reject: Reject) -> None:
         self._rows.append(

@@ -184,6 +184,7 @@ def read_in(
             format=reading.format,
             csv=options.csv,
             rejects_files=reading.is_by_file,
+            stops_early=options.fail_on_rejects,
         )
         looked_at = due.files
         while True:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow import scan
-from lakebed.arrow.reading.sift import REJECTS, Sifted, read_rejects
+from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Sifted, read_rejects
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
 from lakebed.deletion import find_deleted, write_rest
@@ -129,9 +129,9 @@ class Rejects:
         )
         files = sum(1 for count in self.by_location.values() if count)
         more = "; …" if self.count > len(rows) else ""
+        count = f"{self.count:,}{' or more' if self.count >= ENOUGH_REJECTS else ''}"
         raise RejectsError(
-            f"{self.count:,} lines of {files:,} files do not fit: {told}{more}. "
-            "Nothing was committed.",
+            f"{count} lines of {files:,} files do not fit: {told}{more}. Nothing was committed.",
             hint=f"Mend them, or let what does not fit go to quarantine. {rows[0]['hint']}".rstrip(),
             rejected_count=self.count,
         )
