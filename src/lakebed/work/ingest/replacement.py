@@ -77,7 +77,8 @@ def write_others(
         The data files, read and written once, and the new ones read once more.
     """
     nothing = Written.nothing(base.descriptor.stored_schema)
-    if not labels:
+    kept_by_run = _kept_by_run(known, labels, replaced)
+    if not kept_by_run:
         return nothing
     workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     options = target.options
@@ -91,7 +92,7 @@ def write_others(
     ]
     works = [
         work
-        for run, kept in _kept_by_run(known, labels, replaced).items()
+        for run, kept in kept_by_run.items()
         for work in _works_of(run, kept, files, known, workers.count)
     ]
     return joined([nothing, *rewrite_all(workers, store, job, works)])
