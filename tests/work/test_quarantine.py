@@ -141,9 +141,14 @@ def test_the_quarantine_tells_of_which_raw_files_a_load_is(lake: Lake) -> None:
     path = lake.write("a.jsonl", "bad", "worse")
     lake.load("monday", path, lake.write("good.jsonl"))
 
-    (source,) = lake.quarantine.sources()
+    lake.load("tuesday", path, lake.write("b.jsonl", "b1"))
 
-    assert (source.location, source.run, source.row_count) == (str(path), "monday", 2)
+    assert sorted((one.location, one.run, one.row_count) for one in lake.quarantine.sources()) == [
+        (str(path), "monday", 2),
+        (str(path), "tuesday", 2),
+        (str(lake.folder / "b.jsonl"), "tuesday", 1),
+    ]
+    assert lake.quarantine.check().is_ok
 
 
 def test_what_is_refused_as_a_whole_is_not_read_to_its_end(lake: Lake) -> None:

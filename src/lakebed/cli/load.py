@@ -73,7 +73,7 @@ _SPARK_FROM_BYTES = 64 * 2**20
     "with_spark",
     default=None,
     help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
-    "installed, and several files have 64 MiB or more]",
+    "installed, and several files have 64 MiB together]",
 )
 @run_option
 def import_(
