@@ -56,14 +56,16 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
 from lakebed.source import Source
-from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
 from lakebed.state import staged as staged_list
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import SourceFile
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.state import State
 from lakebed.state.transaction import CommitOptions
 from lakebed.uri import VERSION
 from lakebed.view import Base, View
@@ -439,7 +441,7 @@ class Dataset(View):
         if view is not None:
             self._check_own(view)
             scope = View(self._source, view.constraint)._whole()
-        base = transaction.read_own_head(self._source.store, self.name).state
+        base = read_own_head(self._source.store, self.name).state
         return find_restoration(self._source.store, base, version, scope)
 
     def sources(
@@ -574,7 +576,7 @@ class Dataset(View):
             def edit(_: DatasetDescriptor) -> DatasetDescriptor:
                 return descriptor
 
-        done = transaction.update(store, self.name, edit, commit_options, made_from=made_from)
+        done = updates.update(store, self.name, edit, commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.forget()
         self._source.note_update(done.made)

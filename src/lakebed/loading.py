@@ -38,8 +38,8 @@ from lakebed.model.keys import encode_path, partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.values import Scalar
 from lakebed.redaction import StorageOptions
-from lakebed.state import file_table, history, schema_file, transaction
-from lakebed.state.creation import first_state
+from lakebed.state import file_table, history, schema_file
+from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
@@ -466,7 +466,7 @@ def create_quarantine(store: Store, name: str) -> None:
     """Create a quarantine; fine if it is there."""
     schema_file.put(store, name, QUARANTINE)
     try:
-        transaction.create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
+        create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
     except ObjectExistsError:
         find_quarantine(store, name)  # somebody else was faster
 

@@ -9,9 +9,10 @@ from lakebed.errors import CommitConflictError, VersionNotFoundError
 from lakebed.model.predicate import Predicate
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
-from lakebed.state.protections import check_readable, kept_files, protected_batches
+from lakebed.state.descriptors import descriptor_from
+from lakebed.state.readable import check_readable, kept_files, protected_batches
 from lakebed.state.reader import read_head
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 

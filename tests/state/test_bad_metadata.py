@@ -27,9 +27,9 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.state import file_table, head, history
+from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
-from lakebed.state.state import from_document
 from lakebed.store import Store, open_store
 
 FORMATS = list(HeadFormat)

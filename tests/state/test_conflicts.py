@@ -16,11 +16,12 @@ import lakebed
 from lakebed import by
 from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
 from lakebed.state import conflicts
+from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.scope import RewrittenFiles, Scope, ThesePartitions
-from lakebed.state.state import FOREIGN, Change, State, to_document
+from lakebed.state.state import FOREIGN, Change, State
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore

@@ -20,11 +20,12 @@ from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.conflicts import Read
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState
-from lakebed.state.protections import check_readable
+from lakebed.state.readable import check_readable
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
-from lakebed.state.state import Change, State, descriptor_from
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import CommitOptions, commit_change
 from lakebed.store.base import Store, delete_or_leave
 

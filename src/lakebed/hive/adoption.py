@@ -61,9 +61,10 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
 from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.transaction import CommitOptions, commit_change
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:

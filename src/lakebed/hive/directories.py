@@ -18,7 +18,8 @@ from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of, schema_number_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state import history
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.descriptors import descriptor_from
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 # What Spark's Parquet reader makes of a file's type when the table has another one, as tested.

@@ -47,8 +47,8 @@ from lakebed.hive.table import (
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
 from lakebed.state import history, published
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
-from lakebed.state.transaction import read_own_head
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:

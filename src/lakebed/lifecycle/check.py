@@ -50,9 +50,9 @@ from lakebed.state import (
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
 from lakebed.state.published import Shown
-from lakebed.state.reader import Head
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import commit_change, read_own_head
+from lakebed.state.transaction import commit_change
 from lakebed.store.base import ObjectInfo, Store, delete_or_leave
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment

@@ -32,10 +32,10 @@ from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
 from lakebed.state import file_table, runs, sources
 from lakebed.state.facts import Recorded
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:

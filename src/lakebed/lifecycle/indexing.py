@@ -60,8 +60,10 @@ from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import file_table
 from lakebed.state.history import Entry
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State, digest_of
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head, update
+from lakebed.state.transaction import CommitOptions, commit_change
+from lakebed.state.updates import update
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 

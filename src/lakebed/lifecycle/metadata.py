@@ -17,8 +17,9 @@ from lakebed.errors import CommitUnknownError, LakebedError, noting
 from lakebed.lifecycle.inventory import Judge, Rules
 from lakebed.state import file_table, history
 from lakebed.state.published import Shown
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_and_tell, read_own_head
+from lakebed.state.transaction import CommitOptions, commit_and_tell
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 

@@ -55,10 +55,10 @@ from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, ScanPlan, plan
 from lakebed.state import file_table, runs, sources
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import CommitOptions, Transaction
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lakebed.state import history
 from lakebed.state.history import Entry
-from lakebed.state.protections import Protection, check_readable, kept_files, protected_batches
+from lakebed.state.protections import Protection
+from lakebed.state.readable import check_readable, kept_files, protected_batches
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.transaction import CommitOptions, commit_change
 from lakebed.store.base import Store
 
 _ROUNDS = 20  # against other protections and cleanups, each of which is a commit

@@ -12,8 +12,9 @@ from lakebed.state import history
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.transaction import CommitOptions, commit_change
 from lakebed.store.base import Store
 
 OPERATION = "hand-over"

@@ -23,11 +23,13 @@ from lakebed.errors import (
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
 from lakebed.state import history, reservation, runs
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
+from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
-from lakebed.state.state import Change, State, apply, descriptor_from
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.state import Change, State, apply
+from lakebed.state.transaction import CommitOptions, commit_change
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 

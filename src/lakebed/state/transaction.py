@@ -11,7 +11,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,30 +22,25 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
-    ObjectExistsError,
-    ObjectNotFoundError,
     PreconditionFailedError,
-    ReadOnlyError,
     StorageError,
 )
 from lakebed.index.merge import compact_list
 from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.evolution import check_update
 from lakebed.model.keys import schema_number_of
-from lakebed.model.schema import Schema
 from lakebed.state import conflicts, file_table, history
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
 from lakebed.state.caps import caught_in
+from lakebed.state.codec import to_document
 from lakebed.state.conflicts import Read
-from lakebed.state.creation import first_segment
 from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
-from lakebed.state.moving import read_settled_head, remove_leftover, remove_or_leave
-from lakebed.state.protections import check_readable, is_readable
-from lakebed.state.reader import Head, read_head, remember
+from lakebed.state.moving import read_settled_head, remove_or_leave
+from lakebed.state.readable import check_readable, is_readable
+from lakebed.state.reader import Head, read_head, read_own_head, remember
 from lakebed.state.reservation import (
     LEASE,
     ManifestFile,
@@ -56,15 +51,7 @@ from lakebed.state.reservation import (
 )
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import Sources
-from lakebed.state.state import (
-    CREATION,
-    Change,
-    State,
-    adopt,
-    apply,
-    descriptor_from,
-    to_document,
-)
+from lakebed.state.state import Change, State, adopt, apply
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment, compact, of_contents
 
@@ -95,9 +82,6 @@ class CommitOptions:
     def __post_init__(self) -> None:
         if self.lease <= dt.timedelta():
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
-
-
-_UPDATES = 5  # so often an edit is applied to a descriptor that others have just changed
 
 
 class Transaction:
@@ -382,16 +366,6 @@ class Transaction:
         """
         if self.discard(*written, others=others) and self._owns_batch:
             delete_or_leave(self._store, [self._reservation.key])
-
-
-def read_own_head(store: Store, dataset: str) -> Head:
-    head = read_head(store, dataset)
-    if not head.state.is_ours:
-        raise ReadOnlyError(
-            f"Dataset {dataset!r} was not created by Lakebed, so that it has no batches.",
-            hint="It can be read; create a dataset of your own and append its rows there.",
-        )
-    return head
 
 
 def _manifest(facts: pa.Table) -> tuple[ManifestFile, ...]:
@@ -701,97 +675,6 @@ def _foreign_entry(store: Store, state: State) -> Entry | None:
     return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
 
-Edit = Callable[[DatasetDescriptor], DatasetDescriptor]
-"""Says what changes in a descriptor, whichever it is: it may be asked several times."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """What became of an update.
-
-    Attributes:
-        entry: In the history; of the current version if the descriptor is what it was.
-        base: The state that the change was based on.
-        descriptor: What the dataset is now.
-    """
-
-    entry: Entry
-    base: State
-    descriptor: DatasetDescriptor
-
-    @property
-    def made(self) -> State:
-        """The state to make the next descriptor from; of it only what it is, not what it holds."""
-        lineage = self.base.lineage.after(self.base.descriptor, self.descriptor)
-        return replace(
-            self.base, version=self.entry.version, descriptor=self.descriptor, lineage=lineage
-        )
-
-
-def update(
-    store: Store,
-    dataset: str,
-    edit: Edit,
-    options: CommitOptions | None = None,
-    *,
-    made_from: State | None = None,
-) -> Update:
-    """Change what a dataset is.
-
-    Args:
-        store: Where it is.
-        dataset: Its name.
-        edit: What it shall be, made of what it is.
-        options: How long to fight for the head.
-        made_from: The state whose descriptor the new one was made from: no other update may have
-            come since. None for an edit that is right for every descriptor, and so is applied
-            anew after another update.
-
-    Raises:
-        InvalidInputError: The rules of evolution do not allow it; nothing has changed.
-        CommitConflictError: Somebody else changed the descriptor meanwhile, again and again where
-            the edit was applied anew, or the race was lost until the deadline; nothing has
-            changed.
-        CommitUnknownError: The store stopped answering.
-
-    Cost:
-        A read of the head and of the whole history, one PUT, one conditional PUT.
-    """
-    for left in reversed(range(_UPDATES)):
-        base = read_own_head(store, dataset).state
-        descriptor = edit(base.descriptor)
-        if not isinstance(descriptor, DatasetDescriptor):
-            raise InvalidInputError(
-                f"Dataset {dataset!r} cannot become a {type(descriptor).__name__}.",
-                hint="Give a DatasetDescriptor, or a function that takes one and returns one.",
-            )
-        if descriptor == base.descriptor:
-            last = history.read(store, base.history, after=base.version - 1)[-1]
-            return Update(entry=last, base=base, descriptor=descriptor)
-        entries = history.read(store, base.history)
-        if made_from is not None:
-            conflicts.check_same_dataset(made_from, base)
-            conflicts.check_descriptor_kept(made_from, base, entries, "update")
-        check_update(base.descriptor, descriptor, _schemas(entries, dataset))
-        change = Change(
-            operation="update",
-            commit_id=uuid.uuid4().hex,
-            base_version=base.version,
-            descriptor=descriptor,
-            lineage=base.lineage.after(base.descriptor, descriptor),
-        )
-        try:
-            entry = commit_change(store, base, change, options)
-        except CommitConflictError:
-            now = read_own_head(store, dataset).state
-            is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)
-            if made_from is not None or not is_outdated or not left:
-                raise
-        else:
-            return Update(entry=entry, base=base, descriptor=descriptor)
-    raise AssertionError  # the last round returned or raised
-
-
 def commit_change(
     store: Store,
     base: State,
@@ -862,177 +745,3 @@ def _run(store: Store, attempts: _Attempts) -> Entry:
     except LakebedError:
         delete_or_leave(store, attempts.unused_segments)
         raise
-
-
-def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
-    """Return every schema that a dataset ever had, by number."""
-    found = {}
-    for entry in entries:
-        if entry.descriptor is not None:
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{dataset}/history")
-            found[lineage.number] = descriptor.schema
-    return found
-
-
-_CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
-
-
-def create(store: Store, state: State) -> State:
-    """Write the first head of a dataset, put-if-absent.
-
-    Args:
-        store: Where the dataset shall be.
-        state: Without history; version 0.
-
-    Returns:
-        The state with its history.
-
-    Raises:
-        ObjectExistsError: The name is taken; nothing became visible.
-        DatasetNotFoundError: It has been dropped in the same moment.
-        CommitUnknownError: The store stopped answering; the dataset may exist or not.
-
-    Cost:
-        One PUT, two conditional PUTs, and up to three GETs.
-    """
-    written: dict[str, State] = {}
-    try:
-        return _create_head(store, state, written)
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        delete_or_leave(store, [one.key for first in written.values() for one in first.history])
-        raise
-
-
-def _with_history(store: Store, state: State, written: dict[str, State]) -> State:
-    """Return a first state with the entry of its creation, which is stored and noted."""
-    entry = Entry(
-        version=0,
-        commit_id=state.commit_id,
-        operation="create",
-        committed_at=state.committed_at or dt.datetime.now(dt.UTC),
-        descriptor=state.descriptor.to_document(),
-    )
-    segment = first_segment(state)
-    first = replace(state, history=(segment,))
-    written[state.created_at] = first
-    store.put(segment.key, history.encode_entries([entry]))
-    return first
-
-
-def _as_another(state: State) -> State:
-    """Return a first state as that of another dataset, by the same commit.
-
-    The head that was put before may have landed and been dropped since, and whoever drops it
-    deletes its history, also while the next head is put.
-    """
-    created_at = dt.datetime.fromisoformat(state.created_at) + dt.timedelta(microseconds=1)
-    return replace(state, created_at=created_at.isoformat())
-
-
-def _create_head(store: Store, state: State, written: dict[str, State]) -> State:
-    key = state.head_format.key(state.name)
-    first = _with_history(store, state, written)
-    trouble: StorageError | None = None
-    for wait_s in _CREATE_WAITS_S:
-        time.sleep(wait_s)
-        etag = None
-        try:
-            if trouble is not None:
-                first = _with_history(store, _as_another(first), written)
-            document = to_document(replace(first, moved_from=CREATION))
-            etag = store.create(key, encode_head(document, state.head_format))
-        except ObjectExistsError:
-            if _is_free(store, state) and remove_leftover(store, state.name, state.head_format):
-                continue
-            # Perhaps it is ours, from a put whose answer was lost.
-        except StorageError as exc:
-            if not exc.retryable and trouble is None:
-                raise
-            trouble = exc
-            continue
-        try:
-            claimed = _claim_name(store, first, etag)
-        except ObjectExistsError:
-            # Where there is a commit, nobody looks for what has lost against it, nor commits to it.
-            if etag is not None:
-                store.delete_if_match(key, etag=etag)
-            raise
-        return written.get(claimed.state.created_at, first)
-    raise _unknown_creation(state, trouble) from trouble
-
-
-def _claim_name(store: Store, state: State, etag: str | None) -> Head:
-    """Let the name be that of the dataset, also where others create it at the same time.
-
-    The head has said so far that its creator may have overlooked another one. It has looked now,
-    after it put its own; so whoever puts another one from now on sees that it came later.
-    """
-    trouble: StorageError | None = None
-    for wait_s in _CREATE_WAITS_S:
-        time.sleep(wait_s)
-        head = _own_first_head(store, state, etag)
-        if head.state.moved_from != CREATION:
-            return (
-                head  # from an answer that was lost; or somebody has committed to it, or moved it
-            )
-        data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
-        try:
-            store.replace(head.key, data, if_match=head.etag)
-        except (ObjectNotFoundError, PreconditionFailedError):
-            continue  # others act on it: the next look tells what they have done
-        except StorageError as exc:
-            trouble = exc
-            continue
-        return head
-    raise _unknown_creation(state, trouble) from trouble
-
-
-def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
-    """Return the head of a dataset that is being created, unless another one has the name."""
-    try:
-        head = read_settled_head(store, state.name)
-        if any(one is not None and not one.state.is_ours for one in (head, head.stale)):
-            raise _taken(state)  # by another tool, which knows no such rules
-        if head.state.commit_id == state.commit_id:
-            return head
-        entries = history.read(store, head.state.history)
-    except DatasetNotFoundError as exc:
-        if etag is None:
-            raise _taken(state) from exc
-        raise  # it was there, and was dropped again
-    except StorageError as exc:
-        raise _unknown_creation(state, exc) from exc
-    except LakebedError as exc:
-        # Something is damaged. What was just written is not, and somebody may have committed to it.
-        raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
-    if all(entry.commit_id != state.commit_id for entry in entries):
-        raise _taken(state)
-    return head
-
-
-def _is_free(store: Store, state: State) -> bool:
-    try:
-        read_head(store, state.name)
-    except DatasetNotFoundError:
-        return True
-    except LakebedError:
-        return False
-    return False
-
-
-def _taken(state: State) -> ObjectExistsError:
-    return ObjectExistsError(f"Dataset {state.name!r} was just created by somebody else.")
-
-
-def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknownError:
-    return CommitUnknownError(
-        f"The store did not say whether dataset {state.name!r} was created: "
-        f"{cause.message if cause else 'no answer'}",
-        hint="Open it, or create it again and let it be opened if it exists.",
-        commit_id=state.commit_id,
-    )
-
-
-__all__ = ["CommitOptions", "Nothing", "Transaction", "commit_change", "create", "update"]
