@@ -59,6 +59,7 @@ from lakebed.source import Source
 from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
 from lakebed.state import staged as staged_list
+from lakebed.state.commit import CommitOptions
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
@@ -66,7 +67,6 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import SourceFile
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions
 from lakebed.uri import VERSION
 from lakebed.view import Base, View
 from lakebed.writer import keep_staged
@@ -219,7 +219,7 @@ class Dataset(View):
 
     def _entries(self) -> tuple[Entry, ...]:
         state = self._source.load().state
-        entries = history.read(self._source.store, state.history)
+        entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
     def history(self) -> tuple[Commit, ...]:
@@ -295,7 +295,7 @@ class Dataset(View):
         return self._files(self._source.load().state)
 
     def _files(self, state: State) -> tuple[File, ...]:
-        counts = file_table.read_counts(self._source.store, state.files)
+        counts = file_table.read_counts(self._source.store, state.lists.files)
         batches = {
             directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
             for directory in state.directories()
@@ -324,7 +324,7 @@ class Dataset(View):
             batch that is not committed.
         """
         store, state, entries = self._source.store, self._source.load().state, self._entries()
-        found = committed_batches(state, entries, file_table.read_counts(store, state.files))
+        found = committed_batches(state, entries, file_table.read_counts(store, state.lists.files))
         if self._source.pinned is not None or not state.is_ours:
             return found
         return (*found, *staged_batches(staged_list.find_all(store, state, entries)))
@@ -462,7 +462,7 @@ class Dataset(View):
             older version also the history.
         """
         state = self._source.load().state
-        found = source_list.read(self._source.store, state.sources).files
+        found = source_list.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
             found = tuple(one for one in found if one.batch_id in batches)

@@ -189,7 +189,7 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
                 for n in range(weight)
             ]
             segment = Segment.new("d/history", weight, history.SUFFIX)
-            store.put(segment.key, history.encode_entries(new))
+            store.put(segment.key, history.encode(new))
             entries += new
             merge = (history.merge, "d/history", history.SUFFIX, [])
             held = compact(store, (*held, segment), *merge)

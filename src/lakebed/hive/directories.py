@@ -178,7 +178,7 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
 
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
     found = {}
-    for entry in history.read(store, state.history):
+    for entry in history.read(store, state.lists.history):
         if entry.descriptor is not None:
             descriptor, lineage = descriptor_from(entry.descriptor, f"{state.name}/history")
             found[lineage.number] = frozenset(descriptor.schema.names)

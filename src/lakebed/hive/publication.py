@@ -467,7 +467,7 @@ class _Publisher:
             return None  # others are at work, or one has failed: some partitions show another one
         if base == state.version:
             return frozenset()
-        entries = history.read(self._store, state.history, after=base)
+        entries = history.read(self._store, state.lists.history, after=base)
         entries = tuple(entry for entry in entries if entry.version <= state.version)
         if [entry.version for entry in entries] != list(range(base + 1, state.version + 1)):
             return None  # the history does not reach back so far

@@ -258,7 +258,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
 def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
     """Return the head of a dataset of ours, and its whole history."""
     head = read_own_head(store, dataset)
-    return head, history.read(store, head.state.history)
+    return head, history.read(store, head.state.lists.history)
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import TABLE, check_under
 from lakebed.state.descriptors import describe, read_descriptor
 from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat
+from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
 from lakebed.state.partitions import Naming, encode_partitions, labels_of
 from lakebed.state.protections import Protection
 from lakebed.state.state import State
@@ -33,6 +34,11 @@ _FORMAT_WITHOUT_LINEAGE = 1
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
 _NO_TEXTS = "[]"
+_POSTINGS = "postings"
+_ALWAYS = {
+    FILES,
+    HISTORY,
+}  # others only where there are any: heads of other datasets stay as they are
 _NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
 _T = TypeVar("_T")
 
@@ -53,31 +59,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
             f"{_PREFIX}committed_at": state.committed_at.isoformat() if state.committed_at else "",
             f"{_PREFIX}batch": str(state.last_batch_id),
             f"{_PREFIX}descriptor": _encode(describe(state.descriptor, state.lineage)),
-            f"{_PREFIX}files": _encode([segment.key for segment in state.files]),
-            f"{_PREFIX}history": _encode([segment.key for segment in state.history]),
-            # Only where there are any: heads of other datasets stay as they are.
-            **(
-                {f"{_PREFIX}sources": _encode([segment.key for segment in state.sources])}
-                if state.sources
-                else {}
-            ),
-            **(
-                {
-                    f"{_PREFIX}postings": _encode(
-                        {
-                            column: [segment.key for segment in segments]
-                            for column, segments in state.postings.items()
-                        }
-                    )
-                }
-                if state.postings
-                else {}
-            ),
-            **(
-                {f"{_PREFIX}runs": _encode([segment.key for segment in state.runs])}
-                if state.runs
-                else {}
-            ),
+            **_list_entries(state.lists),
             **_upkeep_entries(state),
             **_moving_entries(state),
             f"{_PREFIX}digest": state.digest,
@@ -87,6 +69,26 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
         else None,
         partition_keys=list(state.partition_keys),
     )
+
+
+def _list_entries(lists: Lists) -> dict[str, str]:
+    """Return what names the segments; of most lists only where there are any."""
+    postings = {column: _keys(segments) for column, segments in lists.postings.items()}
+    return {
+        _PREFIX + name: _encode(keys)
+        for name, keys in (
+            (FILES, _keys(lists.files)),
+            (HISTORY, _keys(lists.history)),
+            (SOURCES, _keys(lists.sources)),
+            (_POSTINGS, postings),
+            (RUNS, _keys(lists.runs)),
+        )
+        if keys or name in _ALWAYS
+    }
+
+
+def _keys(segments: Segments) -> list[str]:
+    return [segment.key for segment in segments]
 
 
 def _upkeep_entries(state: State) -> dict[str, str]:
@@ -114,7 +116,7 @@ def _moving_entries(state: State) -> dict[str, str]:
 
 def _format_version(state: State) -> int:
     """Return the lowest format version of which releases do right by a state."""
-    if state.moves_to is not None or state.is_unconfirmed or state.sources:
+    if state.moves_to is not None or state.is_unconfirmed or state.lists.sources:
         return _FORMAT_OF_MOVING_AND_SOURCES
     is_more = (
         state.lineage.number > 1
@@ -179,11 +181,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         commit_id=ours.text("commit"),
         committed_at=ours.time("committed_at"),
         last_batch_id=ours.number("batch"),
-        files=tuple(Segment.parse(one, name) for one in ours.texts("files")),
-        history=tuple(Segment.parse(one, name) for one in ours.texts("history")),
-        sources=tuple(Segment.parse(one, name) for one in ours.texts("sources", default=_NO_TEXTS)),
-        runs=tuple(Segment.parse(one, name) for one in ours.texts("runs", default=_NO_TEXTS)),
-        postings=_read_postings(ours, descriptor, name),
+        lists=_read_lists(ours, descriptor, name),
         digest=ours.text("digest"),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
@@ -207,19 +205,36 @@ def _read_move(ours: _Entries, head_format: HeadFormat) -> HeadFormat | None:
     return None if target is head_format else target
 
 
+def _read_lists(ours: _Entries, descriptor: DatasetDescriptor, dataset: str) -> Lists:
+    def read(name: str) -> Segments:
+        keys = ours.texts(name, default=None if name in _ALWAYS else _NO_TEXTS)
+        return _parsed(keys, dataset)
+
+    return Lists(
+        files=read(FILES),
+        history=read(HISTORY),
+        sources=read(SOURCES),
+        runs=read(RUNS),
+        postings=_read_postings(ours, descriptor, dataset),
+    )
+
+
 def _read_postings(
-    ours: _Entries, descriptor: DatasetDescriptor, name: str
-) -> dict[str, tuple[Segment, ...]]:
+    ours: _Entries, descriptor: DatasetDescriptor, dataset: str
+) -> dict[str, Segments]:
     """Read the segments of the indexed columns, each of which lies in its column's directory."""
-    found = {}
-    for column, keys in ours.lists("postings").items():
+    lists = {}
+    for column, keys in ours.lists(_POSTINGS).items():
         if column not in descriptor.index:
-            raise ours.corrupt("postings", column)
-        segments = tuple(Segment.parse(key, name) for key in keys)
-        for segment in segments:
-            check_under(segment.key, f"{postings.folder(name, column)}/")
-        found[column] = segments
-    return found
+            raise ours.corrupt(_POSTINGS, column)
+        lists[column] = _parsed(keys, dataset)
+        for segment in lists[column]:
+            check_under(segment.key, f"{postings.folder(dataset, column)}/")
+    return lists
+
+
+def _parsed(keys: Iterable[str], dataset: str) -> Segments:
+    return tuple(Segment.parse(key, dataset) for key in keys)
 
 
 def is_ours(document: HeadDocument) -> bool:

@@ -33,6 +33,7 @@ from lakebed.state.scope import (
     WholePartitions,
     WholeView,
 )
+from lakebed.state.sources import Sources, changed_meanwhile
 from lakebed.state.state import FOREIGN, Change, State, is_one_dataset
 
 LONGER_LEASE = "Write the data again, with a longer lease."
@@ -132,6 +133,33 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
         f"and version {now.version} is current, or another tool has changed it.",
         hint="Look at the current version, and try again.",
     )
+
+
+def check_sources(
+    base: State, now: State, change: Change, mine: Sources, known: Sources, found: Sources
+) -> None:
+    """Check that nobody else has read in the same raw files: rows would come twice.
+
+    Args:
+        base: The state that the change was computed from.
+        now: What the head says.
+        change: What is to be committed.
+        mine: What it reads in.
+        known: What had been read in at the base.
+        found: What is read in now.
+
+    Raises:
+        CommitConflictError: Somebody has; the message names the run.
+    """
+    other = changed_meanwhile(known, found, mine)
+    if other is not None:
+        raise CommitConflictError(
+            f"{change.operation} of {base.name!r}, based on version {base.version}, "
+            f"conflicts with {other}.",
+            hint="Run it again: it takes what is left.",
+            expected=base.version,
+            actual=now.version,
+        )
 
 
 def check(

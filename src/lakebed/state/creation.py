@@ -23,6 +23,7 @@ from lakebed.state import history
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
+from lakebed.state.lists import Lists
 from lakebed.state.moving import read_settled_head, remove_leftover
 from lakebed.state.reader import Head, read_head
 from lakebed.state.state import CREATION, State, digest_of
@@ -108,7 +109,7 @@ def create(store: Store, state: State) -> State:
     except CommitUnknownError:
         raise
     except LakebedError:
-        delete_or_leave(store, [one.key for first in written.values() for one in first.history])
+        delete_or_leave(store, [key for first in written.values() for key in first.lists.keys])
         raise
 
 
@@ -122,9 +123,9 @@ def _with_history(store: Store, state: State, written: dict[str, State]) -> Stat
         descriptor=state.descriptor.to_document(),
     )
     segment = _first_segment(state)
-    first = replace(state, history=(segment,))
+    first = replace(state, lists=Lists(history=(segment,)))
     written[state.created_at] = first
-    store.put(segment.key, history.encode_entries([entry]))
+    store.put(segment.key, history.encode([entry]))
     return first
 
 
@@ -204,7 +205,7 @@ def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
             raise _taken(state)  # by another tool, which knows no such rules
         if head.state.commit_id == state.commit_id:
             return head
-        entries = history.read(store, head.state.history)
+        entries = history.read(store, head.state.lists.history)
     except DatasetNotFoundError as exc:
         if etag is None:
             raise _taken(state) from exc

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakebed.index import postings
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import (
     BATCH_ID,
@@ -25,18 +24,15 @@ from lakebed.state.caps import Caught
 from lakebed.state.descriptors import describe
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
+from lakebed.state.lists import Edit, Lists
 from lakebed.state.partitions import Naming
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
-from lakebed.store.segments import Segment
 
 FOREIGN = "foreign"  # the operation of what other tools have changed
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
 CREATION = "creation"  # as `moved_from`, until the creator has looked for a namesake
 COMMITTED = 2  # the least claim of a head that somebody has committed to
-
-
-Segments = tuple[Segment, ...]
 
 
 class _Memo:
@@ -68,11 +64,7 @@ class State:
         commit_id: Of the commit that made this version; empty in a dataset of another tool.
         committed_at: When that commit was made.
         last_batch_id: The highest one that a commit has used.
-        files: Segments of the file table.
-        history: Segments of the history.
-        sources: Segments that tell which raw files were read in.
-        runs: Segments that tell which run wrote what.
-        postings: Segments of the inverted indices, by column.
+        lists: Segments of what grows with every commit.
         digest: Of the labels, as the last commit of ours left them.
         annotations: Metadata entries of the user and of other tools.
         indices: Kartothek index files, which other tools keep.
@@ -99,11 +91,7 @@ class State:
     commit_id: str = ""
     committed_at: dt.datetime | None = None
     last_batch_id: int = 0
-    files: tuple[Segment, ...] = ()
-    history: tuple[Segment, ...] = ()
-    sources: tuple[Segment, ...] = ()
-    runs: tuple[Segment, ...] = ()
-    postings: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
+    lists: Lists = field(default_factory=Lists)
     digest: str = ""
     annotations: Mapping[str, Any]
     indices: Mapping[str, str]
@@ -203,9 +191,7 @@ class State:
     @property
     def side_keys(self) -> tuple[str, ...]:
         """The keys of all side objects that the head names."""
-        lists = (self.files, self.history, self.sources, self.runs)
-        segments = (segment.key for one in lists for segment in one)
-        return (*segments, *postings.keys_of(self.postings), *self.indices.values())
+        return (*self.lists.keys, *self.indices.values())
 
     def directories(self) -> Mapping[str, Sequence[str]]:
         """Return the labels by directory, in order of first appearance.
@@ -240,11 +226,8 @@ class Change:
         row_count: Entities in them.
         deleted_row_count: Entities that a delete takes out, though files may go on without them.
         caught: What the caps of dimensions sent to `OTHER`.
-        facts: Segment of the file table that holds their facts, if there are any.
-        sources: Segment that tells which raw files it read in, if any.
-        postings: Segments of inverted indices to add, by column; those of a column that is not
-            indexed when the commit is made are left out.
-        dropped_postings: Keys of segments that these replace.
+        edits: What it changes in the lists of segments; none but its own of the history and of
+            the runs, which the commit writes down itself.
         indices: Keys of Kartothek index files to name, by column.
         indices_of: Digest of the labels that they cover; beside other labels, none is named.
         scope: The partitions that it replaces.
@@ -257,11 +240,6 @@ class Change:
         open_batches: Batches that may be committed, whatever their ids are.
         protect: What shall not be cleaned up; each takes the place of one of the same target.
         unprotect: What may be cleaned up again.
-        new_files: The file table to put in the place of that of the base, for a commit on the
-            base itself. On a later version the file table stays as it is.
-        merged: For `files` and `history`: segments at the begin of the list, and those that take
-            their place. Where the list begins otherwise by now, it stays as it is.
-        lost_segments: Keys of segments of the file table and of postings that cannot be read.
         lost_indices: Columns whose Kartothek index files are not right.
         moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
         earlier: Changes that make versions of their own right before it, by the same put.
@@ -276,10 +254,7 @@ class Change:
     row_count: int = 0
     deleted_row_count: int = 0
     caught: tuple[Caught, ...] = ()
-    facts: Segment | None = None
-    sources: Segment | None = None
-    postings: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
-    dropped_postings: frozenset[str] = frozenset()
+    edits: tuple[Edit, ...] = ()
     indices: Mapping[str, str] = field(default_factory=dict)
     indices_of: str = ""
     scope: Scope = field(default_factory=Nothing)
@@ -292,19 +267,21 @@ class Change:
     open_batches: tuple[int, ...] = ()
     protect: tuple[Protection, ...] = ()
     unprotect: tuple[Protection, ...] = ()
-    new_files: tuple[Segment, ...] | None = None
-    merged: Mapping[str, tuple[Segments, Segments]] = field(default_factory=dict)
-    lost_segments: frozenset[str] = frozenset()
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
     earlier: tuple[Change, ...] = ()
 
     @property
+    def brought_keys(self) -> tuple[str, ...]:
+        """The keys of the objects that were written for it, beside data files."""
+        segments = (segment.key for edit in self.edits for segment in edit.added)
+        return (*segments, *self.indices.values())
+
+    @property
     def brings_unreserved(self) -> bool:
         """Whether it names objects that were written before, and that no reservation holds."""
         is_reserved = self.batch_id is not None and self.operation != "adopt"
-        written = (self.facts, self.sources, self.postings, self.indices, self.merged)
-        return not is_reserved and any((*written, self.new_files))
+        return not is_reserved and bool(self.brought_keys)
 
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
@@ -358,10 +335,9 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         commit_id=change.commit_id,
         committed_at=committed_at,
         last_batch_id=max(state.last_batch_id, change.batch_id or 0),
-        files=_files(state, change),
-        history=_merged(state.history, change.merged.get("history")),
-        sources=(*state.sources, change.sources) if change.sources else state.sources,
-        postings=_postings(state, change),
+        lists=state.lists.edited(
+            change.edits, state.descriptor.index, is_base=state.version == change.base_version
+        ),
         digest=digest,
         indices=indices,
         horizon=max(state.horizon, change.horizon),
@@ -371,22 +347,6 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         moved_from="",
     )
     return new, entry
-
-
-def _merged(segments: Segments, change: tuple[Segments, Segments] | None) -> Segments:
-    if change is None:
-        return segments
-    old, new = change
-    return (*new, *segments[len(old) :]) if segments[: len(old)] == old else segments
-
-
-def _files(state: State, change: Change) -> Segments:
-    files = _merged(state.files, change.merged.get("files"))
-    if change.new_files is not None and state.version == change.base_version:
-        files = change.new_files
-    if change.lost_segments:
-        files = tuple(one for one in files if one.key not in change.lost_segments)
-    return (*files, change.facts) if change.facts else files
 
 
 def _open_batches(state: State, change: Change) -> dict[str, Any]:
@@ -428,19 +388,6 @@ def _protections(state: State, change: Change) -> tuple[Protection, ...]:
     gone = {(one.version, one.batch_id) for one in (*change.protect, *change.unprotect)}
     kept = (one for one in state.protections if (one.version, one.batch_id) not in gone)
     return (*kept, *change.protect)
-
-
-def _postings(state: State, change: Change) -> dict[str, tuple[Segment, ...]]:
-    """Return the segments of the columns that are indexed, after the change."""
-    found = {}
-    for column in state.descriptor.index:
-        kept = (
-            segment
-            for segment in state.postings.get(column, ())
-            if segment.key not in change.dropped_postings | change.lost_segments
-        )
-        found[column] = (*kept, *change.postings.get(column, ()))
-    return {column: segments for column, segments in found.items() if segments}
 
 
 def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str) -> Entry:

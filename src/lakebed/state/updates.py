@@ -11,11 +11,11 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_update
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change
 from lakebed.store.base import Store
 
 _UPDATES = 5  # so often an edit is applied to a descriptor that others have just changed
@@ -85,9 +85,9 @@ def update(
                 hint="Give a DatasetDescriptor, or a function that takes one and returns one.",
             )
         if descriptor == base.descriptor:
-            last = history.read(store, base.history, after=base.version - 1)[-1]
+            last = history.read(store, base.lists.history, after=base.version - 1)[-1]
             return Update(entry=last, base=base, descriptor=descriptor)
-        entries = history.read(store, base.history)
+        entries = history.read(store, base.lists.history)
         if made_from is not None:
             conflicts.check_same_dataset(made_from, base)
             conflicts.check_descriptor_kept(made_from, base, entries, "update")
@@ -100,7 +100,7 @@ def update(
             lineage=base.lineage.after(base.descriptor, descriptor),
         )
         try:
-            entry = commit_change(store, base, change, options)
+            entry = commit_change(store, base, change, options).entry
         except CommitConflictError:
             now = read_own_head(store, dataset).state
             is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)
