@@ -136,8 +136,8 @@ def test_a_writer_that_outlasts_its_lease_is_found(monkeypatch: pytest.MonkeyPat
 def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     check = conflicts.check
 
-    def check_without_reads(base: Any, now: Any, since: Any, change: Any, _reads: Any) -> None:
-        check(base, now, since, change)
+    def check_without_reads(base: Any, now: Any, change: Any, since: Any, _reads: Any) -> None:
+        check(base, now, change, since)
 
     monkeypatch.setattr(conflicts, "check", check_without_reads)
 

@@ -79,6 +79,6 @@ class Terms:
         if self.sources is not None and base.lists.sources != now.lists.sources:
             known, found = (source_list.read(store, one.lists.sources) for one in (base, now))
             conflicts.check_sources(base, now, change, self.sources, known, found)
-        conflicts.check(base, now, since, change, self.reads)
+        conflicts.check(base, now, change, since, self.reads)
         if self.only_on is not None:
             conflicts.check_unchanged(self.only_on, now, change)

@@ -90,7 +90,7 @@ def update(
         entries = history.read(store, base.lists.history)
         if made_from is not None:
             conflicts.check_same_dataset(made_from, base)
-            conflicts.check_descriptor_kept(made_from, base, entries, "update")
+            conflicts.check_descriptor_kept(made_from, base, "update", entries)
         check_update(base.descriptor, descriptor, _schemas(entries, dataset))
         change = Change(
             operation="update",
