@@ -90,6 +90,7 @@ def commit_change(
     reads: Sequence[Read] = (),
     only_on: State | None = None,
     staged_until: dt.datetime | None = None,
+    unused: list[str] | None = None,
 ) -> Committed:
     """Commit a change: of a batch that was just written or was staged before, or of metadata alone.
 
@@ -102,6 +103,9 @@ def commit_change(
         reads: What else the change rests on.
         only_on: The state that it may be committed on; None for any without a conflict.
         staged_until: When the lease of a batch ends that was staged before, for the error.
+        unused: Takes the keys of segments that were written in vain, if the commit fails for sure;
+            for who has more to delete then. None to delete them here. What the change itself
+            names is the caller's, in any case.
 
     Raises:
         CommitConflictError: A commit since the base changed a partition in its scope or read in
@@ -131,7 +135,10 @@ def commit_change(
     except CommitUnknownError:
         raise
     except LakebedError:
-        delete_or_leave(store, attempts.unused)
+        if unused is None:
+            delete_or_leave(store, attempts.unused)
+        else:
+            unused += attempts.unused
         raise
 
 

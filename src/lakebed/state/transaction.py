@@ -183,6 +183,7 @@ class Transaction:
             descriptor=descriptor,
             lineage=self._base.lineage,
         )
+        unused = [one.key for one in (segment, noted) if one is not None]
         try:
             self._complete(facts)
             if segment is not None:
@@ -190,13 +191,19 @@ class Transaction:
             if noted is not None and sources is not None:
                 self._store.put(noted.key, source_list.encode(sources))
             committed = commit_change(
-                self._store, self._base, change, self._options, sources=sources, reads=reads
+                self._store,
+                self._base,
+                change,
+                self._options,
+                sources=sources,
+                reads=reads,
+                unused=unused,
             )
         except CommitUnknownError:
             raise
         except LakebedError:
             # Every other error proves that no head refers to what was written.
-            self.abort(facts, others=[one.key for one in (segment, noted) if one is not None])
+            self.abort(facts, others=unused)
             raise
         return committed.entry
 
