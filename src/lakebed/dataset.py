@@ -52,6 +52,7 @@ from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
@@ -249,7 +250,7 @@ class Dataset(View):
         for entry in self._entries():
             if entry.descriptor is None:
                 continue
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{self.name}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
             found.setdefault(
                 lineage.number,
                 SchemaVersion(

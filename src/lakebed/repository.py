@@ -17,10 +17,11 @@ from lakebed.errors import (
 from lakebed.hive.adoption import Adoption, commit_adoption, find_adoption
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
+from lakebed.model.layout import schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.provider import MetadataProvider, telling
 from lakebed.source import Snapshot, Source
-from lakebed.state import kartothek, schema_file, transaction
+from lakebed.state import schema_file, transaction
 from lakebed.state.creation import first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
@@ -356,13 +357,13 @@ class Repository:
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
         """Delete what is left of a dataset whose head is gone."""
         # The one key that a new dataset of this name would use again.
-        schema_key = kartothek.schema_key(last.name, last.table)
+        schema_file_key = schema_key(last.name, last.table)
         self._store.delete(
-            key for key in held if key != schema_key and not is_of_a_namesake(key, last)
+            key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)
         )
         if self._find(last.name) is not None:
             return
-        self._store.delete([schema_key])
+        self._store.delete([schema_file_key])
         namesake = self._find(last.name)
         if namesake is not None:  # its own one may have been there already
             schema_file.put_or_leave(self._store, last.name, namesake.descriptor)

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, VersionNotFoundError
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
@@ -171,7 +172,7 @@ class Source:
         self, snapshot: Snapshot, past: history.PastState, labels: tuple[str, ...]
     ) -> Source:
         state = snapshot.state
-        descriptor, lineage = descriptor_from(past.descriptor, f"{self.name}/history")
+        descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(self.name))
         older = dataclasses.replace(
             state,
             labels=labels,

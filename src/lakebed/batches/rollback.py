@@ -17,6 +17,7 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
+from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.conflicts import Read
@@ -81,7 +82,7 @@ def find_restoration(
     entries = history.read(store, base.history)
     past = history.replay(entries, version)
     check_readable(base, entries, version)
-    older, _ = descriptor_from(past.descriptor, f"{base.name}/history")
+    older, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
     promoted = {encode_level(name, OTHER) for name in grown_dimensions(older, base.descriptor)}
 
     def is_meant(label: str) -> bool:

@@ -16,6 +16,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.hive.footers import THREADS, difference, read_footers, sound_footers
 from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of, schema_number_of
+from lakebed.model.layout import Folder
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state import history
 from lakebed.state.state import State, descriptor_from
@@ -179,7 +180,7 @@ def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]
     found = {}
     for entry in history.read(store, state.history):
         if entry.descriptor is not None:
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{state.name}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(state.name))
             found[lineage.number] = frozenset(descriptor.schema.names)
     return found
 

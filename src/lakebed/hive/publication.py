@@ -46,6 +46,7 @@ from lakebed.hive.table import (
 )
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
+from lakebed.model.layout import Folder
 from lakebed.state import history, published
 from lakebed.state.state import State
 from lakebed.state.transaction import read_own_head
@@ -482,7 +483,7 @@ class _Publisher:
         What a user's INSERT OVERWRITE or MSCK does to the table's own directory can do no harm
         there.
         """
-        return plain_location(f"{self._root}/{self._dataset}/hive/{self._table}")
+        return plain_location(f"{self._root}/{Folder.HIVE.of(self._dataset, str(self._table))}")
 
     def _apply_and_note(self, now: _Round) -> bool:
         """Change the table, and let cleanups and other publishers know what it may show.

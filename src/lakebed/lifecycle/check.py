@@ -37,6 +37,7 @@ from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
+from lakebed.model.layout import schema_key
 from lakebed.state import (
     file_table,
     history,
@@ -462,7 +463,7 @@ class _Checker:
 
     def _check_schema_file(self) -> Iterator[Finding]:
         state = self.state
-        key = kartothek.schema_key(state.name, state.table)
+        key = schema_key(state.name, state.table)
         wanted = kartothek.encode_schema(state.descriptor.schema, state.descriptor.partition_types)
         try:
             is_right = _schema_of(self._store.get(key).data) == _schema_of(wanted)
@@ -539,7 +540,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
     repaired: set[str] = set()
     if checker.is_schema_file_wrong:
         schema_file.put_or_leave(store, state.name, state.descriptor)
-        repaired.add(kartothek.schema_key(state.name, state.table))
+        repaired.add(schema_key(state.name, state.table))
     broken = [*checker.lost_files, *checker.lost_postings]
     if broken or checker.lost_facts or checker.lost_indices:
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)

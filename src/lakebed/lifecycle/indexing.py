@@ -54,6 +54,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
+from lakebed.model.layout import index_key
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
 from lakebed.plan.data_file import DataFile
@@ -646,6 +647,6 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
         return {}
     if data is None:
         return {}
-    key = index_file.new_key(state.name, column, dt.datetime.now(dt.UTC))
+    key = index_key(state.name, column, dt.datetime.now(dt.UTC))
     store.put(key, data)
     return {column: key}

@@ -7,7 +7,7 @@ import hashlib
 import uuid
 
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE
+from lakebed.model.layout import TABLE, Folder, segment_key
 from lakebed.state import history
 from lakebed.state.head import HeadFormat
 from lakebed.state.state import State, digest_of
@@ -53,12 +53,12 @@ def first_segment(state: State) -> Segment:
 
 def is_of_a_namesake(key: str, state: State) -> bool:
     """Whether a key is of the first segment of another dataset, whose head may yet come."""
-    is_first = key.startswith(f"{history.folder(state.name)}/") and key.endswith(_SUFFIX)
+    is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIX)
     return is_first and not key.startswith(_begin_of(state))
 
 
 def _begin_of(state: State) -> str:
-    return f"{history.folder(state.name)}/{1:010d}-{_sign_of(state)}"
+    return segment_key(Folder.HISTORY.of(state.name), 1, _sign_of(state))
 
 
 def _sign_of(state: State) -> str:

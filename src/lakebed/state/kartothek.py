@@ -18,19 +18,13 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE, split_label
+from lakebed.model.keys import split_label
+from lakebed.model.layout import TABLE, Folder, schema_key
 from lakebed.model.schema import Schema, Type
 from lakebed.state.head import HeadDocument, HeadFormat
 from lakebed.state.partitions import Naming, PartitionEntry, checked_labels, read_entries
 from lakebed.state.state import State, annotations_of, creation_time_of
 from lakebed.store.base import Store
-
-_SCHEMA_FILE = "_common_metadata"
-
-
-def schema_key(dataset: str, table: str) -> str:
-    """Return the key of the schema file."""
-    return f"{dataset}/{table}/{_SCHEMA_FILE}"
 
 
 def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, key: str) -> State:
@@ -76,7 +70,7 @@ def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     found = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
-        if rest.endswith(".parquet") and table != "indices":
+        if rest.endswith(".parquet") and table != Folder.INDICES:
             found[rest.removesuffix(".parquet")] = PartitionEntry({table: info.key})
     return found
 

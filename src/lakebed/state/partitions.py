@@ -16,7 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
-from lakebed.model.keys import ADOPTED_PREFIX, data_key
+from lakebed.model.keys import ADOPTED_PREFIX
+from lakebed.model.layout import data_key
 from lakebed.state.head import HeadDocument, HeadFormat, Partitions
 
 _CHUNK = 10_000  # labels at a time, which keeps a proof within a few megabytes

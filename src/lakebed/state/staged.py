@@ -22,6 +22,7 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
+from lakebed.model.layout import Folder
 from lakebed.state import history, reservation, runs
 from lakebed.state.history import Entry
 from lakebed.state.reservation import BatchRecord, Staging, decode_record
@@ -217,7 +218,7 @@ def _base(store: Store, state: State, staging: Staging) -> State:
     if state.version == staging.base_version and not was_foreign and not state.is_changed_by_others:
         return state
     past = history.replay(history.read(store, state.history), staging.base_version)
-    descriptor, lineage = descriptor_from(past.descriptor, f"{state.name}/history")
+    descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
     gone = frozenset(staging.foreign_removed)
     labels = [label for label in past.labels if label not in gone]
     return replace(

@@ -20,15 +20,8 @@ from lakebed.errors import (
 )
 from lakebed.index import postings
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import (
-    BATCH_ID,
-    TABLE,
-    check_under,
-    data_key,
-    decode_path,
-    partition_of,
-    partition_of_label,
-)
+from lakebed.model.keys import BATCH_ID, check_under, decode_path, partition_of, partition_of_label
+from lakebed.model.layout import TABLE, data_key, postings_folder
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema, Type, dotted_types
@@ -715,7 +708,7 @@ def _read_postings(
             raise ours.corrupt("postings", column)
         segments = tuple(Segment.parse(key, name) for key in keys)
         for segment in segments:
-            check_under(segment.key, f"{postings.folder(name, column)}/")
+            check_under(segment.key, f"{postings_folder(name, column)}/")
         found[column] = segments
     return found
 

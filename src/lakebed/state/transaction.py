@@ -34,6 +34,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_update
 from lakebed.model.keys import schema_number_of
+from lakebed.model.layout import Folder
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, file_table, history
 from lakebed.state import runs as run_list
@@ -869,7 +870,7 @@ def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
     found = {}
     for entry in entries:
         if entry.descriptor is not None:
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{dataset}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(dataset))
             found[lineage.number] = descriptor.schema
     return found
 
