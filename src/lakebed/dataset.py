@@ -277,7 +277,7 @@ class Dataset(View):
             found.append(
                 Partition(
                     path=path,
-                    values=decode_path(path, state.partition_level_types),
+                    values=decode_path(path, state.layout.partition_level_types),
                     file_count=len(files),
                     row_count=_sum([file.row_count for file in files]),
                     size_bytes=_sum([file.size_bytes for file in files]),
@@ -295,8 +295,9 @@ class Dataset(View):
 
     def _files(self, state: State) -> tuple[File, ...]:
         counts = file_table.read_counts(self._source.store, state.files)
+        layout, key_of = state.layout, state.layout.naming.key
         batches = {
-            directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
+            directory: layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
             for directory in state.directories()
         }
         found = []
@@ -306,8 +307,8 @@ class Dataset(View):
             batch_id = batches[directory]
             found.append(
                 File(
-                    key=state.key(label),
-                    partition=state.partition_of(directory),
+                    key=key_of(label),
+                    partition=layout.partition_of(directory),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,

@@ -102,7 +102,7 @@ def write_rest(
         The files, read and written once, and what tells whose rows they hold, of which there are
         few objects.
     """
-    types = plan.state.predicate_types
+    types = plan.state.layout.predicate_types
     rest = complement(plan.predicate)
     job = Job(
         everything=plan,

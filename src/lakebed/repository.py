@@ -343,7 +343,7 @@ class Repository:
         held = [info.key for info in self._store.list(f"{name}/")]
         last = remove_heads(self._store, head)
         # What was committed since the listing; a head of other tools may name keys of anybody.
-        named = (*map(last.key, last.labels), *last.side_keys)
+        named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
             f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
@@ -357,7 +357,7 @@ class Repository:
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
         """Delete what is left of a dataset whose head is gone."""
         # The one key that a new dataset of this name would use again.
-        schema_file_key = schema_key(last.name, last.table)
+        schema_file_key = schema_key(last.name, last.layout.table)
         self._store.delete(
             key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)
         )

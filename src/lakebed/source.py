@@ -174,10 +174,8 @@ class Source:
         state = snapshot.state
         descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(self.name))
         older = dataclasses.replace(
-            state,
+            state.as_of(descriptor, lineage),
             labels=labels,
-            descriptor=descriptor,
-            lineage=lineage,
             version=past.entry.version,
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,

@@ -22,7 +22,7 @@ from lakebed.errors import (
 from lakebed.hive import batch_directories
 from lakebed.hive.adoption import find_adoption
 from lakebed.model.keys import adopted_file_name
-from lakebed.model.layout import TABLE, Folder, data_key
+from lakebed.model.layout import TABLE, Folder, Naming
 from lakebed.testing import FailingStore
 
 MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
@@ -287,7 +287,7 @@ def test_label_of_an_adopted_file_cannot_lead_out_of_the_dataset():
     label = f"batch_id=1/{adopted_file_name('../other/data/x.parquet')}"
 
     with pytest.raises(CorruptMetadataError, match="outside"):
-        data_key("flights", "data", label, ".parquet")
+        Naming("flights", "data", ".parquet").key(label)
 
 
 def test_dry_run_lists_the_files(lake, home):

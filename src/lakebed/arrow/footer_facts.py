@@ -33,7 +33,7 @@ def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
     Cost:
         One GET of the whole file, in memory, and all of it decoded.
     """
-    key = state.key(label)
+    key = state.layout.key(label)
     data = store.get(key).data
     columns: dict[str, ColumnFacts] = {}
     reader = find_reader(state.descriptor.format)

@@ -34,7 +34,7 @@ class OlderFiles:
     @classmethod
     def of(cls, state: State, number: int | None) -> OlderFiles:
         """Return the files of one schema of a state."""
-        stored, lineage = state.stored_schema, state.lineage
+        stored, lineage = state.layout.stored_schema, state.lineage
         reading = lineage.reading(stored, number)
         return cls(schema=stored, lineage=lineage, number=number, reading=reading)
 

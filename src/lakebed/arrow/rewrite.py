@@ -493,14 +493,14 @@ class _translating:  # noqa: N801 - a context manager, as a function would be
 def _read_back(store: Store, job: Job, labels: Sequence[str]) -> dict[str, RowDigest]:
     """Read new files, and return the digest of each partition."""
     target, state = job.target, job.everything.state
-    new = replace(state, descriptor=target.descriptor)
+    new = state.as_of(target.descriptor, state.lineage)
     found: dict[str, RowDigest] = {}
     for label in labels:
         directory = split_label(label)[0]
         file = DataFile(
             key=target.key(label),
             label=label,
-            partition=new.directory_values(directory),
+            partition=new.layout.directory_values(directory),
             is_filtered=False,
             schema_number=target.schema_number,
         )

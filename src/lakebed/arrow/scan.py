@@ -51,7 +51,7 @@ def output_schema(state: State, columns: Sequence[str] | None) -> pa.Schema:
     Raises:
         SchemaMismatchError: A column is unknown, one is named twice, or there is none.
     """
-    types = state.column_types
+    types = state.layout.column_types
     names = state.descriptor.schema.names if columns is None else tuple(columns)
     if columns is not None:
         _check_columns(names)
@@ -362,10 +362,12 @@ def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part
         if residual == TRUE:
             yield _Part(dataset, group.older, tuple(names))
             continue
-        types = state.predicate_types
+        types = state.layout.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
         needed = dict.fromkeys((*names, *roots_of(residual, types)))
-        is_single = sum(name in state.stored_schema for name in group.older.held(needed)) == 1
+        is_single = (
+            sum(name in state.layout.stored_schema for name in group.older.held(needed)) == 1
+        )
         is_exact = weaker == residual and not is_single
         yield _Part(
             dataset,
@@ -410,7 +412,7 @@ def _groups(store: Store, plan: ScanPlan, names: Sequence[str]) -> list[_Group]:
                 (TRUE, [file for file in alike if not file.is_filtered]),
                 (left, [file for file in alike if file.is_filtered]),
             ):
-                needed = (*names, *roots_of(residual, state.predicate_types))
+                needed = (*names, *roots_of(residual, state.layout.predicate_types))
                 _add(groups, _Group(older.for_columns(needed), residual, files))
     return sorted(groups, key=lambda group: group.residual != TRUE)
 
@@ -454,7 +456,7 @@ def _types_in(state: State, older: OlderFiles) -> dict[str, Type]:
     reading = older.reading
     return {
         name: reading.rebuilt.get(name, kind)
-        for name, kind in state.column_types.items()
+        for name, kind in state.layout.column_types.items()
         if name not in reading.constants
     }
 
@@ -469,7 +471,7 @@ def _without(predicate: Predicate, rebuilt: Mapping[str, Type]) -> Predicate:
 def _file_parts(
     reader: FileReader, store: Store, plan: ScanPlan, names: Sequence[str]
 ) -> Iterator[_FilePart]:
-    state, types = plan.state, plan.state.predicate_types
+    state, types = plan.state, plan.state.layout.predicate_types
     for group in _groups(store, plan, names):
         is_open = group.residual != TRUE
         for file in with_recorded(store, state, group.files):
@@ -479,7 +481,7 @@ def _file_parts(
                 state.name,
                 file,
                 older=group.older,
-                types=state.column_types,
+                types=state.layout.column_types,
                 names=tuple(names),
                 rows=to_arrow_expression(group.residual, types) if is_open else None,
                 rows_need=roots_of(group.residual, types),

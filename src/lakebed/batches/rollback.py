@@ -224,7 +224,7 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
 
     def is_gone(label: str) -> bool:
         try:
-            store.size(base.key(label))
+            store.size(base.layout.key(label))
         except ObjectNotFoundError:
             return True
         return False
@@ -235,6 +235,6 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
     if gone:
         raise VersionNotFoundError(
             f"Rollback of {base.name!r} to version {version} needs {len(gone)} data files that are "
-            f"gone, such as {base.key(gone[0])}.",
+            f"gone, such as {base.layout.key(gone[0])}.",
             hint="They were deleted from outside: put them back, or choose another version.",
         )

@@ -534,7 +534,7 @@ def commit_adoption(
 def _changes(created: State, adoption: Adoption) -> list[Change]:
     """Return what makes each version, the current one last."""
     # Two adoptions at once find the same files.
-    alone = Unchanged(TRUE, created.partition_level_types)
+    alone = Unchanged(TRUE, created.layout.partition_level_types)
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
     changes = []

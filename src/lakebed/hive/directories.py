@@ -64,11 +64,11 @@ def directories_of(
     for directory, labels in state.directories().items():
         if partitions is not None and partition_of(directory) not in partitions:
             continue
-        spec = Spec.of(state.directory_values(directory), columns.keys)
+        spec = Spec.of(state.layout.directory_values(directory), columns.keys)
         found.setdefault(spec, []).extend(labels)
     result, crowded = {}, []
     for spec, labels in found.items():
-        keys = [state.key(label) for label in labels]
+        keys = [state.layout.key(label) for label in labels]
         homes = {key.rpartition("/")[0] for key in keys}
         if len(homes) > 1:
             crowded.append(spec)
@@ -166,8 +166,10 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
                 _check_older(state, number, names.get(number))
     foreign = numbers.get(None, [])
     if foreign:
-        stored = state.stored_schema
-        for key, footer in sound_footers(read_footers(store, map(state.key, foreign))).items():
+        stored = state.layout.stored_schema
+        for key, footer in sound_footers(
+            read_footers(store, map(state.layout.key, foreign))
+        ).items():
             reason = difference(footer, stored)
             if reason:
                 raise InvalidInputError(

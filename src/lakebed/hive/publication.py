@@ -382,7 +382,7 @@ class _Publisher:
         keys = columns.keys[:-1] if mode == "batches" else columns.keys
         found = set()
         for path in paths:
-            values = decode_path(path, state.partition_level_types)
+            values = decode_path(path, state.layout.partition_level_types)
             # What a metastore cannot hold is in none, and may since have been deleted.
             with contextlib.suppress(InvalidInputError):
                 found.add(Spec.of(values, keys))
@@ -441,7 +441,8 @@ class _Publisher:
         if found is None or found.properties.get(_SCHEMA) != str(state.lineage.number):
             return state.labels
         keys = frozenset(key for one in new for key in one.files)
-        return [label for label in state.labels if state.key(label) in keys] if keys else ()
+        key_of = state.layout.naming.key
+        return [label for label in state.labels if key_of(label) in keys] if keys else ()
 
     def _mode(self, found: FoundTable | None) -> Mode:
         asked = self._options.mode

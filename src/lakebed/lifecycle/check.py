@@ -338,7 +338,7 @@ class _Checker:
         """Return those of some files that are there, and what is wrong with all of them."""
         findings, present = [], []
         for label in labels:
-            key = self.state.key(label)
+            key = self.state.layout.key(label)
             info = objects.get(key)
             known = table.get(label)
             if info is not None:
@@ -358,7 +358,9 @@ class _Checker:
             if label in self._live
             else "It is of an older version: restore it from a copy. The current one is not affected."
         )
-        return Finding(severity=Severity.ERROR, key=self.state.key(label), what=what, remedy=remedy)
+        return Finding(
+            severity=Severity.ERROR, key=self.state.layout.key(label), what=what, remedy=remedy
+        )
 
     def _check_facts(
         self, present: Iterable[str], table: Mapping[str, tuple[int, str]]
@@ -366,7 +368,7 @@ class _Checker:
         for label in present:
             if label not in table and is_own_name(label):
                 self.lost_facts.append(label)
-                yield _without_facts(self.state.key(label))
+                yield _without_facts(self.state.layout.key(label))
 
     def _read_notes(self) -> tuple[list[Shown], list[Finding]]:
         """Return what tables of a metastore show, and the notes that do not tell it."""
@@ -393,7 +395,7 @@ class _Checker:
             return findings
         state = read_own_head(self._store, self.state.name).state
         kept = kept_labels(self._store, state, self._read_notes()[0])
-        keys = {state.key(label) for label in kept}
+        keys = set(map(state.layout.naming.key, kept))
         return [one for one in findings if one.key in objects or one.key in keys]
 
     def _check_postings(self, *, is_deep: bool) -> list[Finding]:
@@ -450,8 +452,8 @@ class _Checker:
         strange = labels.difference(self.state.labels)
         if strange:
             return f"The index of {column!r} names files that are not live, as {min(strange)!r}."
-        kind = self.state.column_types.get(column)
-        if kind is None or column in self.state.partition_keys or not self.state.labels:
+        kind = self.state.layout.column_types.get(column)
+        if kind is None or column in self.state.layout.partition_keys or not self.state.labels:
             return ""
         live = pa.array(self.state.labels, pa.large_string())
         known = file_table.find(self._store, self.state.files, live, {column: type_to_arrow(kind)})
@@ -463,7 +465,7 @@ class _Checker:
 
     def _check_schema_file(self) -> Iterator[Finding]:
         state = self.state
-        key = schema_key(state.name, state.table)
+        key = schema_key(state.name, state.layout.table)
         wanted = kartothek.encode_schema(state.descriptor.schema, state.descriptor.partition_types)
         try:
             is_right = _schema_of(self._store.get(key).data) == _schema_of(wanted)
@@ -502,7 +504,7 @@ class _Checker:
                 # Nobody knows what was written; but pages may have checksums of their own.
                 facts_of_file(self._store, self.state, label)
                 return None
-            found = difference(self._store, self.state.key(label), recorded)
+            found = difference(self._store, self.state.layout.key(label), recorded)
         except ObjectNotFoundError:
             return None  # a cleanup was faster, or the listing has told of it
         except CorruptMetadataError as exc:
@@ -540,7 +542,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
     repaired: set[str] = set()
     if checker.is_schema_file_wrong:
         schema_file.put_or_leave(store, state.name, state.descriptor)
-        repaired.add(schema_key(state.name, state.table))
+        repaired.add(schema_key(state.name, state.layout.table))
     broken = [*checker.lost_files, *checker.lost_postings]
     if broken or checker.lost_facts or checker.lost_indices:
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
@@ -553,7 +555,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
         for column in sorted(columns):
             build_index(store, state.name, column)
         repaired.update(one.key for one in broken)
-        repaired.update(state.key(one.label) for one in rebuilt)
+        repaired.update(state.layout.key(one.label) for one in rebuilt)
         repaired.update(state.indices[column] for column in checker.lost_indices)
     return [
         replace(one, is_repaired=one.key in repaired and one.severity is not Severity.NOTE)
@@ -577,7 +579,7 @@ def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]
     state = checker.state
     segment = None
     if rebuilt:
-        table = facts_table(rebuilt, state.stored_schema)
+        table = facts_table(rebuilt, state.layout.stored_schema)
         segment = file_table.new_segment(state.name, table)
         assert segment is not None  # there are rows
         store.put(segment.key, file_table.encode(table))

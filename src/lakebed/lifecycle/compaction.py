@@ -282,7 +282,7 @@ def _find_units(
     store: Store, state: State, constraint: Predicate, options: CompactionOptions
 ) -> list[_Unit]:
     """Return what there is to compact, in order of path."""
-    chosen = plan(state, bind(constraint, state.predicate_types), requests=0)
+    chosen = plan(state, bind(constraint, state.layout.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
     counts = file_table.read_counts(store, state.files)
     small: dict[str, list[DataFile]] = {}

@@ -283,7 +283,7 @@ def build_index(
 ) -> InvertedIndex:
     """Index a column of the files that are there; see `Dataset.build_index`."""
     state = read_own_head(store, dataset).state
-    if column in state.partition_level_types:
+    if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
     done = 0
@@ -335,7 +335,9 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
         file_count=len(state.labels),
         covered_count=len(state.labels),
         indexed_count=0,
-        value_count=len({state.directory_values(one)[column] for one in state.directories()}),
+        value_count=len(
+            {state.layout.directory_values(one)[column] for one in state.directories()}
+        ),
         pair_count=0,
         files_per_value=None,
         lost={},
@@ -481,7 +483,7 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
         The files, as a whole where their content was recorded; else, of Parquet, the chunks of
         the column.
     """
-    kind = type_to_arrow(state.column_types[column])
+    kind = type_to_arrow(state.layout.column_types[column])
     writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)
     try:
         for file in files:
@@ -614,7 +616,7 @@ def _merge_groups(
     if not groups:
         return ()
     kept = file_ids(sorted(kept_labels(store, state)))
-    kind = type_to_arrow(state.column_types[column])
+    kind = type_to_arrow(state.layout.column_types[column])
     written: list[Segment] = []
     try:
         for group in groups:
@@ -639,7 +641,7 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
             store,
             column,
             state.postings.get(column, ()),
-            state.column_types[column],
+            state.layout.column_types[column],
             dict(zip(ids.tolist(), state.labels, strict=True)),
         )
     except (CorruptMetadataError, pa.ArrowException) as exc:

@@ -305,7 +305,7 @@ class Judge:
         self._referenced = frozenset(state.side_keys)
         # Files that were there before the dataset lie anywhere in its directory.
         self._adopted = {
-            state.key(label): label
+            state.layout.key(label): label
             for label in (
                 *self._ever,
                 *self._live,
@@ -419,7 +419,7 @@ class Judge:
 
     def _has_levels(self, label: str) -> bool:
         try:
-            decode_path(split_label(label)[0], self._state.partition_types)
+            decode_path(split_label(label)[0], self._state.layout.partition_types)
         except CorruptMetadataError:
             return False
         return True

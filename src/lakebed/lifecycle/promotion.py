@@ -277,7 +277,7 @@ class _Promotion:
 
     def candidates(self, state: State) -> tuple[DataFile, ...]:
         """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
-        predicate = bind(self._predicate(state), state.predicate_types)
+        predicate = bind(self._predicate(state), state.layout.predicate_types)
         return plan(state, predicate, requests=0, store=self.store).files
 
     def _predicate(self, state: State) -> Predicate:
@@ -337,7 +337,7 @@ class _Promotion:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
                         counts[name][text] += count
-        present = admitted_values(replace(state, descriptor=self.new))
+        present = admitted_values(state.as_of(self.new, state.lineage))
         admitted = {}
         for name, counter in counts.items():
             have = present.get(name, frozenset())
@@ -463,10 +463,10 @@ class _Promotion:
             admitted = self.admitted(state, looked)
             route = _Moving(self.functions, state.descriptor.schema, admitted)
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
-        levels = list(state.partition_level_types)
+        levels = list(state.layout.partition_level_types)
         for one in looked:
             directory = one.label.rpartition("/")[0]
-            values = state.directory_values(directory)
+            values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
             for texts, count in one.texts:
                 target = route.target(own, texts)

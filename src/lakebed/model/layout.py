@@ -1,5 +1,7 @@
 """Where the objects of a dataset are: the one module that knows their physical names.
 
+`Layout` is what one must know of a dataset to find and to read its data files, whichever there are.
+
 It is Kartothek's layout, so that plateau reads what we write, and ours beside it:
 
     flights.by-dataset-metadata.json     the head
@@ -13,9 +15,16 @@ from __future__ import annotations
 import datetime as dt
 import re
 import urllib.parse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lakebed.model.keys import ADOPTED_PREFIX, check_under
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import ADOPTED_PREFIX, BATCH_ID, check_under, decode_path, partition_of
+from lakebed.model.lineage import Lineage
+from lakebed.model.partition import PartitionStrategy
+from lakebed.model.schema import Schema, Type, dotted_types
+from lakebed.model.values import Scalar
 
 TABLE = "data"  # Kartothek's table name; gives Kite's /data/users/data/userId_hash=15
 JSON_SUFFIX = ".by-dataset-metadata.json"
@@ -56,32 +65,6 @@ def schema_key(dataset: str, table: str) -> str:
     return f"{dataset}/{table}/{SCHEMA_FILE}"
 
 
-def data_key(dataset: str, table: str, label: str, suffix: str) -> str:
-    """Return the key of a data file.
-
-    Args:
-        dataset: Name of the dataset.
-        table: Kartothek's table name.
-        label: Of the file.
-        suffix: Of data files; an adopted file keeps its own.
-
-    Raises:
-        CorruptMetadataError: The label of an adopted file leads out of the dataset.
-
-    >>> data_key("flights", "data", "dt=2013-01-01/batch_id=1/part-0a", ".parquet")
-    'flights/data/dt=2013-01-01/batch_id=1/part-0a.parquet'
-    >>> from lakebed.model.keys import adopted_file_name
-    >>> label = "dt=2013-01-01/batch_id=1/" + adopted_file_name("dt=2013-01-01/000000_0")
-    >>> data_key("flights", "data", label, ".parquet")
-    'flights/dt=2013-01-01/000000_0'
-    """
-    name = label.rpartition("/")[2]
-    if name.startswith(ADOPTED_PREFIX):
-        path = urllib.parse.unquote(name[len(ADOPTED_PREFIX) :])
-        return check_under(f"{dataset}/{path}", f"{dataset}/")
-    return f"{dataset}/{table}/{label}{suffix}"
-
-
 def postings_folder(dataset: str, column: str) -> str:
     """Return where the segments of the inverted index of a column lie."""
     return Folder.POSTINGS.of(dataset, urllib.parse.quote(column, safe=""))
@@ -112,3 +95,143 @@ def segment_key(folder: str, weight: int, name: str) -> str:
 def is_segment_name(name: str) -> bool:
     """Whether the name of an object is one of a segment, without its folder."""
     return _SEGMENT_NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What leads from a label to the key of its file.
+
+    Attributes:
+        dataset: Its name.
+        table: Of Kartothek.
+        suffix: Of data files.
+    """
+
+    dataset: str
+    table: str
+    suffix: str
+
+    @property
+    def prefix(self) -> str:
+        """What keys begin with, before the label."""
+        return f"{self.dataset}/{self.table}/"
+
+    def key(self, label: str) -> str:
+        """Return the key of a file.
+
+        Raises:
+            CorruptMetadataError: The label of an adopted file leads out of the dataset.
+
+        >>> naming = Naming("flights", "data", ".parquet")
+        >>> naming.key("dt=2013-01-01/batch_id=1/part-0a")
+        'flights/data/dt=2013-01-01/batch_id=1/part-0a.parquet'
+        >>> from lakebed.model.keys import adopted_file_name
+        >>> naming.key("dt=2013-01-01/batch_id=1/" + adopted_file_name("dt=2013-01-01/000000_0"))
+        'flights/dt=2013-01-01/000000_0'
+        """
+        name = label.rpartition("/")[2]
+        if name.startswith(ADOPTED_PREFIX):
+            path = urllib.parse.unquote(name[len(ADOPTED_PREFIX) :])
+            return check_under(f"{self.dataset}/{path}", f"{self.dataset}/")
+        return f"{self.dataset}/{self.table}/{label}{self.suffix}"
+
+    def is_plain(self, labels: Sequence[str]) -> bool:
+        """Whether all keys are the label between prefix and suffix, in characters that are bytes."""
+        bare = "/".join((*labels, self.prefix, self.suffix))
+        # Also false for a label that only looks so; those are encoded one by one.
+        return bare.isascii() and ADOPTED_PREFIX not in bare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What a dataset is: enough to find and to read any of its data files. Travels to Spark tasks.
+
+    Attributes:
+        name: Of the dataset.
+        table: Kartothek's table name; `data` in datasets of ours.
+        descriptor: What the dataset is.
+        partition_keys: Directory levels in order, `batch_id` last in datasets of ours.
+        lineage: Number of the current schema, and how files of older ones are read.
+        is_ours: Whether Lakebed created the dataset, so that it can commit to it.
+    """
+
+    name: str
+    table: str
+    descriptor: DatasetDescriptor
+    partition_keys: tuple[str, ...]
+    lineage: Lineage = field(default_factory=Lineage)
+    is_ours: bool
+
+    @classmethod
+    def of_ours(
+        cls, name: str, descriptor: DatasetDescriptor, lineage: Lineage | None = None
+    ) -> Layout:
+        """Return the layout of a dataset that Lakebed created; without lineage a new one."""
+        return cls(
+            name=name,
+            table=TABLE,
+            descriptor=descriptor,
+            partition_keys=tuple(descriptor.partition_types),
+            lineage=lineage or Lineage(),
+            is_ours=True,
+        )
+
+    @property
+    def naming(self) -> Naming:
+        """What leads from a label to the key of its file."""
+        return Naming(self.name, self.table, self.descriptor.file_suffix)
+
+    def key(self, label: str) -> str:
+        """Return the key of a data file."""
+        return self.naming.key(label)
+
+    @property
+    def column_types(self) -> dict[str, Type]:
+        """All columns that can be asked for, with their types."""
+        fields = {field.name: field.type for field in self.descriptor.schema}
+        return {**fields, **self.partition_types}
+
+    @property
+    def predicate_types(self) -> dict[str, Type]:
+        """All columns that can stand in a predicate, nested ones by dots, with their types."""
+        return {**dotted_types(self.descriptor.schema), **self.partition_types}
+
+    @property
+    def partition_types(self) -> dict[str, Type]:
+        """Directory levels in order, with their types."""
+        declared = self.descriptor.column_types
+        return {name: declared[name] for name in self.partition_keys}
+
+    @property
+    def partition_level_types(self) -> dict[str, Type]:
+        """Directory levels of a partition: all but the batch."""
+        levels = self.partition_types
+        if self.is_ours:
+            levels.pop(BATCH_ID, None)
+        return levels
+
+    def partition_of(self, directory: str) -> str:
+        """Return the partition that a directory belongs to: without its batch, if it is of one.
+
+        In a dataset of another tool a level `batch_id` is one like any other.
+        """
+        return partition_of(directory) if self.is_ours else directory
+
+    def directory_values(self, directory: str) -> dict[str, Scalar]:
+        """Return the typed values of a directory's levels.
+
+        Raises:
+            CorruptMetadataError: The directory does not fit the schema.
+        """
+        return decode_path(directory, self.partition_types)
+
+    @property
+    def sure_strategy(self) -> PartitionStrategy:
+        """The partition functions that tell something of the rows under every path."""
+        return self.lineage.sure_strategy(self.descriptor.partition_by)
+
+    @property
+    def stored_schema(self) -> Schema:
+        """The fields that data files hold."""
+        schema = self.descriptor.schema
+        return schema.select(tuple(n for n in schema.names if n not in self.partition_keys))

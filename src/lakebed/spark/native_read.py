@@ -39,10 +39,10 @@ def find_obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
-    alike = _find_alike(plan.state.column_types)
+    alike = _find_alike(plan.state.layout.column_types)
     if alike:
         return f"Spark takes the columns {' and '.join(map(repr, alike))} for one"
-    partition_types = plan.state.partition_types
+    partition_types = plan.state.layout.partition_types
     for name in needed_columns(plan, names):
         if name not in partition_types:
             continue
@@ -80,14 +80,14 @@ def _inner(kind: Type) -> list[dict[str, Type]]:
 
 def needed_columns(plan: ScanPlan, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are asked for, and those that the filter looks at."""
-    types = plan.state.predicate_types
+    types = plan.state.layout.predicate_types
     residual = () if plan.residual is None else roots_of(plan.residual, types)
     return tuple(dict.fromkeys([*names, *residual]))
 
 
 def struct_of(plan: ScanPlan, names: Iterable[str]) -> StructType:
     """Return columns of a plan as Spark's own type."""
-    types: Mapping[str, Type] = plan.state.column_types
+    types: Mapping[str, Type] = plan.state.layout.column_types
     return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
 
 
@@ -116,10 +116,10 @@ def read_natively(
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     state = plan.state
-    partitions = state.partition_types
+    partitions = state.layout.partition_types
     needed = needed_columns(plan, names)
     from_path = [name for name in partitions if name in needed]
-    stored = [name for name in state.stored_schema.names if name in needed]
+    stored = [name for name in state.layout.stored_schema.names if name in needed]
     read = list(older.held_fields(stored))
     if from_path:
         # All levels are named, so that Spark takes each by its type and guesses none.
@@ -130,7 +130,7 @@ def read_natively(
     files = FileList(
         paths=tuple(_path(store, file.key) for file in plan.files),
         schema=struct_type(Schema(fields=tuple(read))),
-        root=_path(store, f"{state.name}/{state.table}") if from_path else None,
+        root=_path(store, f"{state.name}/{state.layout.table}") if from_path else None,
     )
     frame = _read_files(spark, files, way, state.name)
     for name in from_path:
@@ -142,11 +142,13 @@ def read_natively(
     for name in older.reading.promoted:
         frame = frame.withColumn(name, F.col(f"`{name}`").cast(types[name]))
     if plan.residual is not None:
-        frame = frame.where(to_spark_column(plan.residual, state.predicate_types))
+        frame = frame.where(to_spark_column(plan.residual, state.layout.predicate_types))
     constants = older.reading.constants
     return frame.select(
         *[
-            _constant(constants[name], state.column_types[name]).cast(types[name]).alias(name)
+            _constant(constants[name], state.layout.column_types[name])
+            .cast(types[name])
+            .alias(name)
             if name in constants
             else F.col(f"`{name}`")
             for name in names

@@ -114,12 +114,12 @@ def _planned(state: State, batch: pa.RecordBatch) -> Iterator[DataFile]:
     for row in batch.to_pylist():
         number, checksum = row["schema_number"], row["checksum"]
         yield DataFile(
-            key=state.key(row["label"]),
+            key=state.layout.key(row["label"]),
             label=row["label"],
-            partition=state.directory_values(split_label(row["label"])[0]),
+            partition=state.layout.directory_values(split_label(row["label"])[0]),
             is_filtered=row["is_filtered"],
             schema_number=number,
-            constants=state.lineage.reading(state.stored_schema, number).constants,
+            constants=state.lineage.reading(state.layout.stored_schema, number).constants,
             recorded=None
             if checksum is None
             else Recorded(size_bytes=row["size_bytes"], checksum=checksum),

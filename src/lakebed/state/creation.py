@@ -7,7 +7,7 @@ import hashlib
 import uuid
 
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.layout import TABLE, Folder, segment_key
+from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.state import history
 from lakebed.state.head import HeadFormat
 from lakebed.state.state import State, digest_of
@@ -26,11 +26,8 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
     descriptor.check()
     now = dt.datetime.now(dt.UTC)
     return State(
-        name=name,
-        table=TABLE,
+        layout=Layout.of_ours(name, descriptor),
         head_format=head_format,
-        descriptor=descriptor,
-        partition_keys=tuple(descriptor.partition_types),
         labels=(),
         created_at=now.isoformat(),
         commit_id=uuid.uuid4().hex,

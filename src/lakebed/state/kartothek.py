@@ -19,10 +19,10 @@ from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, SchemaMism
 from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import split_label
-from lakebed.model.layout import TABLE, Folder, schema_key
+from lakebed.model.layout import TABLE, Folder, Layout, Naming, schema_key
 from lakebed.model.schema import Schema, Type
 from lakebed.state.head import HeadDocument, HeadFormat
-from lakebed.state.partitions import Naming, PartitionEntry, checked_labels, read_entries
+from lakebed.state.partitions import PartitionEntry, checked_labels, read_entries
 from lakebed.state.state import State, annotations_of, creation_time_of
 from lakebed.store.base import Store
 
@@ -53,11 +53,14 @@ def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, 
                 hint=f"Columns are: {', '.join(schema.names)}.",
             )
     return State(
-        name=document.dataset_uuid,
-        table=table,
+        layout=Layout(
+            name=document.dataset_uuid,
+            table=table,
+            descriptor=DatasetDescriptor.of_other_tool(schema),
+            partition_keys=tuple(keys),
+            is_ours=False,
+        ),
         head_format=head_format,
-        descriptor=DatasetDescriptor.of_other_tool(schema),
-        partition_keys=tuple(keys),
         labels=labels,
         created_at=creation_time_of(document),
         annotations=annotations_of(document),

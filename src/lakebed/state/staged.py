@@ -133,7 +133,7 @@ def change_of(state: State, record: BatchRecord) -> Change:
             column: tuple(Segment.parse(key, state.name) for key in keys)
             for column, keys in staging.postings.items()
         },
-        scope=staging.scope.scope(state.partition_level_types),
+        scope=staging.scope.scope(state.layout.partition_level_types),
     )
 
 
@@ -141,7 +141,7 @@ def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
     """Return the labels of the files, each of which must lie in its batch's directory."""
     labels = tuple(file.label for file in record.files or ())
     for label in labels:
-        check_under(state.key(label), f"{state.name}/{state.table}/")
+        check_under(state.layout.key(label), f"{state.name}/{state.layout.table}/")
         if split_label(split_label(label)[0])[1] != f"{BATCH_ID}={record.batch_id}":
             raise CorruptMetadataError(
                 f"The manifest of batch {record.batch_id} of {state.name!r} names {label!r}.",
@@ -222,10 +222,8 @@ def _base(store: Store, state: State, staging: Staging) -> State:
     gone = frozenset(staging.foreign_removed)
     labels = [label for label in past.labels if label not in gone]
     return replace(
-        state,
+        state.as_of(descriptor, lineage),
         labels=(*labels, *staging.foreign_added),
-        descriptor=descriptor,
-        lineage=lineage,
         version=staging.base_version,
     )
 
@@ -253,7 +251,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
-    doomed = [state.key(label) for label in change.added]
+    doomed = list(map(state.layout.naming.key, change.added))
     doomed += [one.key for segments in change.postings.values() for one in segments]
     doomed += [change.facts.key] if change.facts else []
     if delete_or_leave(store, doomed):

@@ -370,7 +370,7 @@ class Transaction:
         """
         keys = [*others]
         for facts in written:
-            keys += [self._base.key(label) for label in facts.column("label").to_pylist()]
+            keys += [self._base.layout.key(label) for label in facts.column("label").to_pylist()]
             keys += keys_of(postings_in(facts))
         return delete_or_leave(self._store, keys)
 
@@ -724,9 +724,7 @@ class Update:
     def made(self) -> State:
         """The state to make the next descriptor from; of it only what it is, not what it holds."""
         lineage = self.base.lineage.after(self.base.descriptor, self.descriptor)
-        return replace(
-            self.base, version=self.entry.version, descriptor=self.descriptor, lineage=lineage
-        )
+        return replace(self.base.as_of(self.descriptor, lineage), version=self.entry.version)
 
 
 def update(
