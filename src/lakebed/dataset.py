@@ -302,13 +302,12 @@ class Dataset(View):
         }
         found = []
         for label in state.labels:
-            directory = split_label(label)[0]
             rows, size = counts.get(label, (None, None))
-            batch_id = batches[directory]
+            batch_id = batches[split_label(label)[0]]
             found.append(
                 File(
                     key=key_of(label),
-                    partition=layout.partition_of(directory),
+                    partition=layout.partition_of(label),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,

@@ -27,7 +27,6 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.keys import split_label
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
@@ -310,7 +309,7 @@ class View:
                     return False
                 continue
             assert chosen.residual is not None  # some file is filtered
-            needed = roots_of(chosen.residual, chosen.state.layout.predicate_types)
+            needed = roots_of(chosen.residual, chosen.layout.predicate_types)
             with scan.scan(store, alone, needed) as batches:
                 if any(batch.num_rows for batch in batches):
                     return False
@@ -372,10 +371,10 @@ class View:
             A read of the head, and nothing else.
         """
         chosen = self._plan(None)
-        levels = chosen.state.layout.partition_level_types
+        levels = chosen.layout.partition_level_types
         found: dict[str, Mapping[str, Scalar]] = {}
         for file in chosen.files:
-            path = chosen.state.layout.partition_of(split_label(file.label)[0])
+            path = chosen.layout.partition_of(file.label)
             found[path] = {name: file.partition[name] for name in levels}
         views: dict[tuple[Scalar, ...], PartitionView] = {}
         for path, values in sorted(found.items()):

@@ -188,7 +188,7 @@ def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]
 
 
 def _check_older(state: State, number: int, names: frozenset[str] | None) -> None:
-    older = OlderFiles.of(state, number)
+    older = OlderFiles.of(state.layout, number)
     reason = ""
     for name, value in older.reading.constants.items():
         if value is not None:

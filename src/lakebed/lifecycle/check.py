@@ -502,7 +502,7 @@ class _Checker:
         try:
             if recorded is None or recorded.sha256 is None:
                 # Nobody knows what was written; but pages may have checksums of their own.
-                facts_of_file(self._store, self.state, label)
+                facts_of_file(self._store, self.state.layout, label)
                 return None
             found = difference(self._store, self.state.layout.key(label), recorded)
         except ObjectNotFoundError:
@@ -566,7 +566,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
 def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[FileFacts]:
     def rebuild(label: str) -> FileFacts | None:
         try:
-            return facts_of_file(store, state, label)
+            return facts_of_file(store, state.layout, label)
         except (CorruptMetadataError, ObjectNotFoundError):
             return None  # what is told of the file stays a problem
 

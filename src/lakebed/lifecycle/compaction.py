@@ -481,13 +481,11 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
         )
-        return Job(
-            everything=plan(base, TRUE, requests=0), target=target, sort_by=self.options.sort_by
-        )
+        return Job(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
     def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
         # Of the base, under whose schema they are read: it may be younger than the units.
-        current = {file.label: file for file in job.everything.files}
+        current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
         ]

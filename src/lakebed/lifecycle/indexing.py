@@ -54,11 +54,11 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
-from lakebed.model.layout import index_key
+from lakebed.model.layout import Layout, index_key
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
 from lakebed.plan.data_file import DataFile
-from lakebed.plan.plan import ScanPlan, plan
+from lakebed.plan.plan import Scan, plan
 from lakebed.state import file_table
 from lakebed.state.history import Entry
 from lakebed.state.state import Change, State, digest_of
@@ -443,14 +443,13 @@ def _index_files(
     sizes = {one.file.label: one.size_bytes for one in files}
     # Postings outlive the damage of a file, which is restored from a copy perhaps.
     by_label = {
-        file.label: file for file in with_recorded(store, state, (one.file for one in files))
+        file.label: file for file in with_recorded(store, state.files, (one.file for one in files))
     }
-    # What tasks are given along: of the state only what says how files are read.
-    plain = replace(state, labels=(), files=(), history=(), sources=(), runs=(), postings={})
+    layout = state.layout
 
     def work(labels: list[str]) -> bytes:
         files = [by_label[label] for label in labels]
-        return encode_postings(index_group(store, plain, column, files))
+        return encode_postings(index_group(store, layout, column, files))
 
     answers: Sequence[bytes | BaseException]
     # A store in this process cannot be seen by tasks.
@@ -472,7 +471,7 @@ def _index_files(
     return written
 
 
-def index_group(store: Store, state: State, column: str, files: Sequence[DataFile]) -> Postings:
+def index_group(store: Store, layout: Layout, column: str, files: Sequence[DataFile]) -> Postings:
     """Write the postings of some files from what they hold.
 
     Raises:
@@ -483,13 +482,12 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
         The files, as a whole where their content was recorded; else, of Parquet, the chunks of
         the column.
     """
-    kind = type_to_arrow(state.layout.column_types[column])
-    writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)
+    kind = type_to_arrow(layout.column_types[column])
+    writer = PostingsWriter(store, layout.name, {column: kind}, WriteOptions().memory_bytes // 8)
     try:
         for file in files:
             values = writer.new_file(file.label)
-            alone = ScanPlan(state=state, predicate=TRUE, files=(file,), residual=None, requests=0)
-            with scan(store, alone, [column]) as batches:
+            with scan(store, Scan(layout=layout, files=(file,)), [column]) as batches:
                 for batch in batches:
                     values.add(pa.Table.from_batches([batch]))
             writer.add(file.label, values)

@@ -26,7 +26,6 @@ from lakebed.arrow.rewrite import (
     file_partition,
     joined,
     keep,
-    light_plan,
     rewrite_all,
     work_of,
 )
@@ -38,10 +37,10 @@ from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
+from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.predicate import (
-    FALSE,
     Comparison,
     Membership,
     NullCheck,
@@ -53,7 +52,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.state import file_table, runs, sources
 from lakebed.state.reader import read_head
 from lakebed.state.scope import PromotedFiles
@@ -293,16 +292,13 @@ class _Promotion:
     def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
         """Read the sources of the grown dimensions, and find what would move."""
         look = _Look(self.functions, state.descriptor.schema)
-        store, light = self.store, light_plan(plan(state, FALSE, requests=0))
+        store, layout = self.store, state.layout
         chunks = [
             tuple(files[at : at + _FILES_PER_TASK]) for at in range(0, len(files), _FILES_PER_TASK)
         ]
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            return [
-                look.at(store, replace(light, files=(replace(file, is_filtered=False),)))
-                for file in chunk
-            ]
+            return [look.at(store, layout, replace(file, is_filtered=False)) for file in chunk]
 
         if self.spark is None or not self.store.is_shared:
             with ThreadPoolExecutor(_threads()) as pool:
@@ -395,7 +391,7 @@ class _Promotion:
         return self.report(base, looked, Commit.of(entry, base), is_dry_run=False, route=route)
 
     def _job(self, state: State, target: BatchTarget, route: _Moving) -> Job:
-        return Job(everything=plan(state, FALSE, requests=0), target=target, route=route)
+        return Job(layout=state.layout, target=target, route=route)
 
     def _rewrite(
         self,
@@ -526,11 +522,10 @@ class _Look:
     functions: tuple[Dimension, ...]
     schema: Schema
 
-    def at(self, store: Store, alone: ScanPlan) -> _Looked:
-        (file,) = alone.files
+    def at(self, store: Store, layout: Layout, file: DataFile) -> _Looked:
         columns = tuple(dict.fromkeys(one.source.split(".")[0] for one in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
-        with scan.scan(store, alone, columns) as batches:
+        with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
             for batch in batches:
                 texts = texts_of(self.functions, self.schema, file, batch)
                 for combination, rows in _combinations(texts, batch.num_rows):

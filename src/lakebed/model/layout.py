@@ -20,7 +20,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import ADOPTED_PREFIX, BATCH_ID, check_under, decode_path, partition_of
+from lakebed.model.keys import (
+    ADOPTED_PREFIX,
+    BATCH_ID,
+    check_under,
+    decode_path,
+    partition_of_label,
+    split_label,
+)
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema, Type, dotted_types
@@ -210,12 +217,12 @@ class Layout:
             levels.pop(BATCH_ID, None)
         return levels
 
-    def partition_of(self, directory: str) -> str:
-        """Return the partition that a directory belongs to: without its batch, if it is of one.
+    def partition_of(self, label: str) -> str:
+        """Return the partition that a data file lies in: its directory, without that of its batch.
 
         In a dataset of another tool a level `batch_id` is one like any other.
         """
-        return partition_of(directory) if self.is_ours else directory
+        return partition_of_label(label) if self.is_ours else split_label(label)[0]
 
     def directory_values(self, directory: str) -> dict[str, Scalar]:
         """Return the typed values of a directory's levels.
