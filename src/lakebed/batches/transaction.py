@@ -156,7 +156,7 @@ class DatasetTransaction(View):
         """
         target = self._target(options)
         store, state = self._source.store, self._watched.state
-        constraint = bind(self._own(view).constraint, state.predicate_types)
+        constraint = bind(self._own(view).constraint, state.layout.predicate_types)
         chosen = plan(state, constraint, requests=0, store=store)
         deleted = find_deleted(store, chosen)
         if not deleted:

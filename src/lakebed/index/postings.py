@@ -6,7 +6,6 @@ values never pass through the driver of Spark.
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,11 +17,6 @@ _METADATA = b"lakebed.postings"
 
 Postings = Mapping[str, tuple[Segment, ...]]
 """Segments by indexed column."""
-
-
-def folder(dataset: str, column: str) -> str:
-    """Return where the segments of a column lie."""
-    return f"{dataset}/postings/{urllib.parse.quote(column, safe='')}"
 
 
 def keys_of(postings: Postings) -> tuple[str, ...]:

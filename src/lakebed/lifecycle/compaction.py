@@ -283,7 +283,7 @@ def _find_units(
     store: Store, state: State, constraint: Predicate, options: CompactionOptions
 ) -> list[_Unit]:
     """Return what there is to compact, in order of path."""
-    chosen = plan(state, bind(constraint, state.predicate_types), requests=0)
+    chosen = plan(state, bind(constraint, state.layout.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
     counts = file_table.read_counts(store, state.lists.files)
     small: dict[str, list[DataFile]] = {}
@@ -482,13 +482,11 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
         )
-        return Job(
-            everything=plan(base, TRUE, requests=0), target=target, sort_by=self.options.sort_by
-        )
+        return Job(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
     def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
         # Of the base, under whose schema they are read: it may be younger than the units.
-        current = {file.label: file for file in job.everything.files}
+        current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
         ]

@@ -26,7 +26,6 @@ from lakebed.arrow.rewrite import (
     file_partition,
     joined,
     keep,
-    light_plan,
     rewrite_all,
     work_of,
 )
@@ -38,10 +37,10 @@ from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
+from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.predicate import (
-    FALSE,
     Comparison,
     Membership,
     NullCheck,
@@ -53,7 +52,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.state import file_table, runs, sources
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
@@ -278,7 +277,7 @@ class _Promotion:
 
     def candidates(self, state: State) -> tuple[DataFile, ...]:
         """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
-        predicate = bind(self._predicate(state), state.predicate_types)
+        predicate = bind(self._predicate(state), state.layout.predicate_types)
         return plan(state, predicate, requests=0, store=self.store).files
 
     def _predicate(self, state: State) -> Predicate:
@@ -294,16 +293,13 @@ class _Promotion:
     def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
         """Read the sources of the grown dimensions, and find what would move."""
         look = _Look(self.functions, state.descriptor.schema)
-        store, light = self.store, light_plan(plan(state, FALSE, requests=0))
+        store, layout = self.store, state.layout
         chunks = [
             tuple(files[at : at + _FILES_PER_TASK]) for at in range(0, len(files), _FILES_PER_TASK)
         ]
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            return [
-                look.at(store, replace(light, files=(replace(file, is_filtered=False),)))
-                for file in chunk
-            ]
+            return [look.at(store, layout, replace(file, is_filtered=False)) for file in chunk]
 
         if self.spark is None or not self.store.is_shared:
             with ThreadPoolExecutor(_threads()) as pool:
@@ -338,7 +334,7 @@ class _Promotion:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
                         counts[name][text] += count
-        present = admitted_values(replace(state, descriptor=self.new))
+        present = admitted_values(state.as_of(self.new, state.lineage))
         admitted = {}
         for name, counter in counts.items():
             have = present.get(name, frozenset())
@@ -396,7 +392,7 @@ class _Promotion:
         return self.report(base, looked, Commit.of(entry, base), is_dry_run=False, route=route)
 
     def _job(self, state: State, target: BatchTarget, route: _Moving) -> Job:
-        return Job(everything=plan(state, FALSE, requests=0), target=target, route=route)
+        return Job(layout=state.layout, target=target, route=route)
 
     def _rewrite(
         self,
@@ -464,10 +460,10 @@ class _Promotion:
             admitted = self.admitted(state, looked)
             route = _Moving(self.functions, state.descriptor.schema, admitted)
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
-        levels = list(state.partition_level_types)
+        levels = list(state.layout.partition_level_types)
         for one in looked:
             directory = one.label.rpartition("/")[0]
-            values = state.directory_values(directory)
+            values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
             for texts, count in one.texts:
                 target = route.target(own, texts)
@@ -527,11 +523,10 @@ class _Look:
     functions: tuple[Dimension, ...]
     schema: Schema
 
-    def at(self, store: Store, alone: ScanPlan) -> _Looked:
-        (file,) = alone.files
+    def at(self, store: Store, layout: Layout, file: DataFile) -> _Looked:
         columns = tuple(dict.fromkeys(one.source.split(".")[0] for one in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
-        with scan.scan(store, alone, columns) as batches:
+        with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
             for batch in batches:
                 texts = texts_of(self.functions, self.schema, file, batch)
                 for combination, rows in _combinations(texts, batch.num_rows):

@@ -93,8 +93,7 @@ def rewrite_with_spark(
     Cost:
         One Spark job. The driver receives some hundred bytes for each new file.
     """
-    light = job.light()
-    answers = run_in_tasks(spark, works, lambda work: _encode(rewrite(store, light, work)))
+    answers = run_in_tasks(spark, works, lambda work: _encode(rewrite(store, job, work)))
     parts = [_decode(answer) for answer in answers if isinstance(answer, bytes)]
     for answer in answers:
         if isinstance(answer, LakebedError):

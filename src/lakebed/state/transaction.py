@@ -317,7 +317,7 @@ class Transaction:
         """
         keys = [*others]
         for facts in written:
-            keys += [self._base.key(label) for label in facts.column("label").to_pylist()]
+            keys += [self._base.layout.key(label) for label in facts.column("label").to_pylist()]
             keys += keys_of(postings_in(facts))
         return delete_or_leave(self._store, keys)
 

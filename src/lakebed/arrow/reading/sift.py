@@ -21,6 +21,7 @@ from lakebed.errors import (
     ReadOnlyError,
     SchemaMismatchError,
 )
+from lakebed.model.layout import staging_folder
 from lakebed.state.sources import Runs
 from lakebed.store.base import Store, delete_or_leave
 
@@ -60,7 +61,7 @@ class Job:
 
     def new_reject_key(self) -> str:
         """Return a key for rejects that nobody else uses, in the staging of the batch."""
-        return f"{self.target.dataset}/staging/{self.target.batch_id}/{uuid.uuid4().hex}.parquet"
+        return f"{staging_folder(self.target.dataset, self.target.batch_id)}/{uuid.uuid4().hex}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
