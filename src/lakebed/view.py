@@ -59,6 +59,7 @@ from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.uri import VERSION, view_query
 from lakebed.writer import EntityWriter, commit_staged, target_of
@@ -583,10 +584,8 @@ class View:
             raise
         scope = TheseFiles.of(file.label for file in deleted)
         entry = transaction.commit(
-            rest.facts,
+            rest,
             scope,
-            rest.sources,
-            carried=rest.carried,
             deleted_row_count=sum(file.row_count for file in deleted),
             reads=() if read is None else [Read(state=read, scope=untouched(constraint, begun))],
         )
@@ -641,17 +640,17 @@ class View:
         scope: Scope | Callable[[State], Scope] | None,
         options: WriteOptions | None,
         commit_options: CommitOptions | None,
-    ) -> tuple[Transaction, pa.Table, Scope | None]:
+    ) -> tuple[Transaction, Written, Scope | None]:
         """Write a batch, of which nobody knows yet."""
         transaction = self._begin(operation, run, commit_options)
         try:
             if callable(scope):
                 scope = scope(transaction.base)
-            facts = self._stage(data, self._narrow_target(transaction, options))
+            written = self._stage(data, self._narrow_target(transaction, options))
         except BaseException:
             transaction.abort()
             raise
-        return transaction, facts, scope
+        return transaction, written, scope
 
     def _begin(
         self, operation: str, run: str | None, commit_options: CommitOptions | None
@@ -707,7 +706,7 @@ class View:
         provided = self._supplied(base)
         return replace(target_of(transaction, options), constraint=constraint, provided=provided)
 
-    def _stage(self, data: object, target: BatchTarget) -> pa.Table:
+    def _stage(self, data: object, target: BatchTarget) -> Written:
         if type(data).__module__.startswith("pyspark."):
             from lakebed.spark.write import is_spark_frame, write_frame
 

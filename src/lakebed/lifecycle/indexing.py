@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
+from lakebed.arrow.workers import gather
 from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
@@ -38,13 +39,7 @@ from lakebed.errors import (
 from lakebed.index import kartothek as index_file
 from lakebed.index.merge import groups_to_merge, merge_segments
 from lakebed.index.order import rank
-from lakebed.index.postings import (
-    Postings,
-    decode_postings,
-    encode_postings,
-    joined,
-    keys_of,
-)
+from lakebed.index.postings import Postings, joined, keys_of
 from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
 from lakebed.lifecycle.cleanup import NO_PROGRESS, Progress
@@ -59,6 +54,7 @@ from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.history import Entry
@@ -451,31 +447,18 @@ def _index_files(
     }
     layout = state.layout
 
-    def work(labels: list[str]) -> bytes:
-        files = [by_label[label] for label in labels]
-        return encode_postings(index_group(store, layout, column, files))
+    def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
+        return index_group(store, layout, column, [by_label[label] for label in labels])
 
-    answers: Sequence[bytes | BaseException]
-    # A store in this process cannot be seen by tasks.
-    if spark is not None and store.is_shared:
-        from lakebed.spark.rewrite import run_in_tasks, task_count
-
-        answers = run_in_tasks(spark, balanced_groups(sizes, task_count(spark)), work)
-    else:
-        count = min(_WRITERS, os.cpu_count() or 1)
-        with ThreadPoolExecutor(count, thread_name_prefix="lakebed-index") as threads:
-            groups = balanced_groups(sizes, count)
-            futures = [threads.submit(work, group) for group in groups]
-            answers = [future.exception() or future.result() for future in futures]
-    errors = [answer for answer in answers if isinstance(answer, BaseException)]
-    written = joined([decode_postings(one) for one in answers if isinstance(one, bytes)])
-    if errors:
-        delete_or_leave(store, keys_of(written))
-        raise errors[0]
-    return written
+    workers = workers_for(spark, store, threads=min(_WRITERS, os.cpu_count() or 1))
+    groups = balanced_groups(sizes, workers.count)
+    parts = workers.map(index, groups, dict[str, tuple[Segment, ...]])
+    return joined(gather(store, parts, keys_of))
 
 
-def index_group(store: Store, layout: Layout, column: str, files: Sequence[DataFile]) -> Postings:
+def index_group(
+    store: Store, layout: Layout, column: str, files: Sequence[DataFile]
+) -> dict[str, tuple[Segment, ...]]:
     """Write the postings of some files from what they hold.
 
     Raises:

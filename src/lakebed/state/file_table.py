@@ -450,9 +450,3 @@ def prune(
 
     found = (pruned(segment) for segment in segments)
     return tuple(segment for segment in found if segment is not None)
-
-
-def labels_and_rows(facts: pa.Table) -> tuple[tuple[str, ...], int]:
-    """Return the labels of a facts table, and the sum of their rows."""
-    rows = pc.sum(facts.column("row_count")).as_py() or 0
-    return tuple(facts.column("label").to_pylist()), rows
