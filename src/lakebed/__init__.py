@@ -32,9 +32,9 @@ from lakebed.pipeline import (
 )
 from lakebed.provider import MetadataProvider
 from lakebed.repository import Repository, open_repository, open_uri
+from lakebed.state.commit import CommitOptions
 from lakebed.state.protections import Protection
 from lakebed.state.sources import SourceFile
-from lakebed.state.transaction import CommitOptions
 from lakebed.view import View
 from lakebed.work.ingest.load import LoadReport
 from lakebed.work.ingest.options import LoadOptions

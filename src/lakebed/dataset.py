@@ -51,19 +51,22 @@ from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
 from lakebed.source import Source
-from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
 from lakebed.state import staged as staged_list
+from lakebed.state.commit import CommitOptions
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import SourceFile
-from lakebed.state.state import State, descriptor_from
-from lakebed.state.transaction import CommitOptions
+from lakebed.state.state import State
 from lakebed.uri import VERSION
 from lakebed.view import Base, View
 from lakebed.work.ingest.load import LoadReport, load
@@ -218,7 +221,7 @@ class Dataset(View):
 
     def _entries(self) -> tuple[Entry, ...]:
         state = self._source.load().state
-        entries = history.read(self._source.store, state.history)
+        entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
     def history(self) -> tuple[Commit, ...]:
@@ -250,7 +253,7 @@ class Dataset(View):
         for entry in self._entries():
             if entry.descriptor is None:
                 continue
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{self.name}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
             found.setdefault(
                 lineage.number,
                 SchemaVersion(
@@ -277,7 +280,7 @@ class Dataset(View):
             found.append(
                 Partition(
                     path=path,
-                    values=decode_path(path, state.partition_level_types),
+                    values=decode_path(path, state.layout.partition_level_types),
                     file_count=len(files),
                     row_count=_sum([file.row_count for file in files]),
                     size_bytes=_sum([file.size_bytes for file in files]),
@@ -294,20 +297,20 @@ class Dataset(View):
         return self._files(self._source.load().state)
 
     def _files(self, state: State) -> tuple[File, ...]:
-        counts = file_table.read_counts(self._source.store, state.files)
+        counts = file_table.read_counts(self._source.store, state.lists.files)
+        layout, key_of = state.layout, state.layout.naming.key
         batches = {
-            directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
+            directory: layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
             for directory in state.directories()
         }
         found = []
         for label in state.labels:
-            directory = split_label(label)[0]
             rows, size = counts.get(label, (None, None))
-            batch_id = batches[directory]
+            batch_id = batches[split_label(label)[0]]
             found.append(
                 File(
-                    key=state.key(label),
-                    partition=state.partition_of(directory),
+                    key=key_of(label),
+                    partition=layout.partition_of(label),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,
@@ -323,7 +326,7 @@ class Dataset(View):
             batch that is not committed.
         """
         store, state, entries = self._source.store, self._source.load().state, self._entries()
-        found = committed_batches(state, entries, file_table.read_counts(store, state.files))
+        found = committed_batches(state, entries, file_table.read_counts(store, state.lists.files))
         if self._source.pinned is not None or not state.is_ours:
             return found
         return (*found, *staged_batches(staged_list.find_all(store, state, entries)))
@@ -440,7 +443,7 @@ class Dataset(View):
         if view is not None:
             self._check_own(view)
             scope = View(self._source, view.constraint)._whole()
-        base = transaction.read_own_head(self._source.store, self.name).state
+        base = read_own_head(self._source.store, self.name).state
         return find_restoration(self._source.store, base, version, scope)
 
     def sources(
@@ -461,7 +464,7 @@ class Dataset(View):
             older version also the history.
         """
         state = self._source.load().state
-        found = source_list.read(self._source.store, state.sources).files
+        found = source_list.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
             found = tuple(one for one in found if one.batch_id in batches)
@@ -575,7 +578,7 @@ class Dataset(View):
             def edit(_: DatasetDescriptor) -> DatasetDescriptor:
                 return descriptor
 
-        done = transaction.update(store, self.name, edit, commit_options, made_from=made_from)
+        done = updates.update(store, self.name, edit, commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.forget()
         self._source.note_update(done.made)

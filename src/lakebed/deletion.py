@@ -64,7 +64,7 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
     """
     if not plan.files:
         return ()
-    counts = file_table.read_counts(store, plan.state.files)
+    counts = file_table.read_counts(store, plan.file_table)
 
     def look_at(file: DataFile) -> DeletedFile:
         known, _ = counts.get(file.label, (None, None))
@@ -100,10 +100,10 @@ def write_rest(
         The files, read and written once, and what tells whose rows they hold, of which there are
         few objects.
     """
-    types = plan.state.predicate_types
+    types = plan.layout.predicate_types
     rest = complement(plan.predicate)
     job = Job(
-        everything=plan,
+        layout=plan.layout,
         target=target,
         route=_Rest(rest, types),
         columns=roots_of(rest, types),
@@ -117,11 +117,11 @@ def write_rest(
             by_partition.setdefault(file.partition, []).append(by_label[file.label])
     if not by_partition:
         return nothing
-    known = runs.read(store, plan.state)
-    noted = sources.read(store, plan.state.sources)
+    known = runs.read(store, plan.state.lists)
+    noted = sources.read(store, plan.state.lists.sources)
     groups = [tuple(files) for files in by_partition.values()]
     labels = [file.label for group in groups for file in group]
-    recorded = file_table.read_recorded(store, plan.state.files, labels)
+    recorded = file_table.read_recorded(store, plan.file_table, labels)
     works = [
         work_of(key, some, noted, recorded) for key, some in divide(groups, known, noted).items()
     ]

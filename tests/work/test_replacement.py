@@ -86,7 +86,7 @@ def test_a_data_file_with_other_rows_than_were_noted_stops_the_ingest(
     raw: Raw, noted: int, told: str
 ) -> None:
     store = open_store(f"{raw.directory}/lake")
-    (segment,) = read_head(store, "events").state.sources
+    (segment,) = read_head(store, "events").state.lists.sources
     known = sources.decode(store.get(segment.key).data, segment.key)
     runs = {label: (*others, (key, noted)) for label, (*others, (key, _)) in known.runs.items()}
     store.put(segment.key, sources.encode(msgspec.structs.replace(known, runs=runs)))

@@ -32,7 +32,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.index.writer import FileValues, PostingsWriter
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BATCH_ID, TABLE, encode_level, new_file_name
+from lakebed.model.keys import BATCH_ID, encode_level, new_file_name
+from lakebed.model.layout import TABLE, Naming
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.values import Scalar
 from lakebed.state.facts import FileFacts, facts_table
@@ -131,7 +132,7 @@ class BatchTarget:
 
     def key(self, label: str) -> str:
         """Return the key of a data file."""
-        return f"{self.dataset}/{TABLE}/{label}{self.descriptor.file_suffix}"
+        return Naming(self.dataset, TABLE, self.descriptor.file_suffix).key(label)
 
 
 @dataclass(frozen=True, slots=True)

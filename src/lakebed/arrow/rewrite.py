@@ -23,8 +23,9 @@ from lakebed.arrow.digest import RowDigest, row_hashes
 from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter
 from lakebed.arrow.workers import Workers, gather
 from lakebed.errors import CorruptMetadataError, StorageError
-from lakebed.model.keys import partition_of, partition_of_label, split_label
-from lakebed.plan.plan import DataFile, ScanPlan
+from lakebed.model.keys import partition_of_label, split_label
+from lakebed.model.layout import Layout
+from lakebed.plan.plan import DataFile, Scan
 from lakebed.state.facts import Recorded
 from lakebed.state.runs import Runs
 from lakebed.state.sources import Runs as Origins
@@ -63,14 +64,6 @@ def keep(file: DataFile, _: pa.RecordBatch) -> Iterable[Routed]:
     return (Routed(file_partition(file), None),)
 
 
-def light_plan(plan: ScanPlan) -> ScanPlan:
-    """Return a plan of no files, with what is needed of the state to read any."""
-    state = replace(
-        plan.state, labels=(), files=(), history=(), postings={}, annotations={}, indices={}
-    )
-    return replace(plan, state=state, files=(), residual=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What one writer writes anew.
@@ -95,7 +88,7 @@ class Job:
     """How files are written anew. Travels to Spark tasks.
 
     Attributes:
-        everything: A plan of the state that the files are of; its own files do not matter.
+        layout: Of the dataset, by which the files are read.
         target: Of the batch that the new files are of.
         route: Says where rows go; what it leaves out is gone.
         columns: Besides the fields, what `route` looks at.
@@ -103,16 +96,12 @@ class Job:
         is_checked: Whether the new files are read back, and compared with what was read.
     """
 
-    everything: ScanPlan
+    layout: Layout
     target: BatchTarget
     route: Route = keep
     columns: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     is_checked: bool = True
-
-    def light(self) -> Job:
-        """Return the job without what tasks do not need."""
-        return replace(self, everything=light_plan(self.everything))
 
 
 def divide(
@@ -181,10 +170,9 @@ def rewrite_all(workers: Workers, store: Store, job: Job, works: Sequence[Work])
         each task of Spark come some hundred bytes for each new file.
         Memory: that of one writer and of one compressed file a thread; see `lakebed.arrow.intact`.
     """
-    light = job.light()
 
     def work_on(work: Work) -> Written:
-        return rewrite(store, light, work)
+        return rewrite(store, job, work)
 
     return gather(
         store, workers.map(work_on, works, Written), lambda written: written.keys(job.target)
@@ -201,7 +189,7 @@ def rewrite(store: Store, job: Job, work: Work) -> Written:
         for group in work.groups:
             rows = _rows(store, job, work, group, sources)
             for file, batch, numbers in _sorted(rows, job) if job.sort_by else rows:
-                names = job.everything.state.descriptor.schema.names
+                names = job.layout.descriptor.schema.names
                 hashes = row_hashes(batch.select(names)) if job.is_checked else None
                 if hashes is not None:
                     read += RowDigest.of(hashes)
@@ -285,11 +273,10 @@ def _rows(
     store: Store, job: Job, work: Work, group: Sequence[DataFile], sources: _Numbers
 ) -> _Rows:
     """Yield the rows that are to be written, with the numbers of their raw files if known."""
-    state = job.everything.state
-    columns = tuple(dict.fromkeys((*state.descriptor.schema.names, *job.columns)))
+    columns = tuple(dict.fromkeys((*job.layout.descriptor.schema.names, *job.columns)))
     for file in group:
         plain = replace(file, is_filtered=False)
-        alone = replace(job.everything, files=(plain,), residual=None)
+        alone = Scan(layout=job.layout, files=(plain,))
         numbers = None
         if work.origins:
             runs = work.origins[file.label]
@@ -434,23 +421,22 @@ class _translating:  # noqa: N801 - a context manager, as a function would be
 
 def _read_back(store: Store, job: Job, labels: Sequence[str]) -> dict[str, RowDigest]:
     """Read new files, and return the digest of each partition."""
-    target, state = job.target, job.everything.state
-    new = replace(state, descriptor=target.descriptor)
+    target = job.target
+    new = replace(job.layout, descriptor=target.descriptor)
     found: dict[str, RowDigest] = {}
     for label in labels:
-        directory = split_label(label)[0]
         file = DataFile(
             key=target.key(label),
             label=label,
-            partition=new.directory_values(directory),
+            partition=new.directory_values(split_label(label)[0]),
             is_filtered=False,
             schema_number=target.schema_number,
         )
-        alone = replace(job.everything, state=new, files=(file,), residual=None)
+        alone = Scan(layout=new, files=(file,))
         digest = RowDigest()
         with scan.scan(store, alone, target.descriptor.schema.names) as batches:
             for batch in batches:
                 digest += RowDigest.of(row_hashes(batch))
-        partition = partition_of(directory)
+        partition = file_partition(file)
         found[partition] = found.get(partition, RowDigest()) + digest
     return found

@@ -15,10 +15,12 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.plan.plan import plan
 from lakebed.source import Snapshot, Source
+from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written, joined
 from lakebed.view import View, untouched
 from lakebed.writer import settled_scope
@@ -148,7 +150,7 @@ class DatasetTransaction(View):
         """
         target = self._target(options)
         store, state = self._source.store, self._watched.state
-        constraint = bind(self._own(view).constraint, state.predicate_types)
+        constraint = bind(self._own(view).constraint, state.layout.predicate_types)
         chosen = plan(state, constraint, requests=0, store=store)
         deleted = find_deleted(store, chosen)
         if not deleted:

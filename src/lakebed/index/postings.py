@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Mapping, Sequence
 
 from lakebed.store.segments import Segment
 
 Postings = Mapping[str, tuple[Segment, ...]]
 """Segments by indexed column."""
-
-
-def folder(dataset: str, column: str) -> str:
-    """Return where the segments of a column lie."""
-    return f"{dataset}/postings/{urllib.parse.quote(column, safe='')}"
 
 
 def keys_of(postings: Postings) -> tuple[str, ...]:

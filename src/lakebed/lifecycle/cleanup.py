@@ -29,7 +29,6 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.lifecycle.inventory import (
-    LOG_FOLDER,
     REQUESTS_AT_ONCE,
     AskTables,
     Reason,
@@ -41,9 +40,11 @@ from lakebed.lifecycle.inventory import (
     read_history,
 )
 from lakebed.model.html import MAX_ITEMS, facts_to_html
-from lakebed.state import file_table, reservation
+from lakebed.model.layout import Folder
+from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_and_tell
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -330,9 +331,7 @@ def _give_up(
         change = _change(state, planned)
         segments = _pruned(store, sight, planned, rules) if is_pruning else None
         try:
-            entry, made = commit_and_tell(
-                store, state, replace(change, new_files=segments), options
-            )
+            committed = commit_change(store, state, _with_files(change, state, segments), options)
         except CommitConflictError:
             _delete_unused(store, segments or (), state)
             head, entries = read_history(store, state.name)
@@ -346,10 +345,10 @@ def _give_up(
                 raise
             is_pruning = False  # the facts that may go took the room of the commit
             continue
-        if made is not None:
-            _delete_unused(store, segments or (), made)
+        if committed.state is not None:
+            _delete_unused(store, segments or (), committed.state)
         with noting(
-            f"Version {entry.version} has given up what is dead, and nothing of it is deleted: "
+            f"Version {committed.entry.version} has given up what is dead, and nothing of it is deleted: "
             "run the cleanup again."
         ):
             head, entries = read_history(store, state.name)
@@ -368,7 +367,7 @@ def _give_up(
             else file
             for file in after
         ]
-        return head.state, final, entry.version
+        return head.state, final, committed.entry.version
     raise AssertionError  # the last round returned or raised
 
 
@@ -406,15 +405,29 @@ def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[S
     """Return the file table without the files that are given up, once these are most of it."""
     state = sight.head.state
     kept = sight.judge_by(planned, rules).kept_labels
-    total = sum(segment.weight for segment in state.files)
+    total = sum(segment.weight for segment in state.lists.files)
     if total <= 2 * len(kept):
         return None
-    return file_table.prune(store, state.files, kept)
+    return file_table.prune(store, state.lists.files, kept)
+
+
+def _with_files(change: Change, state: State, segments: Segments | None) -> Change:
+    """Return a change that puts segments in the place of the file table, if there are any given."""
+    if segments is None:
+        return change
+    edit = Edit(
+        name=FILES,
+        removed=state.lists.files,
+        added=segments,
+        is_in_place=True,
+        is_for_base=True,
+    )
+    return replace(change, edits=(edit,))
 
 
 def _delete_unused(store: Store, segments: Sequence[Segment], state: State) -> None:
     """Delete segments that the head does not name from the start, so that nobody has seen them."""
-    named = {segment.key for segment in state.files}
+    named = {segment.key for segment in state.lists.files}
     delete_or_leave(store, [one.key for one in segments if one.key not in named])
 
 
@@ -487,7 +500,7 @@ def _delete_noted(
 
 def _write_log(store: Store, dataset: str, state: State, dead: Sequence[StoredFile]) -> None:
     """Note what is about to be deleted, for whoever asks where a file has gone."""
-    segment = Segment.new(f"{dataset}/{LOG_FOLDER}", state.version, _LOG_SUFFIX)
+    segment = Segment.new(Folder.CLEANUPS.of(dataset), state.version, _LOG_SUFFIX)
     document = {
         "version": state.version,
         "deleted_at": dt.datetime.now(dt.UTC),
@@ -499,7 +512,7 @@ def _write_log(store: Store, dataset: str, state: State, dead: Sequence[StoredFi
 def _delete(store: Store, dead: Sequence[StoredFile], on_progress: Progress) -> None:
     """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
     dataset = dead[0].key.partition("/")[0]
-    prefix = f"{reservation.folder(dataset)}/"
+    prefix = f"{Folder.BATCHES.of(dataset)}/"
     reservations = [file.key for file in dead if file.key.startswith(prefix)]
     others = [file.key for file in dead if not file.key.startswith(prefix)]
     done = 0

@@ -28,11 +28,12 @@ from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, runs, sources
+from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import Recorded
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
@@ -280,9 +281,9 @@ def _find_units(
     store: Store, state: State, constraint: Predicate, options: CompactionOptions
 ) -> list[_Unit]:
     """Return what there is to compact, in order of path."""
-    chosen = plan(state, bind(constraint, state.predicate_types), requests=0)
+    chosen = plan(state, bind(constraint, state.layout.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
-    counts = file_table.read_counts(store, state.files)
+    counts = file_table.read_counts(store, state.lists.files)
     small: dict[str, list[DataFile]] = {}
     sizes: dict[str, int] = {}
     for file in plan(state, TRUE, requests=0).files:
@@ -299,7 +300,7 @@ def _find_units(
         groups = [files for files in groups if not _is_gathered(store, files)]
     if not groups:
         return []
-    known_runs, noted = runs.read(store, state), sources.read(store, state.sources)
+    known_runs, noted = runs.read(store, state.lists), sources.read(store, state.lists.sources)
     units = []
     for (run, has_origins), divided in divide(groups, known_runs, noted).items():
         for files in divided:
@@ -475,19 +476,17 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
         )
-        return Job(
-            everything=plan(base, TRUE, requests=0), target=target, sort_by=self.options.sort_by
-        )
+        return Job(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
     def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
         # Of the base, under whose schema they are read: it may be younger than the units.
-        current = {file.label: file for file in job.everything.files}
+        current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
         ]
-        noted = sources.read(self.store, base.sources)
+        noted = sources.read(self.store, base.lists.sources)
         labels = [file.label for unit in units for file in unit.files]
-        recorded = file_table.read_recorded(self.store, base.files, labels)
+        recorded = file_table.read_recorded(self.store, base.lists.files, labels)
         options = job.target.options
         room = options.memory_bytes // self.options.writer_bytes
         threads = min(_THREADS, os.cpu_count() or 1, room)

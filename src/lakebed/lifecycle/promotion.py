@@ -21,7 +21,6 @@ from lakebed.arrow.rewrite import (
     divide,
     file_partition,
     keep,
-    light_plan,
     rewrite_all,
     work_of,
 )
@@ -34,10 +33,10 @@ from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
+from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.predicate import (
-    FALSE,
     Comparison,
     Membership,
     NullCheck,
@@ -49,13 +48,14 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, runs, sources
-from lakebed.state.reader import read_head
+from lakebed.state.commit import CommitOptions
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
@@ -276,7 +276,7 @@ class _Promotion:
 
     def candidates(self, state: State) -> tuple[DataFile, ...]:
         """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
-        predicate = bind(self._predicate(state), state.predicate_types)
+        predicate = bind(self._predicate(state), state.layout.predicate_types)
         return plan(state, predicate, requests=0, store=self.store).files
 
     def _predicate(self, state: State) -> Predicate:
@@ -292,15 +292,12 @@ class _Promotion:
     def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
         """Read the sources of the grown dimensions, and find what would move."""
         look = _Look(self.functions, state.descriptor.schema)
-        store, light = self.store, light_plan(plan(state, FALSE, requests=0))
+        store, layout = self.store, state.layout
         length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
         chunks = [files[at : at + length] for at in range(0, len(files), length)]
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            return [
-                look.at(store, replace(light, files=(replace(file, is_filtered=False),)))
-                for file in chunk
-            ]
+            return [look.at(store, layout, replace(file, is_filtered=False)) for file in chunk]
 
         parts = self.workers.map(of_chunk, chunks, list[_Looked])
         return [looked for part in parts for looked in part]
@@ -322,7 +319,7 @@ class _Promotion:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
                         counts[name][text] += count
-        present = admitted_values(replace(state, descriptor=self.new))
+        present = admitted_values(state.as_of(self.new, state.lineage))
         admitted = {}
         for name, counter in counts.items():
             have = present.get(name, frozenset())
@@ -388,13 +385,13 @@ class _Promotion:
         affected = [file for file in files if file.label in moving]
         if not affected:
             return []
-        job = Job(everything=plan(state, FALSE, requests=0), target=target, route=route)
-        counts = file_table.read_counts(self.store, state.files)
-        noted = sources.read(self.store, state.sources)
-        recorded = file_table.read_recorded(self.store, state.files, sorted(moving))
+        job = Job(layout=state.layout, target=target, route=route)
+        counts = file_table.read_counts(self.store, state.lists.files)
+        noted = sources.read(self.store, state.lists.sources)
+        recorded = file_table.read_recorded(self.store, state.lists.files, sorted(moving))
         sizes = {label: size for label, (_, size) in counts.items()}
         groups = _grouped(affected, sizes)
-        by_kind = divide(groups, runs.read(self.store, state), noted)
+        by_kind = divide(groups, runs.read(self.store, state.lists), noted)
         works = []
         for kind, of_kind in by_kind.items():
             by_number = {
@@ -423,10 +420,10 @@ class _Promotion:
             admitted = self.admitted(state, looked)
             route = _Moving(self.functions, state.descriptor.schema, admitted)
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
-        levels = list(state.partition_level_types)
+        levels = list(state.layout.partition_level_types)
         for one in looked:
             directory = one.label.rpartition("/")[0]
-            values = state.directory_values(directory)
+            values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
             for texts, count in one.texts:
                 target = route.target(own, texts)
@@ -482,11 +479,10 @@ class _Look:
     functions: tuple[Dimension, ...]
     schema: Schema
 
-    def at(self, store: Store, alone: ScanPlan) -> _Looked:
-        (file,) = alone.files
+    def at(self, store: Store, layout: Layout, file: DataFile) -> _Looked:
         columns = tuple(dict.fromkeys(one.source.split(".")[0] for one in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
-        with scan.scan(store, alone, columns) as batches:
+        with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
             for batch in batches:
                 texts = texts_of(self.functions, self.schema, file, batch)
                 for combination, rows in _combinations(texts, batch.num_rows):

@@ -30,10 +30,10 @@ from lakebed.pipeline.report import IngestReport
 from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
+from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions
 from lakebed.store import Store, open_store
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import NO_PROGRESS, Progress, Reading, read_in
@@ -374,4 +374,4 @@ def _due(store: Store, state: State, candidates: Candidates) -> Due:
     Cost:
         One GET for each segment that tells what was read, of which there are few.
     """
-    return find_due(candidates, source_list.read(store, state.sources), state.labels)
+    return find_due(candidates, source_list.read(store, state.lists.sources), state.labels)

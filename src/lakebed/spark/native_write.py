@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
 from lakebed.spark.session import settings_for
@@ -94,7 +95,7 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     Cost:
         One Spark job, a footer a file, and a checksum over all bytes on the driver.
     """
-    staging = store.local_path(f"{target.dataset}/staging/{target.batch_id}")
+    staging = store.local_path(staging_folder(target.dataset, target.batch_id))
     assert staging is not None  # can_write_natively has asked
     columns = [_column(field, given.find(field.name)) for field in target.descriptor.schema]
     compression = target.descriptor.compression

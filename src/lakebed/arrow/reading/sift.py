@@ -24,6 +24,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.grouping import balanced_groups
+from lakebed.model.layout import staging_folder
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
@@ -69,7 +70,7 @@ class Job:
 
     def new_reject_key(self) -> str:
         """Return a key for rejects that nobody else uses, in the staging of the batch."""
-        return f"{self.target.dataset}/staging/{self.target.batch_id}/{uuid.uuid4().hex}.parquet"
+        return f"{staging_folder(self.target.dataset, self.target.batch_id)}/{uuid.uuid4().hex}.parquet"
 
 
 @dataclass(frozen=True, slots=True)

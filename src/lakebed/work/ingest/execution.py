@@ -16,7 +16,8 @@ from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobod
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
 from lakebed.spark.workers import workers_for
-from lakebed.state import schema_file, transaction
+from lakebed.state import schema_file
+from lakebed.state.creation import create
 from lakebed.state.reader import Head, read_head
 from lakebed.state.scope import TheseFiles
 from lakebed.state.sources import Restored, SourceFile, Sources
@@ -256,7 +257,7 @@ def _create(store: Store, first: State) -> None:
     """Create the dataset for whose first state the rows were staged."""
     schema_file.put(store, first.name, first.descriptor)
     try:
-        transaction.create(store, first)
+        create(store, first)
     except ObjectExistsError as exc:
         winner = read_head(store, first.name).state
         schema_file.put(store, first.name, winner.descriptor)

@@ -164,7 +164,7 @@ def load(
 
 def _last_load(store: Store, state: State, run: str) -> tuple[Commit | None, bool]:
     """Return the last load of a run, and whether its rows are there or were meant to go."""
-    entries = history.read(store, state.history)
+    entries = history.read(store, state.lists.history)
     loads = (one for one in reversed(entries) if one.operation == _OPERATION and one.run == run)
     last = next(loads, None)
     if last is None:

@@ -9,7 +9,7 @@ from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions
 from lakebed.model.values import Scalar
 from lakebed.redaction import StorageOptions
-from lakebed.state.transaction import CommitOptions
+from lakebed.state.commit import CommitOptions
 
 MAX_REJECTS = 0.5  # damage spoils nearly all of a file or nearly nothing of it
 

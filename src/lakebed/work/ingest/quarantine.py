@@ -33,9 +33,9 @@ from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
 from lakebed.plan.plan import ScanPlan, plan
-from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state import file_table, history, schema_file
 from lakebed.state import sources as source_list
-from lakebed.state.creation import first_state
+from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, TheseFiles
@@ -192,7 +192,7 @@ class Quarantine:
         """Create it; fine if it is there."""
         schema_file.put(store, self.name, _DESCRIPTOR)
         try:
-            transaction.create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
+            create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
         except ObjectExistsError:
             self.find(store)  # somebody else was faster
 
@@ -284,7 +284,7 @@ class Quarantine:
         earlier: Collection[SourceFile],
     ) -> ScanPlan | None:
         """Return what was set aside before and gives way; None if that is nothing."""
-        noted = source_list.read(store, state.sources)
+        noted = source_list.read(store, state.lists.sources)
         if not self.is_by_file:
             chosen = self._of_load(state, noted, run)
             return chosen if chosen.files else None
@@ -318,13 +318,13 @@ class Quarantine:
         state = self.find(store)
         if state is None:
             return 0, None
-        chosen = self._of_load(state, source_list.read(store, state.sources), run)
+        chosen = self._of_load(state, source_list.read(store, state.lists.sources), run)
         if not chosen.files:
             return 0, None
-        counts = file_table.read_counts(store, state.files)
+        counts = file_table.read_counts(store, state.lists.files)
         entries = (
             entry
-            for entry in reversed(history.read(store, state.history))
+            for entry in reversed(history.read(store, state.lists.history))
             if entry.run == run and entry.operation in ("load", "overwrite")  # by older releases
         )
         entry = next(entries, None)

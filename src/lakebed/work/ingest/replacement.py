@@ -83,11 +83,11 @@ def write_others(
     workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     options = target.options
     shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
-    job = Job(everything=plan(base, TRUE, requests=0), target=replace(target, options=shared))
-    recorded = file_table.read_recorded(store, base.files, sorted(labels))
+    job = Job(layout=base.layout, target=replace(target, options=shared))
+    recorded = file_table.read_recorded(store, base.lists.files, sorted(labels))
     files = [
         replace(file, recorded=recorded.get(file.label))
-        for file in job.everything.files
+        for file in plan(base, TRUE, requests=0).files
         if file.label in labels
     ]
     works = [
@@ -169,7 +169,7 @@ def check_not_rewritten(
     # By label of a data file that may hold such rows: one of those that held them before, and what
     # has written that one anew. Only a live one matters: a rollback may have undone it all.
     suspects: dict[str, tuple[str, Entry]] = {}
-    for entry in history.read(store, base.history):
+    for entry in history.read(store, base.lists.history):
         if entry.operation == "rollback":
             continue  # what it has added is older
         found = next((suspects[label] for label in entry.removed if label in suspects), None)
