@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, FromFiles, Ingest, Repository
-from lakebed.errors import CommitConflictError, RejectsError
+from lakebed.errors import CommitConflictError, LakebedError, RejectsError, StorageError
 from lakebed.store import open_store
-from lakebed.testing import DelegatingStore
+from lakebed.testing import DelegatingStore, FailingStore
 from lakebed.work.ingest.load import load
 from lakebed.work.ingest.options import LoadOptions
 
@@ -214,3 +216,36 @@ def test_of_two_who_create_a_dataset_for_their_rows_one_is_refused(lake: Lake) -
     assert (made.version, made.count()) == (0, 0)
     assert made.check().is_ok
     assert made.load(lake.folder / "a.jsonl").row_count == 1
+
+
+OUTAGE = StorageError("The store is out.", retryable=False)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize(
+    ("operation", "nth"),
+    [
+        (operation, nth)
+        for operation, last in (("put", 11), ("create", 4), ("replace", 5))
+        for nth in range(1, last)
+    ],
+)
+def test_a_dataset_whose_creation_broke_off_is_imported_by_another_try(
+    lake: Lake, operation: Literal["put", "create", "replace"], nth: int, landed: bool
+) -> None:
+    store, path = open_store(lake.folder / "lake"), lake.write("a.jsonl", "bad")
+    lost = None if landed else OUTAGE  # else the store would say that it did not land
+    failing = FailingStore(store, fail_on=operation, nth=nth, landed=landed, error=lost)
+
+    with contextlib.suppress(LakebedError):
+        load_new(failing, path)
+    assert failing.has_failed
+    if lake.repository.exists("new"):
+        lake.repository.open("new").load(path, run="first")
+    else:
+        load_new(store, path)
+
+    made = lake.repository.open("new")
+    assert [row["n"] for row in made.reader()] == [1]
+    assert lake.repository.open("new_quarantine").count() == 1
+    assert made.check().is_ok
