@@ -12,7 +12,7 @@ import logging
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -28,6 +28,7 @@ from lakebed.errors import (
     StorageFullError,
     noting,
 )
+from lakebed.lifecycle.defaults import CLOCK_SKEW
 from lakebed.lifecycle.inventory import (
     LOG_FOLDER,
     REQUESTS_AT_ONCE,
@@ -41,6 +42,7 @@ from lakebed.lifecycle.inventory import (
     read_history,
 )
 from lakebed.model.html import MAX_ITEMS, facts_to_html
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.state import file_table, reservation
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import CommitOptions, commit_and_tell
@@ -49,20 +51,12 @@ from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
 
-CLOCK_SKEW = dt.timedelta(hours=1)
 KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
 _ROUNDS = 20  # against protections, each of which is a commit
 _AGE = re.compile(r"([0-9]{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST_AGE = dt.timedelta(days=366 * 1000)  # no time before the year 1 comes of it
 _LOG_SUFFIX = ".json.zst"
-
-Progress = Callable[[int, int], None]
-"""Is told how many objects are deleted, of how many."""
-
-
-def NO_PROGRESS(done: int, total: int) -> None:  # noqa: N802 - stands for a value
-    """Take no notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,4 +526,4 @@ def _delete_part(store: Store, keys: Sequence[str]) -> LakebedError | None:
     return None
 
 
-__all__ = ["NO_PROGRESS", "CleanupReport", "Progress", "cleanup", "parse_age"]
+__all__ = ["CleanupReport", "cleanup", "parse_age"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakebed.arrow.kernel import MIB, BatchTarget, WriteOptions
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
     Job,
     Rewritten,
@@ -24,6 +24,7 @@ from lakebed.arrow.rewrite import (
 )
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
+from lakebed.lifecycle.defaults import COMPACTION_COMMIT_BYTES, TARGET_BYTES
 from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
@@ -41,8 +42,6 @@ from lakebed.store.base import Store, delete_or_leave
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_BYTES = 128 * MIB
-COMMIT_BYTES = 64 * 2**30  # of old files; what one commit has done need not be done again
 _SMALL = 1 / 2  # of the target: larger files stay as they are
 _TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
 _ROUNDS = 3  # in which what others have changed meanwhile is looked at again
@@ -69,7 +68,7 @@ class CompactionOptions:
 
     target_bytes: int = TARGET_BYTES
     sort_by: tuple[str, ...] = ()
-    commit_bytes: int = COMMIT_BYTES
+    commit_bytes: int = COMPACTION_COMMIT_BYTES
     is_gathering: bool = False
     commit: CommitOptions = field(default_factory=CommitOptions)
 
