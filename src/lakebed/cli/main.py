@@ -17,7 +17,6 @@ from lakebed.cli.verbs import VERBS
 from lakebed.errors import ErrorCode, LakebedError
 from lakebed.redaction import redacted
 
-USAGE_EXIT_CODE = 2
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 
 
