@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lakebed.archive.index import ArchiveIndex, open_index
     from lakebed.archive.metadata import FileMetadata
     from lakebed.archive.notifications import (
-        IngestReport,
+        MessageReport,
         ingest_again,
         ingest_directory,
         ingest_lines,
@@ -34,7 +34,7 @@ else:
             "lakebed.archive.index": ("ArchiveIndex", "open_index"),
             "lakebed.archive.metadata": ("FileMetadata",),
             "lakebed.archive.notifications": (
-                "IngestReport",
+                "MessageReport",
                 "ingest_again",
                 "ingest_directory",
                 "ingest_lines",
@@ -58,7 +58,7 @@ __all__ = [
     "ArchiveRecord",
     "Bundle",
     "FileMetadata",
-    "IngestReport",
+    "MessageReport",
     "Page",
     "ReindexReport",
     "SkippedObject",
