@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from lakebed.pipeline.report import IngestReport
     from lakebed.provider import MetadataProvider
     from lakebed.repository import Repository, open_repository, open_uri
+    from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.sources import SourceFile
-    from lakebed.state.transaction import CommitOptions
     from lakebed.view import View
 else:
     __getattr__, __dir__ = _lazily(
@@ -71,7 +71,7 @@ else:
             "lakebed.repository": ("Repository", "open_repository", "open_uri"),
             "lakebed.state.protections": ("Protection",),
             "lakebed.state.sources": ("SourceFile",),
-            "lakebed.state.transaction": ("CommitOptions",),
+            "lakebed.state.commit": ("CommitOptions",),
             "lakebed.view": ("View",),
         },
         modules=("archive", "by", "checks", "errors", "pipeline", "store"),

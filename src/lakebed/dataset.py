@@ -25,15 +25,17 @@ from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
 from lakebed.source import Source
-from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
 from lakebed.state import staged as staged_list
+from lakebed.state.commit import CommitOptions
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import SourceFile
-from lakebed.state.state import State, descriptor_from
-from lakebed.state.transaction import CommitOptions
+from lakebed.state.state import State
 from lakebed.uri import VERSION
 from lakebed.view import Base, View
 from lakebed.writer import keep_staged
@@ -204,7 +206,7 @@ class Dataset(View):
 
     def _entries(self) -> tuple[Entry, ...]:
         state = self._source.load().state
-        entries = history.read(self._source.store, state.history)
+        entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
     def history(self) -> tuple[Commit, ...]:
@@ -280,7 +282,7 @@ class Dataset(View):
         return self._files(self._source.load().state)
 
     def _files(self, state: State) -> tuple[File, ...]:
-        counts = file_table.read_counts(self._source.store, state.files)
+        counts = file_table.read_counts(self._source.store, state.lists.files)
         batches = {
             directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
             for directory in state.directories()
@@ -310,7 +312,7 @@ class Dataset(View):
         """
         store, state, entries = self._source.store, self._source.load().state, self._entries()
         found = batches.listing.committed_batches(
-            state, entries, file_table.read_counts(store, state.files)
+            state, entries, file_table.read_counts(store, state.lists.files)
         )
         if self._source.pinned is not None or not state.is_ours:
             return found
@@ -431,7 +433,7 @@ class Dataset(View):
         if view is not None:
             self._check_own(view)
             scope = View(self._source, view.constraint)._whole()
-        base = transaction.read_own_head(self._source.store, self.name).state
+        base = read_own_head(self._source.store, self.name).state
         return batches.rollback.find_restoration(self._source.store, base, version, scope)
 
     def sources(
@@ -452,7 +454,7 @@ class Dataset(View):
             older version also the history.
         """
         state = self._source.load().state
-        found = source_list.read(self._source.store, state.sources).files
+        found = source_list.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
             found = tuple(one for one in found if one.batch_id in batches)
@@ -569,7 +571,7 @@ class Dataset(View):
             def edit(_: DatasetDescriptor) -> DatasetDescriptor:
                 return descriptor
 
-        done = transaction.update(store, self.name, edit, commit_options, made_from=made_from)
+        done = updates.update(store, self.name, edit, commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.forget()
         self._source.note_update(done.made)

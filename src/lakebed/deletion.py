@@ -65,7 +65,7 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
     """
     if not plan.files:
         return ()
-    counts = file_table.read_counts(store, plan.state.files)
+    counts = file_table.read_counts(store, plan.state.lists.files)
 
     def look_at(file: DataFile) -> DeletedFile:
         known, _ = counts.get(file.label, (None, None))
@@ -118,11 +118,11 @@ def write_rest(
             by_partition.setdefault(file.partition, []).append(by_label[file.label])
     if not by_partition:
         return joined(job, [])
-    known = runs.read(store, plan.state)
-    noted = sources.read(store, plan.state.sources)
+    known = runs.read(store, plan.state.lists)
+    noted = sources.read(store, plan.state.lists.sources)
     groups = [tuple(files) for files in by_partition.values()]
     labels = [file.label for group in groups for file in group]
-    recorded = file_table.read_recorded(store, plan.state.files, labels)
+    recorded = file_table.read_recorded(store, plan.state.lists.files, labels)
     works = [
         work_of(key, some, noted, recorded) for key, some in divide(groups, known, noted).items()
     ]

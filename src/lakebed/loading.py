@@ -38,15 +38,16 @@ from lakebed.model.keys import encode_path, partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.values import Scalar
 from lakebed.redaction import StorageOptions
-from lakebed.state import file_table, history, schema_file, transaction
-from lakebed.state.creation import first_state
+from lakebed.state import file_table, history, schema_file
+from lakebed.state.commit import CommitOptions
+from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.runs import noted_by
 from lakebed.state.scope import Nothing, RunFiles, ThesePartitions
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.writer import commit_staged, target_of
 
@@ -242,7 +243,7 @@ class _Past:
 def _past_load(store: Store, state: State, run: str | None) -> _Past:
     if run is None:
         return _Past(run=None, version=state.version)
-    entries = history.read(store, state.history)
+    entries = history.read(store, state.lists.history)
     done = _last_of(entries, OPERATION, run)
     return _Past(
         run=run,
@@ -423,7 +424,7 @@ def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, 
     assert run is not None  # and a name
     state = find_quarantine(store, quarantine)
     labels = _labels_of(state, encode_path({"run": run}))
-    counts = file_table.read_counts(store, state.files) if state and labels else {}
+    counts = file_table.read_counts(store, state.lists.files) if state and labels else {}
     return LoadReport(
         commit=done,
         quarantine=quarantine,
@@ -438,7 +439,7 @@ def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, 
 
 
 def _set_aside_before(store: Store, quarantine: State, run: str) -> Commit | None:
-    entry = _last_of(history.read(store, quarantine.history), "overwrite", run)
+    entry = _last_of(history.read(store, quarantine.lists.history), "overwrite", run)
     return None if entry is None else Commit.of(entry, quarantine)
 
 
@@ -466,7 +467,7 @@ def create_quarantine(store: Store, name: str) -> None:
     """Create a quarantine; fine if it is there."""
     schema_file.put(store, name, QUARANTINE)
     try:
-        transaction.create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
+        create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
     except ObjectExistsError:
         find_quarantine(store, name)  # somebody else was faster
 

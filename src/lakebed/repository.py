@@ -20,8 +20,8 @@ from lakebed.model.html import facts_to_html
 from lakebed.model.names import check_dataset_name
 from lakebed.provider import MetadataProvider, telling
 from lakebed.source import Snapshot, Source
-from lakebed.state import kartothek, schema_file, transaction
-from lakebed.state.creation import first_state, is_of_a_namesake
+from lakebed.state import kartothek, schema_file
+from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
@@ -129,7 +129,7 @@ class Repository:
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:
-            created = transaction.create(self._store, first)
+            created = create(self._store, first)
         except ObjectExistsError:
             # Somebody else was faster: as if the dataset had been there before, schema file too.
             winner = self.open(name)

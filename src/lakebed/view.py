@@ -55,10 +55,11 @@ from lakebed.model.values import Scalar, check_value
 from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.source import Source
+from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.uri import VERSION, view_query
 from lakebed.writer import EntityWriter, commit_staged, target_of

@@ -229,7 +229,7 @@ def test_sizes_in_the_file_table_are_not_believed(
 ) -> None:
     """A size that is too small would make Spark drop rows without a word."""
     store = lakebed.open_repository(tmp_path / "lake").store
-    for segment in read_head(store, "events").state.files:
+    for segment in read_head(store, "events").state.lists.files:
         facts = file_table.decode(store.get(segment.key).data, segment.key)
         sizes = facts.schema.get_field_index("size_bytes")
         wrong = facts.set_column(sizes, "size_bytes", pa.array([1] * len(facts), pa.int64()))

@@ -27,10 +27,11 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.state import file_table, head, history
+from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
-from lakebed.state.state import from_document
 from lakebed.store import Store, open_store
+from lakebed.store.base import StoredObject
 
 FORMATS = list(HeadFormat)
 COUNTS = ["label", "row_count", "size_bytes"]
@@ -52,6 +53,10 @@ def make_store(head_format: HeadFormat = HeadFormat.JSON) -> Store:
         moment = dt.datetime(2013, 1, 1 + number, tzinfo=dt.UTC)
         dataset.append([{"p": "ab"[number % 2], "v": number, "t": moment}])
     return store
+
+
+def stored(data: bytes) -> StoredObject:
+    return StoredObject(key="d/files/x.parquet", data=data, etag="e")
 
 
 def content_of(store: Store) -> dict[str, bytes]:
@@ -404,7 +409,7 @@ def test_a_history_with_a_hostile_descriptor(descriptor: object) -> None:
 )
 def test_a_history_segment_that_is_none(data: bytes) -> None:
     with pytest.raises(CorruptMetadataError, match="'d/history/x"):
-        history.decode_entries(data, "d/history/x.json")
+        history.decode(data, "d/history/x.json")
 
 
 @pytest.mark.parametrize(
@@ -435,7 +440,7 @@ def test_a_file_table_whose_stats_are_none(stats: object) -> None:
     with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
         file_table.decode(data, "d/files/x.parquet")
     with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
-        file_table.merge([data, data])
+        file_table.merge([stored(data), stored(data)])
 
 
 @pytest.mark.parametrize("version", [-1, 4, 2**70])
@@ -512,10 +517,10 @@ def test_a_damaged_history_is_read_or_refused_by_name(
     stores: dict[HeadFormat, Store], damage: Damage
 ) -> None:
     store = stores[HeadFormat.JSON]
-    segment = read_head(store, "d").state.history[0]
+    segment = read_head(store, "d").state.lists.history[0]
 
     try:
-        entries = history.decode_entries(damage.apply(store.get(segment.key).data), segment.key)
+        entries = history.decode(damage.apply(store.get(segment.key).data), segment.key)
         history.replay(entries, 0)
     except LakebedError:
         return
@@ -527,12 +532,12 @@ def test_a_damaged_file_table_is_read_or_refused_by_name(
     stores: dict[HeadFormat, Store], damage: Damage
 ) -> None:
     store = stores[HeadFormat.JSON]
-    segment = read_head(store, "d").state.files[0]
+    segment = read_head(store, "d").state.lists.files[0]
     data = store.get(segment.key).data
 
     try:
         file_table.decode(damage.apply(data), segment.key, COUNTS).to_pylist()
-        file_table.merge([damage.apply(data), data])
+        file_table.merge([stored(damage.apply(data)), stored(data)])
     except LakebedError:
         return
 

@@ -35,7 +35,7 @@ def with_recorded(store: Store, state: State, files: Iterable[DataFile]) -> tupl
     """
     files = tuple(files)
     labels = [file.label for file in files if file.recorded is None]
-    known = file_table.read_recorded(store, state.files, labels)
+    known = file_table.read_recorded(store, state.lists.files, labels)
     return tuple(replace(file, recorded=known.get(file.label, file.recorded)) for file in files)
 
 

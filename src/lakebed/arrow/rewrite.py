@@ -28,6 +28,7 @@ from lakebed.model.keys import partition_of, partition_of_label, split_label
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state.caps import concat_facts
 from lakebed.state.facts import Recorded, facts_schema
+from lakebed.state.lists import Lists
 from lakebed.state.runs import Runs
 from lakebed.state.sources import Runs as Origins
 from lakebed.state.sources import Sources
@@ -66,9 +67,7 @@ def keep(file: DataFile, _: pa.RecordBatch) -> Iterable[Routed]:
 
 def light_plan(plan: ScanPlan) -> ScanPlan:
     """Return a plan of no files, with what is needed of the state to read any."""
-    state = replace(
-        plan.state, labels=(), files=(), history=(), postings={}, annotations={}, indices={}
-    )
+    state = replace(plan.state, labels=(), lists=Lists(), annotations={}, indices={})
     return replace(plan, state=state, files=(), residual=None)
 
 

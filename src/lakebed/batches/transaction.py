@@ -18,12 +18,14 @@ from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.plan.plan import plan
 from lakebed.source import Snapshot, Source
 from lakebed.state.caps import concat_facts
+from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.facts import facts_schema
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
 from lakebed.state.sources import Sources
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
 from lakebed.view import View, untouched
 from lakebed.writer import settled_scope, touched_partitions
 

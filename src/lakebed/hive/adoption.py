@@ -60,10 +60,12 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.lists import Lists
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
@@ -525,7 +527,7 @@ def commit_adoption(
     assert segment is not None  # there is at least one file
     store.put(segment.key, file_table.encode(adoption.facts))
     *earlier, last = _changes(created, adoption)
-    change = replace(last, facts=segment, earlier=tuple(earlier))
+    change = replace(last, edits=Lists(files=(segment,)).additions(), earlier=tuple(earlier))
     try:
         commit_change(store, created, change, options)
     except LakebedError as exc:

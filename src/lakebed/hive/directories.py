@@ -18,7 +18,8 @@ from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of, schema_number_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state import history
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.descriptors import descriptor_from
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 # What Spark's Parquet reader makes of a file's type when the table has another one, as tested.
@@ -177,7 +178,7 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
 
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
     found = {}
-    for entry in history.read(store, state.history):
+    for entry in history.read(store, state.lists.history):
         if entry.descriptor is not None:
             descriptor, lineage = descriptor_from(entry.descriptor, f"{state.name}/history")
             found[lineage.number] = frozenset(descriptor.schema.names)

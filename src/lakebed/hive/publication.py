@@ -47,8 +47,8 @@ from lakebed.hive.table import (
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
 from lakebed.state import history, published
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
-from lakebed.state.transaction import read_own_head
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ class _Publisher:
             return None  # others are at work, or one has failed: some partitions show another one
         if base == state.version:
             return frozenset()
-        entries = history.read(self._store, state.history, after=base)
+        entries = history.read(self._store, state.lists.history, after=base)
         entries = tuple(entry for entry in entries if entry.version <= state.version)
         if [entry.version for entry in entries] != list(range(base + 1, state.version + 1)):
             return None  # the history does not reach back so far

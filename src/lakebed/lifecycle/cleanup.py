@@ -44,8 +44,9 @@ from lakebed.lifecycle.inventory import (
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.state import file_table, reservation
+from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_and_tell
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -324,9 +325,7 @@ def _give_up(
         change = _change(state, planned)
         segments = _pruned(store, sight, planned, rules) if is_pruning else None
         try:
-            entry, made = commit_and_tell(
-                store, state, replace(change, new_files=segments), options
-            )
+            committed = commit_change(store, state, _with_files(change, state, segments), options)
         except CommitConflictError:
             _delete_unused(store, segments or (), state)
             head, entries = read_history(store, state.name)
@@ -340,10 +339,10 @@ def _give_up(
                 raise
             is_pruning = False  # the facts that may go took the room of the commit
             continue
-        if made is not None:
-            _delete_unused(store, segments or (), made)
+        if committed.state is not None:
+            _delete_unused(store, segments or (), committed.state)
         with noting(
-            f"Version {entry.version} has given up what is dead, and nothing of it is deleted: "
+            f"Version {committed.entry.version} has given up what is dead, and nothing of it is deleted: "
             "run the cleanup again."
         ):
             head, entries = read_history(store, state.name)
@@ -362,7 +361,7 @@ def _give_up(
             else file
             for file in after
         ]
-        return head.state, final, entry.version
+        return head.state, final, committed.entry.version
     raise AssertionError  # the last round returned or raised
 
 
@@ -400,15 +399,29 @@ def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[S
     """Return the file table without the files that are given up, once these are most of it."""
     state = sight.head.state
     kept = sight.judge_by(planned, rules).kept_labels
-    total = sum(segment.weight for segment in state.files)
+    total = sum(segment.weight for segment in state.lists.files)
     if total <= 2 * len(kept):
         return None
-    return file_table.prune(store, state.files, kept)
+    return file_table.prune(store, state.lists.files, kept)
+
+
+def _with_files(change: Change, state: State, segments: Segments | None) -> Change:
+    """Return a change that puts segments in the place of the file table, if there are any given."""
+    if segments is None:
+        return change
+    edit = Edit(
+        name=FILES,
+        removed=state.lists.files,
+        added=segments,
+        is_in_place=True,
+        is_for_base=True,
+    )
+    return replace(change, edits=(edit,))
 
 
 def _delete_unused(store: Store, segments: Sequence[Segment], state: State) -> None:
     """Delete segments that the head does not name from the start, so that nobody has seen them."""
-    named = {segment.key for segment in state.files}
+    named = {segment.key for segment in state.lists.files}
     delete_or_leave(store, [one.key for one in segments if one.key not in named])
 
 

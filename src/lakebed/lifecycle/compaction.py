@@ -32,11 +32,12 @@ from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
 from lakebed.state import file_table, runs, sources
+from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import Recorded
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ def _find_units(
     """Return what there is to compact, in order of path."""
     chosen = plan(state, bind(constraint, state.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
-    counts = file_table.read_counts(store, state.files)
+    counts = file_table.read_counts(store, state.lists.files)
     small: dict[str, list[DataFile]] = {}
     sizes: dict[str, int] = {}
     for file in plan(state, TRUE, requests=0).files:
@@ -300,7 +301,7 @@ def _find_units(
         groups = [files for files in groups if not _is_gathered(store, files)]
     if not groups:
         return []
-    known_runs, noted = runs.read(store, state), sources.read(store, state.sources)
+    known_runs, noted = runs.read(store, state.lists), sources.read(store, state.lists.sources)
     units = []
     for (run, has_origins), divided in divide(groups, known_runs, noted).items():
         for files in divided:
@@ -490,9 +491,9 @@ class _Attempt:
         units = [
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
         ]
-        noted = sources.read(self.store, base.sources)
+        noted = sources.read(self.store, base.lists.sources)
         labels = [file.label for unit in units for file in unit.files]
-        recorded = file_table.read_recorded(self.store, base.files, labels)
+        recorded = file_table.read_recorded(self.store, base.lists.files, labels)
         if self.spark is None or not self.store.is_shared:
             options = job.target.options
             room = options.memory_bytes // self.options.writer_bytes

@@ -60,9 +60,12 @@ from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.history import Entry
+from lakebed.state.lists import Edit, Lists, postings_of
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State, digest_of
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head, update
+from lakebed.state.updates import update
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -165,12 +168,12 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
     live = file_ids(state.labels)
     found = []
     for column in state.descriptor.index:
-        coverage = _read_coverage(store, state.postings.get(column, ()))
+        coverage = _read_coverage(store, state.lists.postings.get(column, ()))
         covered = int(np.isin(live[live >= 0], coverage.file_ids).sum())
         values = coverage.value_count
         index = InvertedIndex(
             column=column,
-            segment_count=len(state.postings.get(column, ())),
+            segment_count=len(state.lists.postings.get(column, ())),
             size_bytes=coverage.size_bytes,
             file_count=len(state.labels),
             covered_count=covered,
@@ -254,7 +257,7 @@ def _overlap(store: Store, state: State, column: str) -> float | None:
     """Return how many files may hold a value by their bounds, on average; None if unknown."""
     kind = type_to_arrow(state.descriptor.column_types[column])
     labels = pa.array(state.labels, pa.large_string())
-    facts = file_table.find(store, state.files, labels, {column: kind})
+    facts = file_table.find(store, state.lists.files, labels, {column: kind})
     bounds = facts.columns.get(column)
     if bounds is None:
         return None
@@ -305,7 +308,7 @@ def build_index(
                     operation="index",
                     commit_id=uuid.uuid4().hex,
                     base_version=state.version,
-                    postings=postings,
+                    edits=Lists(postings=postings).additions(),
                 )
                 _commit(store, state, change, options)
                 done += len(files)
@@ -403,7 +406,7 @@ class _Sized(NamedTuple):
 
 def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
     """Return the files that no readable segment covers, and that can have postings."""
-    coverage = _read_coverage(store, state.postings.get(column, ()))
+    coverage = _read_coverage(store, state.lists.postings.get(column, ()))
     ids = file_ids(state.labels)
     is_missing = (ids >= 0) & ~np.isin(ids, coverage.file_ids)
     missing = {state.labels[place] for place in np.flatnonzero(is_missing)}
@@ -414,7 +417,7 @@ def _portions(
     store: Store, state: State, files: Sequence[DataFile], commit_bytes: int
 ) -> Iterator[list[_Sized]]:
     """Cut files into what one commit indexes."""
-    counts = file_table.read_counts(store, state.files)
+    counts = file_table.read_counts(store, state.lists.files)
     portion: list[_Sized] = []
     total = 0
     for file in files:
@@ -443,7 +446,7 @@ def _index_files(
         file.label: file for file in with_recorded(store, state, (one.file for one in files))
     }
     # What tasks are given along: of the state only what says how files are read.
-    plain = replace(state, labels=(), files=(), history=(), sources=(), runs=(), postings={})
+    plain = replace(state, labels=(), lists=Lists())
 
     def work(labels: list[str]) -> bytes:
         files = [by_label[label] for label in labels]
@@ -499,11 +502,11 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
 def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> Entry:
     """Commit a change of postings, and delete them if it fails for sure."""
     try:
-        return commit_change(store, state, change, options)
+        return commit_change(store, state, change, options).entry
     except CommitUnknownError:
         raise
     except LakebedError:
-        delete_or_leave(store, [*keys_of(change.postings), *change.indices.values()])
+        delete_or_leave(store, change.brought_keys)
         raise
 
 
@@ -532,24 +535,24 @@ def compact_indices(
     """
     state = read_own_head(store, dataset).state
     found: list[MergedList] = []
-    postings: dict[str, tuple[Segment, ...]] = {}
+    edits: list[Edit] = []
     indices: dict[str, str] = {}
-    gone: set[str] = set()
     for column in state.descriptor.index if columns is None else columns:
-        segments = state.postings.get(column, ())
+        segments = state.lists.postings.get(column, ())
         try:
             groups = groups_to_merge(segments)
+            merged = tuple(segment for group in groups for segment in group)
             if not is_dry_run:
-                postings[column] = _merge_groups(store, state, column, groups)
+                new = _merge_groups(store, state, column, groups)
+                edits.append(Edit(name=postings_of(column), removed=merged, added=new))
                 indices.update(_write_index_file(store, state, column))
         except CorruptMetadataError as exc:
             _log.warning("index is left as it is column=%s error=%s", column, exc)
             continue
         except LakebedError:
-            delete_or_leave(store, [*keys_of(postings), *indices.values()])
+            made = [segment.key for edit in edits for segment in edit.added]
+            delete_or_leave(store, [*made, *indices.values()])
             raise
-        merged = {segment.key for group in groups for segment in group}
-        gone |= merged
         if merged or column in indices:
             found.append(
                 MergedList(
@@ -563,8 +566,7 @@ def compact_indices(
             operation="compact",
             commit_id=uuid.uuid4().hex,
             base_version=state.version,
-            postings={column: made for column, made in postings.items() if made},
-            dropped_postings=frozenset(gone),
+            edits=tuple(edit for edit in edits if edit.added),
             indices=indices,
             indices_of=digest_of(state.labels),
         )
@@ -637,7 +639,7 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
         data = index_file.encode(
             store,
             column,
-            state.postings.get(column, ()),
+            state.lists.postings.get(column, ()),
             state.column_types[column],
             dict(zip(ids.tolist(), state.labels, strict=True)),
         )

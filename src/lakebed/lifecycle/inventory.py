@@ -25,12 +25,11 @@ from lakebed.model.keys import (
 )
 from lakebed.state import history, published, reservation
 from lakebed.state.history import Entry
-from lakebed.state.protections import kept_files, protected_batches, protected_versions
 from lakebed.state.published import Shown
-from lakebed.state.reader import Head
+from lakebed.state.readable import kept_files, protected_batches, protected_versions
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
-from lakebed.state.transaction import read_own_head
 from lakebed.store.base import ObjectInfo, Store
 
 REQUESTS_AT_ONCE = 8
@@ -259,7 +258,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
 def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
     """Return the head of a dataset of ours, and its whole history."""
     head = read_own_head(store, dataset)
-    return head, history.read(store, head.state.history)
+    return head, history.read(store, head.state.lists.history)
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:

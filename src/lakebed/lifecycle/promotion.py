@@ -55,10 +55,11 @@ from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, ScanPlan, plan
 from lakebed.state import file_table, runs, sources
-from lakebed.state.reader import read_head
+from lakebed.state.commit import CommitOptions
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -410,12 +411,12 @@ class _Promotion:
         if not affected:
             return []
         job = self._job(state, target, route)
-        counts = file_table.read_counts(self.store, state.files)
-        noted = sources.read(self.store, state.sources)
-        recorded = file_table.read_recorded(self.store, state.files, sorted(moving))
+        counts = file_table.read_counts(self.store, state.lists.files)
+        noted = sources.read(self.store, state.lists.sources)
+        recorded = file_table.read_recorded(self.store, state.lists.files, sorted(moving))
         sizes = {label: size for label, (_, size) in counts.items()}
         groups = _grouped(affected, sizes)
-        by_kind = divide(groups, runs.read(self.store, state), noted)
+        by_kind = divide(groups, runs.read(self.store, state.lists), noted)
         is_local = self.spark is None or not self.store.is_shared
         if is_local:
             count = _threads()

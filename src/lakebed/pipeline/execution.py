@@ -88,7 +88,7 @@ def work_of(store: Store, state: State, candidates: Candidates) -> Work:
     Cost:
         One GET for each segment that tells what was read, of which there are few.
     """
-    return find_work(candidates, source_list.read(store, state.sources), state.labels)
+    return find_work(candidates, source_list.read(store, state.lists.sources), state.labels)
 
 
 def execute(

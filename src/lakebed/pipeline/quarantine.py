@@ -110,7 +110,7 @@ def _of_runs(
     store: Store, state: State, of_dataset: str, locations: Collection[str], runs: Collection[str]
 ) -> Predicate:
     """Return what chooses rows of some runs, and of those that have set aside of the files last."""
-    current = source_list.read(store, state.sources).current()
+    current = source_list.read(store, state.lists.sources).current()
     noted = (current.get(_slot(of_dataset, location)) for location in locations)
     return Membership("run", tuple(sorted({*runs, *(one.run for one in noted if one)})))
 

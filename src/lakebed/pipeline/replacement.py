@@ -114,7 +114,7 @@ def check_not_rewritten(
     # By label of a data file that may hold such rows: one of those that held them before, and what
     # has written that one anew. Only a live one matters: a rollback may have undone it all.
     suspects: dict[str, tuple[str, Entry]] = {}
-    for entry in history.read(store, base.history):
+    for entry in history.read(store, base.lists.history):
         if entry.operation == ROLLBACK:
             continue  # what it has added is older
         found = next((suspects[label] for label in entry.removed if label in suspects), None)
@@ -176,7 +176,7 @@ def _write_kept(
     """Write the rows of some sources anew."""
     numbers: dict[str, int] = {}
     everything = plan(base, TRUE, requests=0)
-    recorded = file_table.read_recorded(store, base.files, list(labels))
+    recorded = file_table.read_recorded(store, base.lists.files, list(labels))
     writer = KernelWriter(store, replace(target, is_traced=True))
     carried_count = 0
     try:

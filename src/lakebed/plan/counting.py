@@ -25,9 +25,9 @@ def take_known_rows(store: Store, plan: ScanPlan) -> tuple[int, ScanPlan]:
     whole = [file for file in plan.files if not file.is_filtered]
     counts = {file.label: file.row_count for file in whole}
     unknown = [label for label, count in counts.items() if count is None]
-    if facts_take_less(plan.state.files, len(unknown)):
+    if facts_take_less(plan.state.lists.files, len(unknown)):
         labels = pa.array(unknown, pa.large_string())
-        facts = file_table.find(store, plan.state.files, labels, {})
+        facts = file_table.find(store, plan.state.lists.files, labels, {})
         counts.update(zip(unknown, facts.row_count.to_pylist(), strict=True))
     rest = tuple(file for file in plan.files if counts.get(file.label) is None)
     known = sum(count for count in counts.values() if count is not None)

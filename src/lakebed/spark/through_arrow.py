@@ -15,6 +15,7 @@ from lakebed.model.keys import split_label
 from lakebed.plan.explanation import Account
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state.facts import Recorded
+from lakebed.state.lists import Lists
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -96,11 +97,7 @@ def _without_files(plan: ScanPlan) -> ScanPlan:
     light = replace(
         plan.state,
         labels=(),
-        files=(),
-        history=(),
-        sources=(),
-        runs=(),
-        postings={},
+        lists=Lists(),
         annotations={},
         indices={},
         open_batches=(),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.state.facts import Recorded
-from lakebed.store.base import Store
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.cache import cached_get, is_cached
 from lakebed.store.segments import Segment
 
@@ -133,13 +133,17 @@ def _unreadable(key: str, cause: object) -> CorruptMetadataError:
     )
 
 
-def merge(parts: Sequence[bytes]) -> bytes:
-    """Return several segments as one.
+def merge(parts: Sequence[StoredObject]) -> bytes:
+    """Return several segments as one."""
+    return encode_joined([decode(part.data, part.key) for part in parts])
+
+
+def encode_joined(tables: Sequence[pa.Table]) -> bytes:
+    """Return what several segments hold as one.
 
     They may be of files of different schemas: facts of a column that was promoted are promoted
     too, and what one of the segments lacks is null there.
     """
-    tables = [decode(part, "file table segment") for part in parts]
     try:
         schemas = [table.schema for table in tables]
         wanted = reduce(_wider, (pa.struct(list(schema)) for schema in schemas))

@@ -78,7 +78,7 @@ class PastState:
     entry: Entry
 
 
-def encode_entries(entries: Sequence[Entry]) -> bytes:
+def encode(entries: Sequence[Entry]) -> bytes:
     """Return the bytes of a segment."""
     return msgspec.json.encode({"entries": entries})
 
@@ -87,9 +87,7 @@ class _Document(msgspec.Struct):
     entries: tuple[Entry, ...]
 
 
-def decode_entries(
-    data: bytes, key: str, stored_at: dt.datetime | None = None
-) -> tuple[Entry, ...]:
+def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple[Entry, ...]:
     """Read a segment.
 
     Args:
@@ -116,11 +114,11 @@ def decode_entries(
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
     """Return several segments as one, with the time at which the storage took each."""
-    return encode_entries([entry for part in parts for entry in _entries_in(part)])
+    return encode([entry for part in parts for entry in _entries_in(part)])
 
 
 def _entries_in(segment: StoredObject) -> tuple[Entry, ...]:
-    return decode_entries(segment.data, segment.key, segment.modified_at)
+    return decode(segment.data, segment.key, segment.modified_at)
 
 
 def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple[Entry, ...]:

@@ -20,9 +20,10 @@ from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_t
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import TABLE, split_label
 from lakebed.model.schema import Schema, Type
+from lakebed.state.codec import annotations_of, creation_time_of
 from lakebed.state.head import HeadDocument, HeadFormat
 from lakebed.state.partitions import Naming, PartitionEntry, checked_labels, read_entries
-from lakebed.state.state import State, annotations_of, creation_time_of
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 _SCHEMA_FILE = "_common_metadata"

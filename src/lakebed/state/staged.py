@@ -23,11 +23,14 @@ from lakebed.errors import (
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
 from lakebed.state import history, reservation, runs
+from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
+from lakebed.state.lists import Lists
+from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
-from lakebed.state.state import Change, State, apply, descriptor_from
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.state import Change, State, apply
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -103,7 +106,7 @@ def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None
     if record.staging is not None and record.staging.base_version == state.version:
         return None
     after = record.staging.base_version if record.staging else -1
-    for entry in history.read(store, state.history, after=after):
+    for entry in history.read(store, state.lists.history, after=after):
         if entry.commit_id == record.commit_id:
             return entry
     return None
@@ -118,6 +121,13 @@ def change_of(state: State, record: BatchRecord) -> Change:
     """
     staging = record.staging
     assert staging is not None  # which `read` has made sure of
+    brought = Lists(
+        files=() if staging.facts is None else (Segment.parse(staging.facts, state.name),),
+        postings={
+            column: tuple(Segment.parse(key, state.name) for key in keys)
+            for column, keys in staging.postings.items()
+        },
+    )
     return Change(
         operation=record.operation,
         commit_id=record.commit_id,
@@ -127,11 +137,7 @@ def change_of(state: State, record: BatchRecord) -> Change:
         added=_labels(state, record),
         row_count=staging.row_count,
         caught=staging.caught,
-        facts=None if staging.facts is None else Segment.parse(staging.facts, state.name),
-        postings={
-            column: tuple(Segment.parse(key, state.name) for key in keys)
-            for column, keys in staging.postings.items()
-        },
+        edits=brought.additions(),
         scope=staging.scope.scope(state.partition_level_types),
     )
 
@@ -162,7 +168,7 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     """
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
-        own = runs.live_files_of_run(state, runs.read(store, state), change.scope.run)
+        own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
         change = replace(change, scope=RunFiles(change.scope.run, frozenset(own)))
     return apply(state, change, dt.datetime.now(dt.UTC))[0]
 
@@ -205,10 +211,10 @@ def commit(
         return entry, state
     base = _base(store, state, staging)
     change = change_of(base, record)
-    entry = commit_change(
+    committed = commit_change(
         store, base, change, options, only_on=only_on, staged_until=record.lease_until
     )
-    return entry, base
+    return committed.entry, base
 
 
 def _base(store: Store, state: State, staging: Staging) -> State:
@@ -216,7 +222,7 @@ def _base(store: Store, state: State, staging: Staging) -> State:
     was_foreign = staging.foreign_added or staging.foreign_removed
     if state.version == staging.base_version and not was_foreign and not state.is_changed_by_others:
         return state
-    past = history.replay(history.read(store, state.history), staging.base_version)
+    past = history.replay(history.read(store, state.lists.history), staging.base_version)
     descriptor, lineage = descriptor_from(past.descriptor, f"{state.name}/history")
     gone = frozenset(staging.foreign_removed)
     labels = [label for label in past.labels if label not in gone]
@@ -252,9 +258,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
-    doomed = [state.key(label) for label in change.added]
-    doomed += [one.key for segments in change.postings.values() for one in segments]
-    doomed += [change.facts.key] if change.facts else []
+    doomed = [*map(state.key, change.added), *change.brought_keys]
     if delete_or_leave(store, doomed):
         delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 
@@ -271,7 +275,7 @@ def _check_not_committed(state: State, record: BatchRecord, committed: Entry | N
 def _shutting_out(store: Store, state: State, batch_id: int) -> Change:
     """Return the change after which no commit lets a batch in, and every other one as before."""
     oldest = max(state.oldest_batch, batch_id + 1)
-    committed = {entry.batch_id for entry in history.read(store, state.history)}
+    committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
     return Change(
         operation=OPERATION,
         commit_id=uuid.uuid4().hex,

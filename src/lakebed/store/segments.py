@@ -87,17 +87,6 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
     return 0
 
 
-def of_contents(
-    merge: Callable[[Sequence[bytes]], bytes],
-) -> Callable[[Sequence[StoredObject]], bytes]:
-    """Return what merges stored objects by their contents alone."""
-
-    def merge_objects(parts: Sequence[StoredObject]) -> bytes:
-        return merge([part.data for part in parts])
-
-    return merge_objects
-
-
 def compact(
     store: Store,
     segments: Sequence[Segment],
