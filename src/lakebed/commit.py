@@ -86,8 +86,8 @@ class Commit:
             run=entry.run,
             row_count=entry.row_count,
             deleted_row_count=entry.deleted_row_count,
-            files_added=tuple(state.key(label) for label in entry.added),
-            files_removed=tuple(state.key(label) for label in entry.removed),
+            files_added=tuple(map(state.layout.naming.key, entry.added)),
+            files_removed=tuple(map(state.layout.naming.key, entry.removed)),
             partitions=entry.partitions,
             caught=entry.caught,
         )

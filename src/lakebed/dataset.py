@@ -20,6 +20,7 @@ from lakebed.lifecycle.defaults import (
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.model.schema import Schema
@@ -238,7 +239,7 @@ class Dataset(View):
         for entry in self._entries():
             if entry.descriptor is None:
                 continue
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{self.name}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
             found.setdefault(
                 lineage.number,
                 SchemaVersion(
@@ -265,7 +266,7 @@ class Dataset(View):
             found.append(
                 Partition(
                     path=path,
-                    values=decode_path(path, state.partition_level_types),
+                    values=decode_path(path, state.layout.partition_level_types),
                     file_count=len(files),
                     row_count=_sum([file.row_count for file in files]),
                     size_bytes=_sum([file.size_bytes for file in files]),
@@ -283,19 +284,19 @@ class Dataset(View):
 
     def _files(self, state: State) -> tuple[File, ...]:
         counts = file_table.read_counts(self._source.store, state.lists.files)
+        layout, key_of = state.layout, state.layout.naming.key
         batches = {
-            directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
+            directory: layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
             for directory in state.directories()
         }
         found = []
         for label in state.labels:
-            directory = split_label(label)[0]
             rows, size = counts.get(label, (None, None))
-            batch_id = batches[directory]
+            batch_id = batches[split_label(label)[0]]
             found.append(
                 File(
-                    key=state.key(label),
-                    partition=state.partition_of(directory),
+                    key=key_of(label),
+                    partition=layout.partition_of(label),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,

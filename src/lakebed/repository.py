@@ -17,10 +17,11 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
+from lakebed.model.layout import schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.provider import MetadataProvider, telling
 from lakebed.source import Snapshot, Source
-from lakebed.state import kartothek, schema_file
+from lakebed.state import schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
@@ -346,7 +347,7 @@ class Repository:
         held = [info.key for info in self._store.list(f"{name}/")]
         last = remove_heads(self._store, head)
         # What was committed since the listing; a head of other tools may name keys of anybody.
-        named = (*map(last.key, last.labels), *last.side_keys)
+        named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
             f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
@@ -360,13 +361,13 @@ class Repository:
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
         """Delete what is left of a dataset whose head is gone."""
         # The one key that a new dataset of this name would use again.
-        schema_key = kartothek.schema_key(last.name, last.table)
+        schema_file_key = schema_key(last.name, last.layout.table)
         self._store.delete(
-            key for key in held if key != schema_key and not is_of_a_namesake(key, last)
+            key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)
         )
         if self._find(last.name) is not None:
             return
-        self._store.delete([schema_key])
+        self._store.delete([schema_file_key])
         namesake = self._find(last.name)
         if namesake is not None:  # its own one may have been there already
             schema_file.put_or_leave(self._store, last.name, namesake.descriptor)

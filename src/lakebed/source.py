@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, VersionNotFoundError
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
@@ -172,12 +173,10 @@ class Source:
         self, snapshot: Snapshot, past: history.PastState, labels: tuple[str, ...]
     ) -> Source:
         state = snapshot.state
-        descriptor, lineage = descriptor_from(past.descriptor, f"{self.name}/history")
+        descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(self.name))
         older = dataclasses.replace(
-            state,
+            state.as_of(descriptor, lineage),
             labels=labels,
-            descriptor=descriptor,
-            lineage=lineage,
             version=past.entry.version,
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,

@@ -58,7 +58,7 @@ def state_of(repository: Repository) -> State:
 
 def ask(repository: Repository, leaf) -> Lookup:
     state = state_of(repository)
-    kind = state.column_types[leaf.column]
+    kind = state.layout.column_types[leaf.column]
     return lookup(repository.store, state.lists.postings[leaf.column], leaf, kind)
 
 

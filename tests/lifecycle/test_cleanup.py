@@ -154,8 +154,8 @@ def test_dead_writer_is_cleaned_up_though_an_older_one_lives(dataset, lake) -> N
     report = sweep(dataset)
 
     assert reasons(report)[key] == "abandoned"
-    facts = dataset._stage([row("x", 1)], target_of(older, None))
-    assert commit_staged(older, facts, None).operation == "append"
+    written = dataset._stage([row("x", 1)], target_of(older, None))
+    assert commit_staged(older, written, None).operation == "append"
     assert ("x", 1) in content(dataset)
 
 
@@ -179,15 +179,15 @@ def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset
 
 def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> None:
     transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
-    facts = dataset._stage([row("x", 1)], target_of(transaction, None))
-    transaction._complete(facts)
+    written = dataset._stage([row("x", 1)], target_of(transaction, None))
+    transaction._complete(written)
     time.sleep(0.01)
     sweep(dataset)
     before = content(dataset)
     transaction._complete = lambda *_: None  # its manifest was there before the cleanup
 
     with pytest.raises(CommitConflictError, match=r"comes too late: its writer outlasted"):
-        commit_staged(transaction, facts, None)
+        commit_staged(transaction, written, None)
 
     assert content(dataset) == before
 

@@ -84,7 +84,7 @@ def by_run(dataset: lakebed.Dataset) -> dict[str | None, collections.Counter[str
     known = runs.read(store, state.lists)
     found: dict[str | None, collections.Counter[str]] = {}
     for label in state.labels:
-        data = store.get(state.key(label)).data
+        data = store.get(state.layout.key(label)).data
         rows = pq.ParquetFile(pa.BufferReader(data)).read().to_pylist()
         found.setdefault(known.of(label), collections.Counter()).update(map(str, rows))
     return found

@@ -87,7 +87,7 @@ def rows_of_runs(dataset: lakebed.Dataset) -> dict[str | None, int]:
     counts = {file.key: file.row_count or 0 for file in dataset.files()}
     found: collections.Counter[str | None] = collections.Counter()
     for label in state.labels:
-        found[known.of(label)] += counts[state.key(label)]
+        found[known.of(label)] += counts[state.layout.key(label)]
     return dict(found)
 
 

@@ -27,7 +27,7 @@ import pytest
 import time_machine
 
 from lakebed.errors import LakebedError, ObjectExistsError, PreconditionFailedError, StorageError
-from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.state import State

@@ -71,7 +71,7 @@ class Step:
         if self.replaces == "touched":
             return ThesePartitions(frozenset(encode_path({"p": value}) for value in self.added))
         if self.replaces == "view":
-            return WholeView(VIEWS[self.view], EMPTY.partition_level_types)
+            return WholeView(VIEWS[self.view], EMPTY.layout.partition_level_types)
         return Nothing()
 
     def is_replaced(self, value: Scalar) -> bool:

@@ -506,7 +506,7 @@ def test_a_damaged_head_is_read_or_refused_by_name(
 
 def check_directory(state: Any, directory: str) -> None:
     try:
-        state.directory_values(directory)
+        state.layout.directory_values(directory)
     except CorruptMetadataError:
         return
 

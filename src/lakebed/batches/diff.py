@@ -240,8 +240,8 @@ def difference(store: Store, one: State, other: State) -> Diff:
         dataset=one.name,
         from_version=one.version,
         to_version=other.version,
-        files_added=tuple(other.key(label) for label in added),
-        files_removed=tuple(one.key(label) for label in removed),
+        files_added=tuple(map(other.layout.naming.key, added)),
+        files_removed=tuple(map(one.layout.naming.key, removed)),
         partitions=tuple(
             PartitionDiff(
                 path=path,

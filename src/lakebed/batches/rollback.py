@@ -17,6 +17,7 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
+from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions, commit_change
@@ -83,7 +84,7 @@ def find_restoration(
     entries = history.read(store, base.lists.history)
     past = history.replay(entries, version)
     check_readable(base, entries, version)
-    older, _ = descriptor_from(past.descriptor, f"{base.name}/history")
+    older, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
     promoted = {encode_level(name, OTHER) for name in grown_dimensions(older, base.descriptor)}
 
     def is_meant(label: str) -> bool:
@@ -225,7 +226,7 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
 
     def is_gone(label: str) -> bool:
         try:
-            store.size(base.key(label))
+            store.size(base.layout.key(label))
         except ObjectNotFoundError:
             return True
         return False
@@ -236,6 +237,6 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
     if gone:
         raise VersionNotFoundError(
             f"Rollback of {base.name!r} to version {version} needs {len(gone)} data files that are "
-            f"gone, such as {base.key(gone[0])}.",
+            f"gone, such as {base.layout.key(gone[0])}.",
             hint="They were deleted from outside: put them back, or choose another version.",
         )

@@ -195,7 +195,7 @@ def rollback(
         output.rows(
             ("operation", "key"),
             (
-                {"operation": word, "key": found.base.key(label)}
+                {"operation": word, "key": found.base.layout.key(label)}
                 for word, labels in parts
                 for label in labels
             ),

@@ -37,6 +37,7 @@ from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
+from lakebed.model.layout import schema_key
 from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.commit import commit_change
@@ -331,7 +332,7 @@ class _Checker:
         """Return those of some files that are there, and what is wrong with all of them."""
         findings, present = [], []
         for label in labels:
-            key = self.state.key(label)
+            key = self.state.layout.key(label)
             info = objects.get(key)
             known = table.get(label)
             if info is not None:
@@ -351,7 +352,9 @@ class _Checker:
             if label in self._live
             else "It is of an older version: restore it from a copy. The current one is not affected."
         )
-        return Finding(severity=Severity.ERROR, key=self.state.key(label), what=what, remedy=remedy)
+        return Finding(
+            severity=Severity.ERROR, key=self.state.layout.key(label), what=what, remedy=remedy
+        )
 
     def _check_facts(
         self, present: Iterable[str], table: Mapping[str, tuple[int, str]]
@@ -359,7 +362,7 @@ class _Checker:
         for label in present:
             if label not in table and is_own_name(label):
                 self.lost_facts.append(label)
-                yield _without_facts(self.state.key(label))
+                yield _without_facts(self.state.layout.key(label))
 
     def _read_notes(self) -> tuple[list[Shown], list[Finding]]:
         """Return what tables of a metastore show, and the notes that do not tell it."""
@@ -386,7 +389,7 @@ class _Checker:
             return findings
         state = read_own_head(self._store, self.state.name).state
         kept = kept_labels(self._store, state, self._read_notes()[0])
-        keys = {state.key(label) for label in kept}
+        keys = set(map(state.layout.naming.key, kept))
         return [one for one in findings if one.key in objects or one.key in keys]
 
     def _check_postings(self, *, is_deep: bool) -> list[Finding]:
@@ -443,8 +446,8 @@ class _Checker:
         strange = labels.difference(self.state.labels)
         if strange:
             return f"The index of {column!r} names files that are not live, as {min(strange)!r}."
-        kind = self.state.column_types.get(column)
-        if kind is None or column in self.state.partition_keys or not self.state.labels:
+        kind = self.state.layout.column_types.get(column)
+        if kind is None or column in self.state.layout.partition_keys or not self.state.labels:
             return ""
         live = pa.array(self.state.labels, pa.large_string())
         known = file_table.find(
@@ -458,7 +461,7 @@ class _Checker:
 
     def _check_schema_file(self) -> Iterator[Finding]:
         state = self.state
-        key = kartothek.schema_key(state.name, state.table)
+        key = schema_key(state.name, state.layout.table)
         wanted = kartothek.encode_schema(state.descriptor.schema, state.descriptor.partition_types)
         try:
             is_right = _schema_of(self._store.get(key).data) == _schema_of(wanted)
@@ -495,9 +498,9 @@ class _Checker:
         try:
             if recorded is None or recorded.sha256 is None:
                 # Nobody knows what was written; but pages may have checksums of their own.
-                facts_of_file(self._store, self.state, label)
+                facts_of_file(self._store, self.state.layout, label)
                 return None
-            found = difference(self._store, self.state.key(label), recorded)
+            found = difference(self._store, self.state.layout.key(label), recorded)
         except ObjectNotFoundError:
             return None  # a cleanup was faster, or the listing has told of it
         except CorruptMetadataError as exc:
@@ -535,7 +538,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
     repaired: set[str] = set()
     if checker.is_schema_file_wrong:
         schema_file.put_or_leave(store, state.name, state.descriptor)
-        repaired.add(kartothek.schema_key(state.name, state.table))
+        repaired.add(schema_key(state.name, state.layout.table))
     broken = [segment for segments in checker.lost.values() for segment in segments]
     if broken or checker.lost_facts or checker.lost_indices:
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
@@ -543,7 +546,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
         for column in sorted(filter(None, map(column_of, checker.lost))):
             build_index(store, state.name, column)
         repaired.update(one.key for one in broken)
-        repaired.update(state.key(one.label) for one in rebuilt)
+        repaired.update(state.layout.key(one.label) for one in rebuilt)
         repaired.update(state.indices[column] for column in checker.lost_indices)
     return [
         replace(one, is_repaired=one.key in repaired and one.severity is not Severity.NOTE)
@@ -554,7 +557,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
 def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[FileFacts]:
     def rebuild(label: str) -> FileFacts | None:
         try:
-            return facts_of_file(store, state, label)
+            return facts_of_file(store, state.layout, label)
         except (CorruptMetadataError, ObjectNotFoundError):
             return None  # what is told of the file stays a problem
 
@@ -567,7 +570,7 @@ def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]
     state = checker.state
     new = {}
     if rebuilt:
-        table = facts_table(rebuilt, state.stored_schema)
+        table = facts_table(rebuilt, state.layout.stored_schema)
         segment = file_table.new_segment(state.name, table)
         assert segment is not None  # there are rows
         store.put(segment.key, file_table.encode(table))

@@ -30,7 +30,6 @@ from lakebed.errors import (
 )
 from lakebed.lifecycle.defaults import CLOCK_SKEW
 from lakebed.lifecycle.inventory import (
-    LOG_FOLDER,
     REQUESTS_AT_ONCE,
     AskTables,
     JudgedFile,
@@ -42,8 +41,9 @@ from lakebed.lifecycle.inventory import (
     read_history,
 )
 from lakebed.model.html import MAX_ITEMS, facts_to_html
+from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, Progress
-from lakebed.state import file_table, reservation
+from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import Change, State
@@ -494,7 +494,7 @@ def _delete_noted(
 
 def _write_log(store: Store, dataset: str, state: State, dead: Sequence[JudgedFile]) -> None:
     """Note what is about to be deleted, for whoever asks where a file has gone."""
-    segment = Segment.new(f"{dataset}/{LOG_FOLDER}", state.version, _LOG_SUFFIX)
+    segment = Segment.new(Folder.CLEANUPS.of(dataset), state.version, _LOG_SUFFIX)
     document = {
         "version": state.version,
         "deleted_at": dt.datetime.now(dt.UTC),
@@ -506,7 +506,7 @@ def _write_log(store: Store, dataset: str, state: State, dead: Sequence[JudgedFi
 def _delete(store: Store, dead: Sequence[JudgedFile], on_progress: Progress) -> None:
     """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
     dataset = dead[0].key.partition("/")[0]
-    prefix = f"{reservation.folder(dataset)}/"
+    prefix = f"{Folder.BATCHES.of(dataset)}/"
     reservations = [file.key for file in dead if file.key.startswith(prefix)]
     others = [file.key for file in dead if not file.key.startswith(prefix)]
     done = 0

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
+from lakebed.arrow.workers import gather
 from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
@@ -38,13 +39,7 @@ from lakebed.errors import (
 from lakebed.index import kartothek as index_file
 from lakebed.index.merge import groups_to_merge, merge_segments
 from lakebed.index.order import rank
-from lakebed.index.postings import (
-    Postings,
-    decode_postings,
-    encode_postings,
-    joined,
-    keys_of,
-)
+from lakebed.index.postings import Postings, joined, keys_of
 from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
 from lakebed.lifecycle.defaults import INDEX_COMMIT_BYTES
@@ -54,11 +49,13 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
+from lakebed.model.layout import Layout, index_key
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.plan.data_file import DataFile
-from lakebed.plan.plan import ScanPlan, plan
+from lakebed.plan.plan import Scan, plan
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.history import Entry
@@ -285,7 +282,7 @@ def build_index(
 ) -> InvertedIndex:
     """Index a column of the files that are there; see `Dataset.build_index`."""
     state = read_own_head(store, dataset).state
-    if column in state.partition_level_types:
+    if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
     done = 0
@@ -337,7 +334,9 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
         file_count=len(state.labels),
         covered_count=len(state.labels),
         indexed_count=0,
-        value_count=len({state.directory_values(one)[column] for one in state.directories()}),
+        value_count=len(
+            {state.layout.directory_values(one)[column] for one in state.directories()}
+        ),
         pair_count=0,
         files_per_value=None,
         lost={},
@@ -443,36 +442,23 @@ def _index_files(
     sizes = {one.file.label: one.size_bytes for one in files}
     # Postings outlive the damage of a file, which is restored from a copy perhaps.
     by_label = {
-        file.label: file for file in with_recorded(store, state, (one.file for one in files))
+        file.label: file
+        for file in with_recorded(store, state.lists.files, (one.file for one in files))
     }
-    # What tasks are given along: of the state only what says how files are read.
-    plain = replace(state, labels=(), lists=Lists())
+    layout = state.layout
 
-    def work(labels: list[str]) -> bytes:
-        files = [by_label[label] for label in labels]
-        return encode_postings(index_group(store, plain, column, files))
+    def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
+        return index_group(store, layout, column, [by_label[label] for label in labels])
 
-    answers: Sequence[bytes | BaseException]
-    # A store in this process cannot be seen by tasks.
-    if spark is not None and store.is_shared:
-        from lakebed.spark.rewrite import run_in_tasks, task_count
-
-        answers = run_in_tasks(spark, balanced_groups(sizes, task_count(spark)), work)
-    else:
-        count = min(_WRITERS, os.cpu_count() or 1)
-        with ThreadPoolExecutor(count, thread_name_prefix="lakebed-index") as threads:
-            groups = balanced_groups(sizes, count)
-            futures = [threads.submit(work, group) for group in groups]
-            answers = [future.exception() or future.result() for future in futures]
-    errors = [answer for answer in answers if isinstance(answer, BaseException)]
-    written = joined([decode_postings(one) for one in answers if isinstance(one, bytes)])
-    if errors:
-        delete_or_leave(store, keys_of(written))
-        raise errors[0]
-    return written
+    workers = workers_for(spark, store, threads=min(_WRITERS, os.cpu_count() or 1))
+    groups = balanced_groups(sizes, workers.count)
+    parts = workers.map(index, groups, dict[str, tuple[Segment, ...]])
+    return joined(gather(store, parts, keys_of))
 
 
-def index_group(store: Store, state: State, column: str, files: Sequence[DataFile]) -> Postings:
+def index_group(
+    store: Store, layout: Layout, column: str, files: Sequence[DataFile]
+) -> dict[str, tuple[Segment, ...]]:
     """Write the postings of some files from what they hold.
 
     Raises:
@@ -483,13 +469,12 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
         The files, as a whole where their content was recorded; else, of Parquet, the chunks of
         the column.
     """
-    kind = type_to_arrow(state.column_types[column])
-    writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)
+    kind = type_to_arrow(layout.column_types[column])
+    writer = PostingsWriter(store, layout.name, {column: kind}, WriteOptions().memory_bytes // 8)
     try:
         for file in files:
             values = writer.new_file(file.label)
-            alone = ScanPlan(state=state, predicate=TRUE, files=(file,), residual=None, requests=0)
-            with scan(store, alone, [column]) as batches:
+            with scan(store, Scan(layout=layout, files=(file,)), [column]) as batches:
                 for batch in batches:
                     values.add(pa.Table.from_batches([batch]))
             writer.add(file.label, values)
@@ -615,7 +600,7 @@ def _merge_groups(
     if not groups:
         return ()
     kept = file_ids(sorted(kept_labels(store, state)))
-    kind = type_to_arrow(state.column_types[column])
+    kind = type_to_arrow(state.layout.column_types[column])
     written: list[Segment] = []
     try:
         for group in groups:
@@ -640,7 +625,7 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
             store,
             column,
             state.lists.postings.get(column, ()),
-            state.column_types[column],
+            state.layout.column_types[column],
             dict(zip(ids.tolist(), state.labels, strict=True)),
         )
     except (CorruptMetadataError, pa.ArrowException) as exc:
@@ -648,6 +633,6 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
         return {}
     if data is None:
         return {}
-    key = index_file.new_key(state.name, column, dt.datetime.now(dt.UTC))
+    key = index_key(state.name, column, dt.datetime.now(dt.UTC))
     store.put(key, data)
     return {column: key}

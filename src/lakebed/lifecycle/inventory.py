@@ -15,14 +15,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.model.keys import (
-    TABLE,
-    batch_id_of,
-    decode_path,
-    is_adopted,
-    is_own_name,
-    split_label,
-)
+from lakebed.model.keys import batch_id_of, decode_path, is_adopted, is_own_name, split_label
+from lakebed.model.layout import INDEX_SUFFIX, SCHEMA_FILE, TABLE, Folder, is_segment_name
 from lakebed.state import history, published, reservation
 from lakebed.state.history import Entry
 from lakebed.state.published import Shown
@@ -33,14 +27,10 @@ from lakebed.state.state import State
 from lakebed.store.base import ObjectInfo, Store
 
 REQUESTS_AT_ONCE = 8
-LOG_FOLDER = "cleanups"
 KEEP_LOGS = dt.timedelta(days=366)
 
-_SEGMENT = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}[^/]*")
-_LISTS = frozenset({"files", "history", "runs", "sources"})
-_INDEX_SUFFIX = ".by-dataset-index.parquet"
+_LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_SCHEMA_FILE = "_common_metadata"
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -314,7 +304,7 @@ class Judge:
         self._referenced = frozenset(state.side_keys)
         # Files that were there before the dataset lie anywhere in its directory.
         self._adopted = {
-            state.key(label): label
+            state.layout.key(label): label
             for label in (
                 *self._ever,
                 *self._live,
@@ -380,22 +370,22 @@ class Judge:
             return self._judge_known(info, self._adopted[info.key])
         if folder == TABLE:
             return self._judge_data(info, rest)
-        if folder == "batches":
+        if folder == Folder.BATCHES:
             return self._judge_reservation(info, rest)
-        if folder == "staging":
+        if folder == Folder.STAGING:
             return self._judge_staged(info, rest.partition("/")[0])
-        if folder in ("signals", published.FOLDER):
+        if folder in (Folder.SIGNALS, Folder.PUBLISHED):
             return _found(info, Reason.LIVE)
-        if folder == LOG_FOLDER and _SEGMENT.fullmatch(rest):
+        if folder == Folder.CLEANUPS and is_segment_name(rest):
             age = max(KEEP_LOGS, self._rules.retention)
             is_old = info.modified_at < self._rules.now - age
             return _found(info, Reason.UNREFERENCED if is_old else Reason.LIVE)
-        if (folder in _LISTS and _SEGMENT.fullmatch(rest)) or _is_of_index(folder, rest):
+        if (folder in _LISTS and is_segment_name(rest)) or _is_of_index(folder, rest):
             return self._judge_unnamed(info, named_in_folder.get(split_label(info.key)[0], ()))
         return _found(info, Reason.UNKNOWN, note="No object of a dataset has such a key.")
 
     def _judge_data(self, info: ObjectInfo, rest: str) -> JudgedFile:
-        if rest == _SCHEMA_FILE:
+        if rest == SCHEMA_FILE:
             return _found(info, Reason.LIVE)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
         if label == rest:
@@ -428,7 +418,7 @@ class Judge:
 
     def _has_levels(self, label: str) -> bool:
         try:
-            decode_path(split_label(label)[0], self._state.partition_types)
+            decode_path(split_label(label)[0], self._state.layout.partition_types)
         except CorruptMetadataError:
             return False
         return True
@@ -545,9 +535,9 @@ def _is_of_index(folder: str, rest: str) -> bool:
     column, _, name = rest.partition("/")
     if not column or not name or "/" in name:
         return False
-    if folder == "postings":
-        return _SEGMENT.fullmatch(name) is not None
-    return folder == "indices" and name.endswith(_INDEX_SUFFIX)
+    if folder == Folder.POSTINGS:
+        return is_segment_name(name)
+    return folder == Folder.INDICES and name.endswith(INDEX_SUFFIX)
 
 
 def _before(moment: dt.datetime, span: dt.timedelta) -> dt.datetime:

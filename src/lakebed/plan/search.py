@@ -120,7 +120,7 @@ class Search:
         state = self._state
         plain = {
             one.name: one.type
-            for one in state.stored_schema
+            for one in state.layout.stored_schema
             if isinstance(one.type, Primitive | Decimal)
         }
         useful = self._useful(lambda leaf: leaf.column in plain)
@@ -195,7 +195,11 @@ class Search:
     def _look_up(self, store: Store, asked: list[indices.Question], max_bytes: int) -> None:
         state = self._state
         answers = indices.ask(
-            store, state.lists.postings, asked, state.predicate_types, max_bytes // len(asked)
+            store,
+            state.lists.postings,
+            asked,
+            state.layout.predicate_types,
+            max_bytes // len(asked),
         )
         self.requests += answers.requests
         for question in asked:
@@ -227,7 +231,7 @@ class Search:
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
         """Return the index of the column as other tools keep it, if it can be gone by."""
         if column not in self._index_files:
-            key, kind = self._state.indices[column], self._state.predicate_types[column]
+            key, kind = self._state.indices[column], self._state.layout.predicate_types[column]
             answer = indices.read_file(store, self._state.name, column, key, kind, max_bytes)
             self.requests += answer.requests
             self._index_files[column] = answer.file
@@ -298,6 +302,7 @@ class Search:
         rows = np.concatenate([group.row_counts for group in self._groups])
         by_directory: dict[str, list[DataFile]] = {}
         order = np.argsort(places)
+        key_of = self._state.layout.naming.key
         for place, number, filtered, row_count in zip(
             *(one[order].tolist() for one in (places, numbers, is_filtered, rows)), strict=True
         ):
@@ -307,7 +312,7 @@ class Search:
             partition = alike[0].partition if alike else self._paths.values(directory)
             alike.append(
                 DataFile(
-                    key=self._state.key(label),
+                    key=key_of(label),
                     label=label,
                     partition=partition,
                     is_filtered=filtered,
@@ -355,7 +360,7 @@ class _Question:
 
 
 def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
-    constants = state.lineage.reading(state.stored_schema, number).constants
+    constants = state.lineage.reading(state.layout.stored_schema, number).constants
     known = tuple(simplify(one, constants) for one in conditions)
     return _Question(
         constants=constants,
@@ -368,8 +373,8 @@ def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) ->
 
 
 def _project(state: State, predicate: Predicate, *, strict: bool) -> Predicate:
-    schema, own = state.descriptor.schema, state.partition_types
-    return state.sure_strategy.project(predicate, schema, own, strict=strict)
+    schema, own = state.descriptor.schema, state.layout.partition_types
+    return state.layout.sure_strategy.project(predicate, schema, own, strict=strict)
 
 
 @dataclass(slots=True)

@@ -1,19 +1,12 @@
-"""What the caps of dimensions sent to `OTHER`.
-
-It travels in the metadata of a writer's facts, so that a task's answer is one table.
-"""
+"""What the caps of dimensions sent to `OTHER`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
-import pyarrow as pa
-
-from lakebed.index.postings import joined, postings_in, with_postings
 
 MAX_SAMPLE = 5
-_METADATA = b"lakebed.caught"
 
 
 class Caught(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,30 +45,3 @@ def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
             values=tuple(values)[:MAX_SAMPLE],
         )
     return tuple(found.values())
-
-
-def with_caught(facts: pa.Table, caught: Iterable[Caught]) -> pa.Table:
-    """Return facts that carry what was caught, beside what they carry already."""
-    found = list(caught)
-    metadata = dict(facts.schema.metadata or {})
-    metadata.pop(_METADATA, None)
-    if found:
-        metadata[_METADATA] = msgspec.json.encode(found)
-    return facts.replace_schema_metadata(metadata or None)
-
-
-def concat_facts(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the facts of several writers as one table, with all that they carry.
-
-    Args:
-        tables: At least one.
-    """
-    caught = total(one for table in tables for one in caught_in(table))
-    postings = joined([postings_in(table) for table in tables])
-    return with_postings(with_caught(pa.concat_tables(tables), caught), postings)
-
-
-def caught_in(facts: pa.Table) -> tuple[Caught, ...]:
-    """Return what facts carry."""
-    data = (facts.schema.metadata or {}).get(_METADATA)
-    return () if data is None else msgspec.json.decode(data, type=tuple[Caught, ...])

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from lakebed.errors import CorruptMetadataError, FormatError, UnsupportedVersionError
-from lakebed.index import postings
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE, check_under
+from lakebed.model.keys import check_under
+from lakebed.model.layout import Layout, postings_folder
 from lakebed.state.descriptors import describe, read_descriptor
 from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
-from lakebed.state.partitions import Naming, encode_partitions, labels_of
+from lakebed.state.partitions import encode_partitions, labels_of
 from lakebed.state.protections import Protection
 from lakebed.state.state import State
 from lakebed.store.segments import Segment
@@ -64,10 +64,10 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
             **_moving_entries(state),
             f"{_PREFIX}digest": state.digest,
         },
-        partitions=encode_partitions(state.labels, state.naming, state.head_format)
+        partitions=encode_partitions(state.labels, state.layout.naming, state.head_format)
         if with_partitions
         else None,
-        partition_keys=list(state.partition_keys),
+        partition_keys=list(state.layout.partition_keys),
     )
 
 
@@ -161,20 +161,18 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         )
     name = document.dataset_uuid
     descriptor, lineage = read_descriptor(ours.text("descriptor"), key)
-    labels = labels_of(document, Naming(name, TABLE, descriptor.file_suffix), key)
+    layout = Layout.of_ours(name, descriptor, lineage)
+    labels = labels_of(document, layout.naming, key)
     keys = tuple(document.partition_keys or ())
-    if keys != tuple(descriptor.partition_types):
+    if keys != layout.partition_keys:
         raise CorruptMetadataError(
             f"Head {key!r} has partition_keys {list(keys)}, but its descriptor has "
-            f"{list(descriptor.partition_types)}.",
+            f"{list(layout.partition_keys)}.",
             hint="Restore the object from a copy; no data file was touched.",
         )
     return State(
-        name=name,
-        table=TABLE,
+        layout=layout,
         head_format=head_format,
-        descriptor=descriptor,
-        partition_keys=keys,
         labels=labels,
         created_at=str(document.metadata.get(_CREATED, "")),
         version=ours.number("version"),
@@ -185,7 +183,6 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         digest=ours.text("digest"),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
-        lineage=lineage,
         horizon=ours.number("horizon", default=0),
         oldest_batch=ours.number("oldest_batch", default=0),
         open_batches=ours.values("open_batches", int),
@@ -229,7 +226,7 @@ def _read_postings(
             raise ours.corrupt(_POSTINGS, column)
         lists[column] = _parsed(keys, dataset)
         for segment in lists[column]:
-            check_under(segment.key, f"{postings.folder(dataset, column)}/")
+            check_under(segment.key, f"{postings_folder(dataset, column)}/")
     return lists
 
 

@@ -319,7 +319,7 @@ def _check_descriptor(
         raise _descriptor_conflict(base, now, change.operation, (), _BOTH)
     scopes = [*_parts(change.scope), *(part for read in reads for part in _parts(read.scope))]
     reason = ""
-    if base.partition_types != now.partition_types and not all(
+    if base.layout.partition_types != now.layout.partition_types and not all(
         isinstance(one, Nothing) for one in scopes
     ):
         reason = "Partition values have another type now."

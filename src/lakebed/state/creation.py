@@ -18,7 +18,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE
+from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.state import history
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
@@ -43,11 +43,8 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
     descriptor.check()
     now = dt.datetime.now(dt.UTC)
     return State(
-        name=name,
-        table=TABLE,
+        layout=Layout.of_ours(name, descriptor),
         head_format=head_format,
-        descriptor=descriptor,
-        partition_keys=tuple(descriptor.partition_types),
         labels=(),
         created_at=now.isoformat(),
         commit_id=uuid.uuid4().hex,
@@ -70,12 +67,12 @@ def _first_segment(state: State) -> Segment:
 
 def is_of_a_namesake(key: str, state: State) -> bool:
     """Whether a key is of the first segment of another dataset, whose head may yet come."""
-    is_first = key.startswith(f"{history.folder(state.name)}/") and key.endswith(_SUFFIX)
+    is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIX)
     return is_first and not key.startswith(_begin_of(state))
 
 
 def _begin_of(state: State) -> str:
-    return f"{history.folder(state.name)}/{1:010d}-{_sign_of(state)}"
+    return segment_key(Folder.HISTORY.of(state.name), 1, _sign_of(state))
 
 
 def _sign_of(state: State) -> str:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
+from lakebed.model.layout import Folder
 from lakebed.state.facts import Recorded
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.cache import cached_get, is_cached
@@ -38,7 +39,7 @@ _PLAIN = {**_COUNTS, "checksum": pa.string()}  # what every segment holds
 
 def folder(dataset: str) -> str:
     """Return where the segments of a dataset lie."""
-    return f"{dataset}/files"
+    return Folder.FILES.of(dataset)
 
 
 def encode(facts: pa.Table) -> bytes:
@@ -449,9 +450,3 @@ def prune(
 
     found = (pruned(segment) for segment in segments)
     return tuple(segment for segment in found if segment is not None)
-
-
-def labels_and_rows(facts: pa.Table) -> tuple[tuple[str, ...], int]:
-    """Return the labels of a facts table, and the sum of their rows."""
-    rows = pc.sum(facts.column("row_count")).as_py() or 0
-    return tuple(facts.column("label").to_pylist()), rows

@@ -12,6 +12,7 @@ import msgspec
 
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
+from lakebed.model.layout import Folder
 from lakebed.state.caps import Caught
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
@@ -21,7 +22,7 @@ SUFFIX = ".json"
 
 def folder(dataset: str) -> str:
     """Return where the entries of a dataset lie."""
-    return f"{dataset}/history"
+    return Folder.HISTORY.of(dataset)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.model.names import nearest
 from lakebed.state import kartothek
 from lakebed.state.codec import (

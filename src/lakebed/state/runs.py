@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lakebed.model.keys import BATCH_ID, batch_id_of
+from lakebed.model.layout import Folder
 from lakebed.state import history
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
@@ -62,7 +63,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def folder(dataset: str) -> str:
     """Return where the segments of a dataset lie."""
-    return f"{dataset}/runs"
+    return Folder.RUNS.of(dataset)
 
 
 def noted_by(entries: Iterable[Entry]) -> Runs:

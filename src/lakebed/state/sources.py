@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 
 from lakebed.model.keys import BatchId
+from lakebed.model.layout import Folder
 from lakebed.state.history import Entry
 from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store, StoredObject
@@ -132,7 +133,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def folder(dataset: str) -> str:
     """Return where the segments of a dataset lie."""
-    return f"{dataset}/sources"
+    return Folder.SOURCES.of(dataset)
 
 
 def new_segment(dataset: str, sources: Sources) -> Segment:

@@ -22,6 +22,7 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
+from lakebed.model.layout import Folder
 from lakebed.state import history, reservation, runs
 from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.descriptors import descriptor_from
@@ -138,7 +139,7 @@ def change_of(state: State, record: BatchRecord) -> Change:
         row_count=staging.row_count,
         caught=staging.caught,
         edits=brought.additions(),
-        scope=staging.scope.scope(state.partition_level_types),
+        scope=staging.scope.scope(state.layout.partition_level_types),
     )
 
 
@@ -146,7 +147,7 @@ def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
     """Return the labels of the files, each of which must lie in its batch's directory."""
     labels = tuple(file.label for file in record.files or ())
     for label in labels:
-        check_under(state.key(label), f"{state.name}/{state.table}/")
+        check_under(state.layout.key(label), f"{state.name}/{state.layout.table}/")
         if split_label(split_label(label)[0])[1] != f"{BATCH_ID}={record.batch_id}":
             raise CorruptMetadataError(
                 f"The manifest of batch {record.batch_id} of {state.name!r} names {label!r}.",
@@ -223,14 +224,12 @@ def _base(store: Store, state: State, staging: Staging) -> State:
     if state.version == staging.base_version and not was_foreign and not state.is_changed_by_others:
         return state
     past = history.replay(history.read(store, state.lists.history), staging.base_version)
-    descriptor, lineage = descriptor_from(past.descriptor, f"{state.name}/history")
+    descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
     gone = frozenset(staging.foreign_removed)
     labels = [label for label in past.labels if label not in gone]
     return replace(
-        state,
+        state.as_of(descriptor, lineage),
         labels=(*labels, *staging.foreign_added),
-        descriptor=descriptor,
-        lineage=lineage,
         version=staging.base_version,
     )
 
@@ -258,7 +257,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
-    doomed = [*map(state.key, change.added), *change.brought_keys]
+    doomed = [*map(state.layout.naming.key, change.added), *change.brought_keys]
     if delete_or_leave(store, doomed):
         delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 

@@ -9,23 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import (
-    BATCH_ID,
-    data_key,
-    decode_path,
-    partition_of,
-    partition_of_label,
-)
+from lakebed.model.keys import partition_of_label
+from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
-from lakebed.model.partition import PartitionStrategy
-from lakebed.model.schema import Schema, Type, dotted_types
-from lakebed.model.values import Scalar
 from lakebed.state.caps import Caught
 from lakebed.state.descriptors import describe
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
-from lakebed.state.partitions import Naming
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
@@ -53,11 +44,8 @@ class State:
     """A dataset after a commit.
 
     Attributes:
-        name: Of the dataset.
-        table: Kartothek's table name; `data` in datasets of ours.
+        layout: What the dataset is: where data files lie, and how they are read.
         head_format: How the head is written.
-        descriptor: What the dataset is.
-        partition_keys: Directory levels in order, `batch_id` last in datasets of ours.
         labels: Of the live data files.
         created_at: As the head says it, set once.
         version: 0 at creation, then one more a commit.
@@ -68,7 +56,6 @@ class State:
         digest: Of the labels, as the last commit of ours left them.
         annotations: Metadata entries of the user and of other tools.
         indices: Kartothek index files, which other tools keep.
-        lineage: Number of the current schema, and how files of older ones are read.
         horizon: Versions before it can be read only if they are protected: a cleanup has given
             up the others.
         oldest_batch: A batch with a lower id that is not committed may not be committed any more:
@@ -80,11 +67,8 @@ class State:
             a new dataset that its creator may still give up, `CREATION`.
     """
 
-    name: str
-    table: str
+    layout: Layout
     head_format: HeadFormat
-    descriptor: DatasetDescriptor
-    partition_keys: tuple[str, ...]
     labels: tuple[str, ...]
     created_at: str
     version: int = 0
@@ -95,7 +79,6 @@ class State:
     digest: str = ""
     annotations: Mapping[str, Any]
     indices: Mapping[str, str]
-    lineage: Lineage = field(default_factory=Lineage)
     horizon: int = 0
     oldest_batch: int = 0
     open_batches: tuple[int, ...] = ()
@@ -105,9 +88,28 @@ class State:
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     @property
+    def name(self) -> str:
+        """Of the dataset."""
+        return self.layout.name
+
+    @property
+    def descriptor(self) -> DatasetDescriptor:
+        """What the dataset is."""
+        return self.layout.descriptor
+
+    @property
+    def lineage(self) -> Lineage:
+        """Number of the current schema, and how files of older ones are read."""
+        return self.layout.lineage
+
+    @property
     def is_ours(self) -> bool:
         """Whether Lakebed created the dataset, so that it can commit to it."""
-        return bool(self.commit_id)
+        return self.layout.is_ours
+
+    def as_of(self, descriptor: DatasetDescriptor, lineage: Lineage) -> State:
+        """Return the same with another descriptor, and how files come to be of its schema."""
+        return replace(self, layout=replace(self.layout, descriptor=descriptor, lineage=lineage))
 
     def may_commit(self, batch_id: int) -> bool:
         """Whether a batch that is not committed may be: no cleanup or discard gave it up."""
@@ -127,58 +129,6 @@ class State:
     def trust_digest(self) -> None:
         """Take the digest for that of the labels: the state was just made, and by us."""
         self._memo.digest = self.digest
-
-    @property
-    def column_types(self) -> dict[str, Type]:
-        """All columns that can be asked for, with their types."""
-        fields = {field.name: field.type for field in self.descriptor.schema}
-        return {**fields, **self.partition_types}
-
-    @property
-    def predicate_types(self) -> dict[str, Type]:
-        """All columns that can stand in a predicate, nested ones by dots, with their types."""
-        return {**dotted_types(self.descriptor.schema), **self.partition_types}
-
-    @property
-    def partition_types(self) -> dict[str, Type]:
-        """Directory levels in order, with their types."""
-        declared = self.descriptor.column_types
-        return {name: declared[name] for name in self.partition_keys}
-
-    @property
-    def partition_level_types(self) -> dict[str, Type]:
-        """Directory levels of a partition: all but the batch."""
-        levels = self.partition_types
-        if self.is_ours:
-            levels.pop(BATCH_ID, None)
-        return levels
-
-    def partition_of(self, directory: str) -> str:
-        """Return the partition that a directory belongs to: without its batch, if it is of one.
-
-        In a dataset of another tool a level `batch_id` is one like any other.
-        """
-        return partition_of(directory) if self.is_ours else directory
-
-    @property
-    def sure_strategy(self) -> PartitionStrategy:
-        """The partition functions that tell something of the rows under every path."""
-        return self.lineage.sure_strategy(self.descriptor.partition_by)
-
-    @property
-    def stored_schema(self) -> Schema:
-        """The fields that data files hold."""
-        schema = self.descriptor.schema
-        return schema.select(tuple(n for n in schema.names if n not in self.partition_keys))
-
-    @property
-    def naming(self) -> Naming:
-        """What leads from a label to the key of its file."""
-        return Naming(self.name, self.table, self.descriptor.file_suffix)
-
-    def key(self, label: str) -> str:
-        """Return the key of a data file."""
-        return data_key(self.name, self.table, label, self.descriptor.file_suffix)
 
     @property
     def is_unconfirmed(self) -> bool:
@@ -202,14 +152,6 @@ class State:
         if self._memo.directories is None:
             self._memo.directories = _by_directory(self.labels)
         return self._memo.directories
-
-    def directory_values(self, directory: str) -> dict[str, Scalar]:
-        """Return the typed values of a directory's levels.
-
-        Raises:
-            CorruptMetadataError: The directory does not fit the schema.
-        """
-        return decode_path(directory, self.partition_types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +269,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     # An index is complete or it is not named: what other tools built covers no file of ours.
     indices = {} if change.added or removed else _indices(state, change, digest)
     if change.descriptor is not None:
-        state = replace(state, descriptor=change.descriptor, lineage=change.lineage)
+        state = state.as_of(change.descriptor, change.lineage)
     new = replace(
         state,
         labels=labels,

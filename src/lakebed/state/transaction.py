@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import pyarrow as pa
+import msgspec
 
 from lakebed.errors import (
     CommitConflictError,
@@ -14,12 +14,10 @@ from lakebed.errors import (
     LakebedError,
     PreconditionFailedError,
 )
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import schema_number_of
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
-from lakebed.state.caps import caught_in
 from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.conflicts import Read
 from lakebed.state.history import Entry
@@ -36,6 +34,7 @@ from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
 from lakebed.state.succession import foreign_entry
+from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
 
 
@@ -122,11 +121,10 @@ class Transaction:
 
     def commit(
         self,
-        facts: pa.Table,
+        written: Written,
         scope: Scope,
         sources: Sources | None = None,
         *,
-        carried: Mapping[str, str] | None = None,
         descriptor: DatasetDescriptor | None = None,
         deleted_row_count: int = 0,
         reads: Sequence[Read] = (),
@@ -134,11 +132,10 @@ class Transaction:
         """Make the batch visible.
 
         Args:
-            facts: Of every file that was staged; see `lakebed.state.facts`.
+            written: All that was staged.
             scope: The partitions that the batch replaces.
-            sources: Which raw files the rows are of, if that is to be known.
-            carried: By label of a file whose rows were there before: the run that wrote them,
-                where it has a name. No file holds rows of several runs.
+            sources: Which raw files were read in, if that is to be known; of which of them the
+                rows are, `written` says.
             descriptor: What the dataset is from now on, of the same schema; None if it stays as
                 it is.
             deleted_row_count: Entities that are deleted by it.
@@ -159,13 +156,15 @@ class Transaction:
             Three PUTs (manifest, facts, history entry), one conditional PUT, and a read of the
             head for each attempt.
         """
-        labels, rows = self._labels_and_rows(facts)
-        segment = file_table.new_segment(self._base.name, facts)
+        self._check_schema(written)
+        segment = file_table.new_segment(self._base.name, written.facts)
+        if sources is not None or written.origins:
+            sources = msgspec.structs.replace(sources or Sources(), runs=dict(written.origins))
         noted = None if sources is None else source_list.new_segment(self._base.name, sources)
         brought = Lists(
             files=(segment,) if segment else (),
             sources=(noted,) if noted else (),
-            postings=postings_in(facts),
+            postings=dict(written.postings),
         )
         change = Change(
             operation=self._operation,
@@ -173,21 +172,21 @@ class Transaction:
             base_version=self._base.version,
             batch_id=self.batch_id,
             run=self._run,
-            added=labels,
-            row_count=rows,
+            added=written.labels,
+            row_count=written.row_count,
             deleted_row_count=deleted_row_count,
-            caught=caught_in(facts),
+            caught=written.caught,
             edits=brought.additions(),
             scope=scope,
-            carried=carried or {},
+            carried=written.carried,
             descriptor=descriptor,
             lineage=self._base.lineage,
         )
         unused = [one.key for one in (segment, noted) if one is not None]
         try:
-            self._complete(facts)
+            self._complete(written)
             if segment is not None:
-                self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
+                self._store.put(segment.key, file_table.encode(written.facts))
             if noted is not None and sources is not None:
                 self._store.put(noted.key, source_list.encode(sources))
             committed = commit_change(
@@ -203,18 +202,18 @@ class Transaction:
             raise
         except LakebedError:
             # Every other error proves that no head refers to what was written.
-            self.abort(facts, others=unused)
+            self.abort(written, others=unused)
             raise
         return committed.entry
 
     def _complete(
         self,
-        facts: pa.Table,
+        written: Written,
         staging: Staging | None = None,
         lease: dt.timedelta | None = None,
     ) -> None:
         try:
-            self._reservation.complete(_manifest(facts), staging=staging, lease=lease)
+            self._reservation.complete(_manifest(written), staging=staging, lease=lease)
         except PreconditionFailedError as exc:
             raise self._taken_away() from exc
 
@@ -231,12 +230,12 @@ class Transaction:
         )
 
     def stage(
-        self, facts: pa.Table, scope: Scope, lease: dt.timedelta, base: State | None = None
+        self, written: Written, scope: Scope, lease: dt.timedelta, base: State | None = None
     ) -> None:
         """Note what was written, so that anybody can commit it later; nothing becomes visible.
 
         Args:
-            facts: Of every file; see `lakebed.state.facts`.
+            written: All of it.
             scope: What the batch is to replace.
             lease: How long from now on it is kept.
             base: From which on other commits conflict with that of the batch; None for the base
@@ -251,8 +250,8 @@ class Transaction:
         Cost:
             Two PUTs; the history if another tool has changed the base.
         """
-        _, rows = self._labels_and_rows(facts)
-        segment = file_table.new_segment(self._base.name, facts)
+        self._check_schema(written)
+        segment = file_table.new_segment(self._base.name, written.facts)
         noted = ScopeNote.of(scope)
         base = base or self._base
         try:
@@ -263,36 +262,35 @@ class Transaction:
                 created_at=base.created_at,
                 base_version=base.version,
                 staged_at=dt.datetime.now(dt.UTC),
-                row_count=rows,
+                row_count=written.row_count,
                 scope=noted,
                 facts=None if segment is None else segment.key,
                 postings={
                     column: tuple(one.key for one in segments)
-                    for column, segments in postings_in(facts).items()
+                    for column, segments in written.postings.items()
                 },
-                caught=caught_in(facts),
+                caught=written.caught,
                 foreign_added=foreign.added if foreign else (),
                 foreign_removed=foreign.removed if foreign else (),
             )
             if segment is not None:
-                self._store.put(segment.key, file_table.encode(facts.replace_schema_metadata(None)))
-            self._complete(facts, staging, lease)
+                self._store.put(segment.key, file_table.encode(written.facts))
+            self._complete(written, staging, lease)
         except LakebedError as exc:
             # Should the manifest have landed, somebody may have found the batch and committed it.
             if self._reservation.give_up():
-                self.abort(facts, others=[] if segment is None else [segment.key])
+                self.abort(written, others=[] if segment is None else [segment.key])
             else:
                 exc.add_note(f"Batch {self.batch_id} may be staged nevertheless; see staged().")
             raise
 
-    def _labels_and_rows(self, facts: pa.Table) -> tuple[tuple[str, ...], int]:
-        labels, rows = file_table.labels_and_rows(facts)
+    def _check_schema(self, written: Written) -> None:
         current = self._base.lineage.number
-        if any(schema_number_of(label, newest=current) not in (None, current) for label in labels):
+        numbers = {schema_number_of(label, newest=current) for label in written.labels}
+        if not numbers <= {None, current}:
             # Files of a wrong number would read as other values than were written.
             message = f"Files were staged for another schema than {current}: see BatchTarget."
             raise TypeError(message)
-        return labels, rows
 
     def keep_alive(self) -> None:
         """Renew the lease once half of it is over; a long write calls it now and then.
@@ -309,30 +307,27 @@ class Transaction:
         except PreconditionFailedError as exc:
             raise self._taken_away() from exc
 
-    def discard(self, *written: pa.Table, others: Sequence[str] = ()) -> bool:
+    def discard(self, *parts: Written, others: Sequence[str] = ()) -> bool:
         """Delete a part of what was staged, and go on; see `abort`.
 
         Returns:
             Whether all of it could be deleted.
         """
-        keys = [*others]
-        for facts in written:
-            keys += [self._base.key(label) for label in facts.column("label").to_pylist()]
-            keys += keys_of(postings_in(facts))
+        keys = [*others, *(key for part in parts for key in part.keys(self._base.layout))]
         return delete_or_leave(self._store, keys)
 
-    def abort(self, *written: pa.Table, others: Sequence[str] = ()) -> None:
+    def abort(self, *parts: Written, others: Sequence[str] = ()) -> None:
         """Delete what was staged; an object that cannot be deleted stays invisible garbage.
 
         Args:
-            written: Facts of the files that were staged, with the postings that they carry.
+            parts: All that was staged.
             others: Keys of other objects that only this transaction knows.
         """
-        if self.discard(*written, others=others) and self._owns_batch:
+        if self.discard(*parts, others=others) and self._owns_batch:
             delete_or_leave(self._store, [self._reservation.key])
 
 
-def _manifest(facts: pa.Table) -> tuple[ManifestFile, ...]:
+def _manifest(written: Written) -> tuple[ManifestFile, ...]:
     names = ("label", "row_count", "size_bytes", "checksum")
-    columns = [facts.column(name).to_pylist() for name in names]
+    columns = [written.facts.column(name).to_pylist() for name in names]
     return tuple(ManifestFile(*row) for row in zip(*columns, strict=True))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_update
+from lakebed.model.layout import Folder
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
 from lakebed.state.commit import CommitOptions, commit_change
@@ -42,9 +43,7 @@ class Update:
     def made(self) -> State:
         """The state to make the next descriptor from; of it only what it is, not what it holds."""
         lineage = self.base.lineage.after(self.base.descriptor, self.descriptor)
-        return replace(
-            self.base, version=self.entry.version, descriptor=self.descriptor, lineage=lineage
-        )
+        return replace(self.base.as_of(self.descriptor, lineage), version=self.entry.version)
 
 
 def update(
@@ -116,6 +115,6 @@ def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
     found = {}
     for entry in entries:
         if entry.descriptor is not None:
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{dataset}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(dataset))
             found[lineage.number] = descriptor.schema
     return found
