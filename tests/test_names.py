@@ -11,9 +11,7 @@ SOURCE = Path(lakebed.__file__).parents[1]
 
 # By name, why it may stand twice. What begins with an underscore is of its module alone.
 EXCEPTIONS = {
-    "Job": "of the sift and of the rewriter, until one of them is renamed with what is around it",
     "Progress": "the ingest's own has another argument, until it is renamed with what is around it",
-    "Runs": "of named runs, and of rows of a raw file, until the latter is renamed",
     "Work": "of an ingest and of the rewriter, until one of them is renamed",
 }
 

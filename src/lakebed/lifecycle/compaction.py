@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
-    Job,
+    RewriteJob,
     Work,
     divide,
     file_partition,
@@ -463,7 +463,7 @@ class _Attempt:
         done = [one for share in shares for one in share.compacted()]
         return Commit.of(entry, base), done, lost
 
-    def _job(self, transaction: Transaction) -> Job:
+    def _job(self, transaction: Transaction) -> RewriteJob:
         base = transaction.base
         options = WriteOptions(target_bytes=self.options.target_bytes)
         target = BatchTarget(
@@ -475,9 +475,9 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
         )
-        return Job(layout=base.layout, target=target, sort_by=self.options.sort_by)
+        return RewriteJob(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
-    def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
+    def _rewrite(self, job: RewriteJob, units: Sequence[_Unit], base: State) -> list[_Share]:
         # Of the base, under whose schema they are read: it may be younger than the units.
         current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
@@ -498,7 +498,7 @@ class _Attempt:
         return [_Share(tuple(part), share) for part, share in zip(parts, written, strict=True)]
 
     def _without(
-        self, job: Job, shares: Sequence[_Share], gone: frozenset[str]
+        self, job: RewriteJob, shares: Sequence[_Share], gone: frozenset[str]
     ) -> tuple[list[_Share], list[_Unit]]:
         found: list[_Share] = []
         lost: list[_Unit] = []
