@@ -10,7 +10,7 @@ from typing import Self
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.state.caps import Caught
+from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
 from lakebed.state.state import State
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.rewrite import (
-    Job,
+    RewriteJob,
     Routed,
     divide,
     file_partition,
@@ -102,7 +102,7 @@ def write_rest(
     """
     types = plan.layout.predicate_types
     rest = complement(plan.predicate)
-    job = Job(
+    job = RewriteJob(
         layout=plan.layout,
         target=target,
         route=_Rest(rest, types),

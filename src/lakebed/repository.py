@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from lakebed import hive
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     DatasetExistsError,
@@ -14,7 +15,6 @@ from lakebed.errors import (
     ObjectExistsError,
     noting,
 )
-from lakebed.hive.adoption import Adoption, commit_adoption, find_adoption
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import schema_key
@@ -33,6 +33,8 @@ from lakebed.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakebed.hive.adoption import Adoption
 
 
 class Repository:
@@ -194,7 +196,7 @@ class Repository:
         Source:
             docs/design/006-hive.md
         """
-        if isinstance(source, Adoption):
+        if isinstance(source, hive.adoption.Adoption):
             self._check_adoptable(name)
             if source.name != name:
                 raise InvalidInputError(
@@ -212,7 +214,7 @@ class Repository:
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
             "drop it."
         ):
-            commit_adoption(self._store, created.name, adoption)
+            hive.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.forget()
         return created
 
@@ -244,7 +246,9 @@ class Repository:
             A LIST of the directory, or one a partition; one HEAD and two GETs a file.
         """
         self._check_adoptable(name)
-        return find_adoption(self._store, name, source, partition_by, metastore, current)
+        return hive.adoption.find_adoption(
+            self._store, name, source, partition_by, metastore, current
+        )
 
     def _check_adoptable(self, name: str) -> None:
         check_dataset_name(name)

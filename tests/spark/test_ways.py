@@ -25,7 +25,7 @@ from lakebed.state.reader import read_head
 
 pytestmark = pytest.mark.spark
 
-NATIVE = ("paths", "directories", "prepared")
+NATIVE = ("paths", "prepared")
 NAMES = ["plain", "é/ü", "100%", "x%2Fy", "a=b", "two words", None, "日本 😀", "__HIVE_DEFAULT"]
 SCHEMA = pa.schema(
     [
@@ -141,9 +141,6 @@ def check_ways(
 
     for way in ("auto", "native", "paths", "prepared", "arrow"):
         assert spark_rows(view.spark(spark, columns, way=way)) == expected, way
-    # A directory of which only some files are planned is refused, and never read.
-    with contextlib.suppress(InvalidInputError):
-        assert spark_rows(view.spark(spark, columns, way="directories")) == expected
 
 
 CASES = {
@@ -169,18 +166,6 @@ def test_every_way_gives_the_rows_of_the_scan_in_many_cases(
     spark: Any, lake: lakebed.Repository, **case: Any
 ) -> None:
     check_ways(spark, lake, **case)
-
-
-@pytest.mark.parametrize("strategy", ["unpartitioned", "two levels"])
-def test_whole_batches_are_read_by_directory(
-    spark: Any, lake: lakebed.Repository, strategy: str
-) -> None:
-    dataset = dataset_of(lake, strategy, "one batch")
-
-    found = dataset.spark(spark, way="directories")
-
-    assert spark_rows(found) == comparable(dataset.arrow())
-    assert found.count() == 60
 
 
 @pytest.fixture
@@ -212,28 +197,11 @@ def test_files_of_a_failed_task_in_the_directory_are_not_read(
     first = paths_of(dataset, tmp_path)[0]
     shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
 
-    with pytest.raises(InvalidInputError, match="not read as a whole"):
-        dataset.spark(spark, way="directories")
-
     for way in ("auto", "native", "paths", "prepared", "arrow"):
         assert dataset.spark(spark, way=way).count() == 1_000, way
 
 
-def test_files_that_are_hidden_from_spark_do_not_matter(
-    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
-) -> None:
-    first = paths_of(dataset, tmp_path)[0]
-    shutil.copy(first, first.with_name(f".{first.name}.tmp"))
-
-    assert dataset.spark(spark, way="directories").count() == 1_000
-
-
-def test_the_way_is_chosen_by_the_files(
-    spark: Any, dataset: lakebed.Dataset, tmp_path: Path, capsys: Any
-) -> None:
-    assert location(dataset.spark(spark), capsys) == "InMemoryFileIndex(1 paths)"
-    first = paths_of(dataset, tmp_path)[0]
-    shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
+def test_the_way_is_chosen_by_the_files(spark: Any, dataset: lakebed.Dataset, capsys: Any) -> None:
     assert location(dataset.spark(spark), capsys) == "MetadataLogFileIndex(1 paths)"
     few = dataset.where("id = 7").plan()
     assert len(few) < 10
@@ -303,7 +271,7 @@ def test_a_missing_file_is_an_error_whatever_the_session_ignores(
 
         with pytest.raises(Exception, match=r"(?i)missing|not exist|not found"):
             frame.count()
-        with pytest.raises(Exception, match=r"(?i)missing|not exist|as a whole"):
+        with pytest.raises(Exception, match=r"(?i)missing|not exist"):
             dataset.spark(spark, way=way).count()
 
 

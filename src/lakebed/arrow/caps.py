@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakebed.model.allowed import OTHER, TOKENS
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.state.caps import MAX_SAMPLE, Caught
+from lakebed.state.caught import MAX_SAMPLE, Caught
 from lakebed.state.state import State
 
 

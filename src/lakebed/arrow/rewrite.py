@@ -28,8 +28,7 @@ from lakebed.model.layout import Layout
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.state.facts import Recorded
 from lakebed.state.runs import Runs
-from lakebed.state.sources import Runs as Origins
-from lakebed.state.sources import Sources
+from lakebed.state.sources import Origins, Sources
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 
@@ -84,7 +83,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RewriteJob:
     """How files are written anew. Travels to Spark tasks.
 
     Attributes:
@@ -153,7 +152,9 @@ def work_of(
     )
 
 
-def rewrite_all(workers: Workers, store: Store, job: Job, works: Sequence[Work]) -> list[Written]:
+def rewrite_all(
+    workers: Workers, store: Store, job: RewriteJob, works: Sequence[Work]
+) -> list[Written]:
     """Write files anew, a work a worker.
 
     Returns:
@@ -179,7 +180,7 @@ def rewrite_all(workers: Workers, store: Store, job: Job, works: Sequence[Work])
     )
 
 
-def rewrite(store: Store, job: Job, work: Work) -> Written:
+def rewrite(store: Store, job: RewriteJob, work: Work) -> Written:
     """Write the files of one work anew; see `rewrite_all`."""
     target = replace(job.target, is_traced=bool(work.origins))
     sources = _Numbers()
@@ -270,7 +271,7 @@ _Rows = Iterator[tuple[DataFile, pa.RecordBatch, np.ndarray | None]]
 
 
 def _rows(
-    store: Store, job: Job, work: Work, group: Sequence[DataFile], sources: _Numbers
+    store: Store, job: RewriteJob, work: Work, group: Sequence[DataFile], sources: _Numbers
 ) -> _Rows:
     """Yield the rows that are to be written, with the numbers of their raw files if known."""
     columns = tuple(dict.fromkeys((*job.layout.descriptor.schema.names, *job.columns)))
@@ -325,7 +326,7 @@ def _chosen(
     return part, 0 if numbers is None else numbers[rows]
 
 
-def _sorted(rows: _Rows, job: Job) -> _Rows:
+def _sorted(rows: _Rows, job: RewriteJob) -> _Rows:
     """Yield the rows of a group in order; equal ones as they come.
 
     They wait in a temporary file, which is mapped into memory for as long as it is read.
@@ -419,7 +420,7 @@ class _translating:  # noqa: N801 - a context manager, as a function would be
             ) from error
 
 
-def _read_back(store: Store, job: Job, labels: Sequence[str]) -> dict[str, RowDigest]:
+def _read_back(store: Store, job: RewriteJob, labels: Sequence[str]) -> dict[str, RowDigest]:
     """Read new files, and return the digest of each partition."""
     target = job.target
     new = replace(job.layout, descriptor=target.descriptor)

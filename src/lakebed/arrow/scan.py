@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakebed.arrow.filesystem import filesystem_for
@@ -38,6 +38,9 @@ from lakebed.model.values import Scalar
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 
 def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
@@ -215,6 +218,8 @@ class _Part(_Filtered):
             yield self.older.complete(batch, names)
 
     def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
+        import pyarrow.dataset as ds  # loaded already, by `_dataset`
+
         schema, dataset = self.dataset.schema, self.dataset
         dataset = ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
         filters = None if self.is_single else self.row_groups
@@ -487,6 +492,10 @@ def _file_parts(
 def _dataset(
     store: Store, name: str, files: Sequence[DataFile], types: Mapping[str, Type]
 ) -> ds.Dataset:
+    # Here, not above: where pandas is installed, it loads all of it, a third of a second that
+    # only those pay who read Parquet.
+    import pyarrow.dataset as ds
+
     arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
     by_key = {file.key: file for file in files}
     is_compared = any(file.recorded is not None for file in files)

@@ -373,6 +373,3 @@ def discard(
             click.confirm(question, abort=True, err=True)
         found.discard()
     output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
-
-
-VERBS = (batches, rerun, diff, rollback, stage, staged, commit, discard)

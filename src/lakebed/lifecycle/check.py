@@ -30,7 +30,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
 )
 from lakebed.index import segment as index_segment
-from lakebed.lifecycle.cleanup import CLOCK_SKEW, NO_PROGRESS, Progress
+from lakebed.lifecycle.defaults import CLOCK_SKEW
 from lakebed.lifecycle.indexing import build_index
 from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
 from lakebed.lifecycle.metadata import kept_labels
@@ -38,6 +38,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import schema_key
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.commit import commit_change
 from lakebed.state.facts import FileFacts, Recorded, facts_table

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakebed.arrow.kernel import MIB, BatchTarget, WriteOptions
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
-    Job,
+    RewriteJob,
     Work,
     divide,
     file_partition,
@@ -20,6 +20,7 @@ from lakebed.arrow.rewrite import (
 )
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
+from lakebed.lifecycle.defaults import COMPACTION_COMMIT_BYTES, TARGET_BYTES
 from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
@@ -40,8 +41,6 @@ from lakebed.store.base import Store, delete_or_leave
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_BYTES = 128 * MIB
-COMMIT_BYTES = 64 * 2**30  # of old files; what one commit has done need not be done again
 _SMALL = 1 / 2  # of the target: larger files stay as they are
 _TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
 _ROUNDS = 3  # in which what others have changed meanwhile is looked at again
@@ -68,7 +67,7 @@ class CompactionOptions:
 
     target_bytes: int = TARGET_BYTES
     sort_by: tuple[str, ...] = ()
-    commit_bytes: int = COMMIT_BYTES
+    commit_bytes: int = COMPACTION_COMMIT_BYTES
     is_gathering: bool = False
     commit: CommitOptions = field(default_factory=CommitOptions)
 
@@ -464,7 +463,7 @@ class _Attempt:
         done = [one for share in shares for one in share.compacted()]
         return Commit.of(entry, base), done, lost
 
-    def _job(self, transaction: Transaction) -> Job:
+    def _job(self, transaction: Transaction) -> RewriteJob:
         base = transaction.base
         options = WriteOptions(target_bytes=self.options.target_bytes)
         target = BatchTarget(
@@ -476,9 +475,9 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
         )
-        return Job(layout=base.layout, target=target, sort_by=self.options.sort_by)
+        return RewriteJob(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
-    def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
+    def _rewrite(self, job: RewriteJob, units: Sequence[_Unit], base: State) -> list[_Share]:
         # Of the base, under whose schema they are read: it may be younger than the units.
         current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
@@ -499,7 +498,7 @@ class _Attempt:
         return [_Share(tuple(part), share) for part, share in zip(parts, written, strict=True)]
 
     def _without(
-        self, job: Job, shares: Sequence[_Share], gone: frozenset[str]
+        self, job: RewriteJob, shares: Sequence[_Share], gone: frozenset[str]
     ) -> tuple[list[_Share], list[_Unit]]:
         found: list[_Share] = []
         lost: list[_Unit] = []

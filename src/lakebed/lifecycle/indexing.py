@@ -42,7 +42,7 @@ from lakebed.index.order import rank
 from lakebed.index.postings import Postings, joined, keys_of
 from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
-from lakebed.lifecycle.cleanup import NO_PROGRESS, Progress
+from lakebed.lifecycle.defaults import INDEX_COMMIT_BYTES
 from lakebed.lifecycle.metadata import MergedList, kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -52,6 +52,7 @@ from lakebed.model.keys import file_ids
 from lakebed.model.layout import Layout, index_key
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
 from lakebed.spark.workers import workers_for
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-COMMIT_BYTES = 4 * 2**30  # of data files that one commit indexes: what is done is not done again
 _ROUNDS = 5  # in which files of writers that began before are looked for
 _THREADS = 8
 _WRITERS = 4  # that index files in this process, each with memory of its own
@@ -277,7 +277,7 @@ def build_index(
     *,
     spark: SparkSession | None = None,
     on_progress: Progress = NO_PROGRESS,
-    commit_bytes: int = COMMIT_BYTES,
+    commit_bytes: int = INDEX_COMMIT_BYTES,
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
     """Index a column of the files that are there; see `Dataset.build_index`."""

@@ -75,7 +75,7 @@ _DEAD = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
+class JudgedFile:
     """One object under the prefix of a dataset, and what is known of it.
 
     Attributes:
@@ -340,7 +340,7 @@ class Judge:
         of_batches = (label for label in self._ever if batch_id_of(label) in self._batches)
         return frozenset((*self._retained, *self._protected, *self._shown, *of_batches))
 
-    def judge(self, objects: Sequence[ObjectInfo]) -> list[StoredFile]:
+    def judge(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
         """Judge every object, in the order given."""
         named = [one for one in objects if one.key in self._referenced]
         by_folder: dict[str, list[dt.datetime]] = {}
@@ -348,7 +348,7 @@ class Judge:
             by_folder.setdefault(split_label(one.key)[0], []).append(one.modified_at)
         return [self._spared(self._judge(one, by_folder)) for one in objects]
 
-    def _spared(self, file: StoredFile) -> StoredFile:
+    def _spared(self, file: JudgedFile) -> JudgedFile:
         """Keep what lies in a directory that a table shows, whatever else is known of it."""
         if not self._directories or not (file.reason.is_dead or file.reason is Reason.RETAINED):
             return file
@@ -362,7 +362,7 @@ class Judge:
 
     def _judge(
         self, info: ObjectInfo, named_in_folder: Mapping[str, Sequence[dt.datetime]]
-    ) -> StoredFile:
+    ) -> JudgedFile:
         folder, _, rest = info.key.removeprefix(f"{self._state.name}/").partition("/")
         if info.key in self._referenced:
             return _found(info, Reason.LIVE)
@@ -384,7 +384,7 @@ class Judge:
             return self._judge_unnamed(info, named_in_folder.get(split_label(info.key)[0], ()))
         return _found(info, Reason.UNKNOWN, note="No object of a dataset has such a key.")
 
-    def _judge_data(self, info: ObjectInfo, rest: str) -> StoredFile:
+    def _judge_data(self, info: ObjectInfo, rest: str) -> JudgedFile:
         if rest == SCHEMA_FILE:
             return _found(info, Reason.LIVE)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
@@ -404,7 +404,7 @@ class Judge:
             )
         return self._judge_staged(info, str(batch_id))
 
-    def _judge_known(self, info: ObjectInfo, label: str) -> StoredFile:
+    def _judge_known(self, info: ObjectInfo, label: str) -> JudgedFile:
         """Judge a file that a commit has brought."""
         if label in self._live:
             return _found(info, Reason.LIVE)
@@ -423,11 +423,11 @@ class Judge:
             return False
         return True
 
-    def _taken_out(self, info: ObjectInfo, label: str, reason: Reason) -> StoredFile:
+    def _taken_out(self, info: ObjectInfo, label: str, reason: Reason) -> JudgedFile:
         entry = self._removed.get(label)
         if entry is None:
             return _found(info, reason)
-        return StoredFile(
+        return JudgedFile(
             key=info.key,
             size_bytes=info.size_bytes,
             reason=reason,
@@ -436,7 +436,7 @@ class Judge:
             note=f"Taken out by the {entry.operation} that made version {entry.version}.",
         )
 
-    def _judge_staged(self, info: ObjectInfo, batch: str) -> StoredFile:
+    def _judge_staged(self, info: ObjectInfo, batch: str) -> JudgedFile:
         """Judge a file that no commit has brought, by its batch."""
         if not _NUMBER.fullmatch(batch):
             return _found(info, Reason.UNKNOWN, note="It lies in no directory of a batch.")
@@ -455,7 +455,7 @@ class Judge:
             self._given_back.add(batch_id)
         return _found(info, Reason.YOUNG, note=f"Batch {batch_id} was given up not long ago.")
 
-    def _judge_reservation(self, info: ObjectInfo, rest: str) -> StoredFile:
+    def _judge_reservation(self, info: ObjectInfo, rest: str) -> JudgedFile:
         name = rest.removesuffix(reservation.SUFFIX)
         if name == rest or not _NUMBER.fullmatch(name):
             return _found(info, Reason.UNKNOWN, note="No reservation has such a key.")
@@ -465,7 +465,7 @@ class Judge:
             return self._judge_reserved(info, int(name))
         return _found(info, Reason.YOUNG, note="It was given back while this cleanup looked.")
 
-    def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> StoredFile:
+    def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> JudgedFile:
         record = self._reserved[batch_id].record
         if record is None:
             return _found(info, Reason.UNKNOWN, note="The reservation cannot be read.")
@@ -503,7 +503,7 @@ class Judge:
         started = _moment(batch_id)
         return started is not None and started <= (moment or self._rules.oldest_lease)
 
-    def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> StoredFile:
+    def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> JudgedFile:
         """Judge a segment that the head does not name.
 
         It was merged, or a commit wrote it that did not win, or one that is at work. What took a
@@ -525,8 +525,8 @@ class Judge:
 
 def _found(
     info: ObjectInfo, reason: Reason, *, since: dt.datetime | None = None, note: str = ""
-) -> StoredFile:
-    return StoredFile(
+) -> JudgedFile:
+    return JudgedFile(
         key=info.key, size_bytes=info.size_bytes, reason=reason, since=since, note=note
     )
 
@@ -570,10 +570,10 @@ def horizon_of(state: State, entries: Sequence[Entry], rules: Rules) -> int:
 __all__ = [
     "AskTables",
     "Judge",
+    "JudgedFile",
     "Reason",
     "Rules",
     "Sight",
-    "StoredFile",
     "horizon_of",
     "look",
     "protected_versions",

@@ -16,7 +16,7 @@ from lakebed.arrow import scan
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
-    Job,
+    RewriteJob,
     Routed,
     divide,
     file_partition,
@@ -385,7 +385,7 @@ class _Promotion:
         affected = [file for file in files if file.label in moving]
         if not affected:
             return []
-        job = Job(layout=state.layout, target=target, route=route)
+        job = RewriteJob(layout=state.layout, target=target, route=route)
         counts = file_table.read_counts(self.store, state.lists.files)
         noted = sources.read(self.store, state.lists.sources)
         recorded = file_table.read_recorded(self.store, state.lists.files, sorted(moving))

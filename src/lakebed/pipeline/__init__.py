@@ -1,10 +1,26 @@
 """The pipeline: raw files of an archive or a folder become batches of a dataset."""
 
-from lakebed.pipeline.candidates import FromArchive, FromFiles
-from lakebed.pipeline.ingest import Ingest, IngestCheck
-from lakebed.pipeline.report import IngestReport
-from lakebed.work.ingest.due import LeftOut
-from lakebed.work.ingest.execution import NO_PROGRESS, IngestProgress
+from typing import TYPE_CHECKING
+
+from lakebed.lazy import lazily
+
+if TYPE_CHECKING:
+    from lakebed.pipeline.candidates import FromArchive, FromFiles
+    from lakebed.pipeline.ingest import Ingest, IngestCheck
+    from lakebed.pipeline.report import IngestReport
+    from lakebed.work.ingest.due import LeftOut
+    from lakebed.work.ingest.execution import NO_PROGRESS, IngestProgress
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "lakebed.pipeline.candidates": ("FromArchive", "FromFiles"),
+            "lakebed.pipeline.ingest": ("Ingest", "IngestCheck"),
+            "lakebed.pipeline.report": ("IngestReport",),
+            "lakebed.work.ingest.due": ("LeftOut",),
+            "lakebed.work.ingest.execution": ("NO_PROGRESS", "IngestProgress"),
+        },
+    )
 
 __all__ = [
     "NO_PROGRESS",

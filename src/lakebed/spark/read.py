@@ -22,7 +22,7 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Way = Literal["auto", "native", "directories", "paths", "prepared", "arrow"]
+Way = Literal["auto", "native", "paths", "prepared", "arrow"]
 
 # On Connect, Spark looks at each path again at each action: for so many small files longer than its
 # own reader may save. A judgement; bench/reading.py measures sessions that are not of Connect.
@@ -40,9 +40,8 @@ def read_frame(
 ) -> DataFrame:
     """Return the rows of a plan as a DataFrame.
 
-    `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, by
-    whole `directories` which hold nothing else, or by a list that was `prepared`; `native` takes
-    the fastest of the three. `arrow` reads the files with Arrow inside `mapInArrow`: it serves
+    `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, or by
+    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with Arrow inside `mapInArrow`: it serves
     storage without a Hadoop connector, files of other tools, and partition values that Spark
     garbles. `auto` takes `native` where it gives the right answer, and is not slower.
     Files of older schemas are read apart where they differ, and united under the current one.
@@ -61,7 +60,7 @@ def read_frame(
 
     Cost:
         No Spark job yet. `paths` looks once at each planned file on Spark's driver, `prepared` in
-        this process; `directories` lists each of them twice.
+        this process.
     """
     if way not in get_args(Way):
         raise InvalidInputError(
@@ -123,7 +122,7 @@ def _read_mixed(
 
 def _native_way(way: Way) -> NativeWay | None:
     """Return how Spark is to be told of the files; None if that is left open."""
-    return way if way in ("directories", "paths", "prepared") else None
+    return way if way in ("paths", "prepared") else None
 
 
 def _by_schema(plan: Scan, names: Sequence[str]) -> list[tuple[OlderFiles, Scan]]:

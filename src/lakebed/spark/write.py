@@ -10,8 +10,8 @@ from lakebed.arrow.workers import gather
 from lakebed.arrow.write import write_batches
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.admission import with_admitted
 from lakebed.spark.answers import ANSWER, results
-from lakebed.spark.caps import with_admitted
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import caller_setting, settings_for
 from lakebed.spark.tasks import (

@@ -13,7 +13,7 @@ import msgspec
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
-from lakebed.state.caps import Caught
+from lakebed.state.caught import Caught
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
 

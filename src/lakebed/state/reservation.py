@@ -24,7 +24,7 @@ from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
 from lakebed.model.sql import parse_sql
-from lakebed.state.caps import Caught
+from lakebed.state.caught import Caught
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import ObjectInfo, Store
 

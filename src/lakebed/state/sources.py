@@ -25,7 +25,7 @@ _LOSS = "Data files are not affected; only what is known of where rows came from
 
 _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
-Runs = tuple[tuple[str, int], ...]
+Origins = tuple[tuple[str, int], ...]
 """Rows of a data file from its begin on: so many of this source, so many of the next."""
 
 
@@ -103,7 +103,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     files: tuple[SourceFile, ...] = ()
-    runs: dict[str, Runs] = {}
+    runs: dict[str, Origins] = {}
     restored: tuple[Restored, ...] = ()
 
     def current(self, entries: Iterable[Entry] | None = None) -> dict[str, SourceFile]:
@@ -173,7 +173,7 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
 
 def _joined(parts: Iterable[Sources]) -> Sources:
     files: list[SourceFile] = []
-    runs: dict[str, Runs] = {}
+    runs: dict[str, Origins] = {}
     restored: list[Restored] = []
     for part in parts:
         restored += (

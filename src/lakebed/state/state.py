@@ -12,7 +12,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
-from lakebed.state.caps import Caught
+from lakebed.state.caught import Caught
 from lakebed.state.descriptors import describe
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry

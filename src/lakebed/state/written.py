@@ -13,9 +13,9 @@ from lakebed.index import postings
 from lakebed.index.postings import Postings
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import Schema
-from lakebed.state.caps import Caught, total
+from lakebed.state.caught import Caught, total
 from lakebed.state.facts import facts_schema
-from lakebed.state.sources import Runs as Origins
+from lakebed.state.sources import Origins
 
 
 class SupportsKey(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.kernel import MIB, BatchTarget
-from lakebed.arrow.rewrite import Job, Work, file_partition, rewrite_all
+from lakebed.arrow.rewrite import RewriteJob, Work, file_partition, rewrite_all
 from lakebed.errors import InvalidInputError
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.predicate import TRUE
@@ -22,7 +22,7 @@ from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, history
 from lakebed.state.history import Entry
 from lakebed.state.runs import REWRITING
-from lakebed.state.sources import Runs, SourceFile, Sources
+from lakebed.state.sources import Origins, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
@@ -83,7 +83,7 @@ def write_others(
     workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     options = target.options
     shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
-    job = Job(layout=base.layout, target=replace(target, options=shared))
+    job = RewriteJob(layout=base.layout, target=replace(target, options=shared))
     recorded = file_table.read_recorded(store, base.lists.files, sorted(labels))
     files = [
         replace(file, recorded=recorded.get(file.label))
@@ -142,7 +142,7 @@ def _works_of(
     return works
 
 
-def _holding(keys: Collection[str], known: Sources) -> dict[str, Runs]:
+def _holding(keys: Collection[str], known: Sources) -> dict[str, Origins]:
     """Return the data files that hold rows of raw files, or held them."""
     return {
         label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
