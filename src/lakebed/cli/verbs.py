@@ -13,7 +13,9 @@ from lakebed.cli.group import Home
 
 VERBS: Mapping[str, Home] = {
     "create": Home("lakebed.cli.datasets", "create", "Create a dataset, empty."),
-    "import": Home("lakebed.cli.load", "import_", "Load files with Spark."),
+    "import": Home(
+        "lakebed.cli.load", "import_", "Load files, and create the dataset if it is missing."
+    ),
     "ingest": Home("lakebed.cli.ingest", "ingest", "Read raw files into a dataset, each once."),
     "append": Home("lakebed.cli.data", "append", "Add the rows of files, without Spark."),
     "overwrite": Home(
