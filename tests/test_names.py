@@ -9,12 +9,6 @@ import lakebed
 
 SOURCE = Path(lakebed.__file__).parents[1]
 
-# By name, why it may stand twice. What begins with an underscore is of its module alone.
-EXCEPTIONS = {
-    "Progress": "the ingest's own has another argument, until it is renamed with what is around it",
-    "Work": "of an ingest and of the rewriter, until one of them is renamed",
-}
-
 
 def public_types(tree: ast.Module) -> Iterator[str]:
     """Yield the classes of a module, and what it calls a type."""
@@ -36,4 +30,4 @@ def test_no_two_types_have_one_name() -> None:
 
     assert len(homes) > 200
     twice = {name: where for name, where in homes.items() if len(where) > 1}
-    assert {name: where for name, where in twice.items() if name not in EXCEPTIONS} == {}
+    assert twice == {}

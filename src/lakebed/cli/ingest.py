@@ -35,7 +35,7 @@ from lakebed.pipeline import (
     LeftOut,
 )
 from lakebed.pipeline.candidates import Supersede
-from lakebed.work.ingest.execution import Progress
+from lakebed.work.ingest.execution import OnProgress
 from lakebed.work.ingest.options import MAX_REJECTS
 
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
@@ -266,7 +266,7 @@ def _descriptor(
 
 
 @contextmanager
-def _bar(output: Output) -> Iterator[Progress]:
+def _bar(output: Output) -> Iterator[OnProgress]:
     """Show on a terminal how far it is."""
     if output.is_quiet or not sys.stderr.isatty():
         yield NO_PROGRESS

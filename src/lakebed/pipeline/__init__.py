@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from lakebed.lazy import lazily
 
 if TYPE_CHECKING:
+    from lakebed.model.progress import NO_PROGRESS
     from lakebed.pipeline.candidates import FromArchive, FromFiles
     from lakebed.pipeline.ingest import Ingest, IngestCheck
     from lakebed.pipeline.report import IngestReport
     from lakebed.work.ingest.due import LeftOut
-    from lakebed.work.ingest.execution import NO_PROGRESS, IngestProgress
+    from lakebed.work.ingest.execution import IngestProgress
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -18,7 +19,8 @@ else:
             "lakebed.pipeline.ingest": ("Ingest", "IngestCheck"),
             "lakebed.pipeline.report": ("IngestReport",),
             "lakebed.work.ingest.due": ("LeftOut",),
-            "lakebed.work.ingest.execution": ("NO_PROGRESS", "IngestProgress"),
+            "lakebed.model.progress": ("NO_PROGRESS",),
+            "lakebed.work.ingest.execution": ("IngestProgress",),
         },
     )
 

@@ -17,6 +17,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
+from lakebed.model.progress import NO_PROGRESS
 from lakebed.model.values import Scalar
 from lakebed.pipeline.candidates import (
     Candidates,
@@ -36,7 +37,7 @@ from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
 from lakebed.work.ingest.due import Due, LeftOut
-from lakebed.work.ingest.execution import NO_PROGRESS, Progress, Reading, read_in
+from lakebed.work.ingest.execution import Intake, OnProgress, read_in
 from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
@@ -264,7 +265,7 @@ class Ingest:
         *,
         replace_rewritten: bool = False,
         fail_on_rejects: bool = False,
-        on_progress: Progress = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> IngestReport:
         """Read in what is new or has changed, as one batch in one commit.
 
@@ -310,7 +311,7 @@ class Ingest:
         dataset = self._find()
         if dataset is None:
             dataset = self._repository().create(name, self.create, "open")
-        reading = Reading(
+        intake = Intake(
             operation="ingest",
             run=self.name,
             format=candidates.format,
@@ -326,7 +327,7 @@ class Ingest:
             max_rejects=self.max_rejects,
             replaces_rewritten=replace_rewritten,
         )
-        done = read_in(store, name, reading, spark=spark, on_progress=on_progress)
+        done = read_in(store, name, intake, spark=spark, on_progress=on_progress)
         due = done.due
         return IngestReport(
             name=self.name,

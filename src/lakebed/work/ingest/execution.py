@@ -15,6 +15,7 @@ from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobody
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
+from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.workers import workers_for
 from lakebed.state import schema_file
 from lakebed.state.creation import create
@@ -62,15 +63,12 @@ class IngestProgress:
     rejected_count: int
 
 
-Progress = Callable[[IngestProgress], None]
-
-
-def NO_PROGRESS(progress: IngestProgress) -> None:  # noqa: N802 - stands for a value
-    """Tell nobody."""
+OnProgress = Callable[[IngestProgress], None]
+"""Is told how far an ingest is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Intake:
     """What is to be read into a dataset, and by which rules.
 
     Attributes:
@@ -130,10 +128,10 @@ class Done:
 def read_in(
     store: Store,
     dataset: str,
-    reading: Reading,
+    intake: Intake,
     *,
     spark: SparkSession | Literal[True] | None,
-    on_progress: Progress = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
     first: State | None = None,
 ) -> Done:
     """Read what is due: rows become a batch, what does not fit goes to quarantine before that.
@@ -141,7 +139,7 @@ def read_in(
     Args:
         store: Where the dataset is.
         dataset: Its name.
-        reading: What is to be read.
+        intake: What is to be read.
         spark: Whose tasks read the files; None reads in this process.
         on_progress: Is told after each file.
         first: The first state of a dataset that is missing. It is created right before the commit.
@@ -151,40 +149,40 @@ def read_in(
             visible, but perhaps what did not fit.
         LakebedError: See `Dataset.load` and `Ingest.run`.
     """
-    options = reading.options
+    options = intake.options
     if first is not None:
         store.check_writable()
     state = first or read_head(store, dataset).state
-    due = reading.find_due(state)
+    due = intake.find_due(state)
     if not due.files:
         return Done(due=due)
-    if not reading.is_by_file:
+    if not intake.is_by_file:
         state.descriptor.partition_by.check_provided(options.provided)
         files = [candidate.file for candidate in due.files]
-        check_files(files, reading.format, state.descriptor, options.csv)
-    started = _begin(store, dataset, reading, first)
+        check_files(files, intake.format, state.descriptor, options.csv)
+    started = _begin(store, dataset, intake, first)
     base = started.base
-    run = reading.run or f"{reading.operation}-{started.batch_id}"
+    run = intake.run or f"{intake.operation}-{started.batch_id}"
     written: list[Written] = []
     rejects = Rejects(store)
     try:
         if (base.version, base.labels) != (state.version, state.labels):
-            due = reading.find_due(base)
+            due = intake.find_due(base)
         if not due.files:
             started.abort()
             return Done(due=due)
         target = replace(
             target_of(started, options.write),
-            is_traced=reading.is_by_file,
+            is_traced=intake.is_by_file,
             provided=options.provided,
         )
-        if not reading.replaces_rewritten:
+        if not intake.replaces_rewritten:
             check_not_rewritten(store, base, due.known, due.replaced)
         job = Job(
             target=target,
-            format=reading.format,
+            format=intake.format,
             csv=options.csv,
-            rejects_files=reading.is_by_file,
+            rejects_files=intake.is_by_file,
             stops_early=options.fail_on_rejects,
         )
         looked_at = due.files
@@ -196,7 +194,7 @@ def read_in(
             rejects.add(sifted)
             if options.fail_on_rejects:
                 rejects.refuse()
-            kept_back = _kept_back(due, sifted.counts, reading.max_rejects)
+            kept_back = _kept_back(due, sifted.counts, intake.max_rejects)
             due = due.without(kept_back)
             if not any(sifted.counts[location].row_count for location in kept_back):
                 break
@@ -209,7 +207,7 @@ def read_in(
         written.append(others)
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
-        set_aside = reading.quarantine.set_aside(store, run, rejects, looked_at, earlier, options)
+        set_aside = intake.quarantine.set_aside(store, run, rejects, looked_at, earlier, options)
         if not due.files:
             started.abort()
             return Done(due=due, run=run, rejected_count=rejects.count)
@@ -224,7 +222,7 @@ def read_in(
         rejects.delete()
     sources = None
     origins = sifted.written.origins  # none, unless raw files count
-    if reading.is_by_file:
+    if intake.is_by_file:
         read = _source_files(due.files, sifted.counts, started.batch_id, run)
         keys = {file.location: file.key for file in read}
         origins = {
@@ -245,8 +243,8 @@ def read_in(
     )
 
 
-def _begin(store: Store, dataset: str, reading: Reading, first: State | None) -> Transaction:
-    operation, run, options = reading.operation, reading.run, reading.options.commit
+def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> Transaction:
+    operation, run, options = intake.operation, intake.run, intake.options.commit
     if first is None:
         return Transaction.begin(store, dataset, operation, run=run, options=options)
     head = Head(key=first.head_format.key(first.name), etag="", state=first)  # yet to be put
@@ -333,7 +331,7 @@ def _source_files(
     return tuple(found)
 
 
-def _telling(files: Sequence[Candidate], on_progress: Progress) -> OnFile:
+def _telling(files: Sequence[Candidate], on_progress: OnProgress) -> OnFile:
     """Return what adds up the files that have been read, and tells of it."""
     sizes = {one.file.location: one.file.size_bytes for one in files}
     total = sum(sizes.values())

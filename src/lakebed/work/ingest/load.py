@@ -22,7 +22,7 @@ from lakebed.state.scope import RunFiles
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.work.ingest.due import Candidate, Due
-from lakebed.work.ingest.execution import Done, Reading, read_in
+from lakebed.work.ingest.execution import Done, Intake, read_in
 from lakebed.work.ingest.options import LoadOptions
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
@@ -123,7 +123,7 @@ def load(
         # Also what is loaded for the first time: nobody else may load the run at the same time.
         return Due(files=candidates, scope=RunFiles(run, replaces=loaded is not None))
 
-    reading = Reading(
+    intake = Intake(
         operation="overwrite" if overwrites else _OPERATION,
         run=None if run is None else checked_run(run),
         format=told,
@@ -132,7 +132,7 @@ def load(
         options=options,
     )
     try:
-        done = read_in(store, name, reading, spark=spark, first=first)
+        done = read_in(store, name, intake, spark=spark, first=first)
     except CommitConflictError as conflict:
         # Perhaps since another load of the run was faster. Then there is nothing left to do.
         try:
@@ -148,10 +148,10 @@ def load(
         commit = done.due.before
         assert commit is not None  # else there would be files to read
         assert run is not None
-        rejected_count, set_aside = reading.quarantine.of_load(store, run)
+        rejected_count, set_aside = intake.quarantine.of_load(store, run)
     return LoadReport(
         commit=commit,
-        quarantine=reading.quarantine.name,
+        quarantine=intake.quarantine.name,
         quarantine_commit=set_aside,
         run=run or done.run,
         row_count=commit.row_count,
