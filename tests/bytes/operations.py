@@ -64,8 +64,14 @@ class Lake:
     def __getitem__(self, name: str) -> lakebed.Dataset:
         return self.repository.open(name)
 
-    def objects(self) -> dict[str, bytes]:
-        return {info.key: self.store.get(info.key).data for info in self.store.list("")}
+    def objects(self, before: dict[str, bytes], since: dt.datetime) -> dict[str, bytes]:
+        """Return all that lies there; what was not written since is what it was before."""
+        return {
+            info.key: before[info.key]
+            if info.modified_at < since
+            else self.store.get(info.key).data
+            for info in self.store.list("")
+        }
 
     def put_raw(self, key: str, *lines: object) -> None:
         texts = [one if isinstance(one, str) else json.dumps(one) for one in lines]
@@ -1011,14 +1017,15 @@ def run() -> Iterator[Done]:
         before: dict[str, bytes] = {}
         for number, (name, function) in enumerate(OPERATIONS):
             ids.begin(name)
-            traveller.move_to(BEGIN + number * HOUR, tick=False)
+            began = BEGIN + number * HOUR
+            traveller.move_to(began, tick=False)
             lake.store.reset()
             try:
                 result = _DURATION.sub("duration_s=0", repr(function(lake)))
             except LakebedError as exc:
                 result = f"{type(exc).__name__}: {exc}"
             requests = str(lake.store.reset())
-            now = lake.objects()
+            now = lake.objects(before, began)
             written = {key: data for key, data in now.items() if before.get(key) != data}
             removed = sorted(before.keys() - now.keys())
             yield Done(name, written, removed, result, requests)
