@@ -29,6 +29,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,24 +43,46 @@ from fixed_world import BEGIN, fixed_world
 import lakebed
 from lakebed import by, checks
 from lakebed.cli import main as command
-from lakebed.errors import LakebedError
-from lakebed.store import open_store
-from lakebed.testing import CountingStore
+from lakebed.errors import LakebedError, StorageError
+from lakebed.store import Store, open_store
+from lakebed.testing import CountingStore, FailingStore
 
 HOUR = dt.timedelta(hours=1)
+HEADS = (".by-dataset-metadata.json", ".by-dataset-metadata.msgpack.zstd")
 LAKE, RAW = "memory://bytes-of-operations", "memory://bytes-of-operations-raw"
+
+
+class RacingStore(CountingStore):
+    """Lets somebody else act right before the next put of a head, or loses the answer to it."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.first: Callable[[], object] | None = None
+        self.loses_answer = False
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        if key.endswith(HEADS):
+            act, self.first = self.first, None
+            if act is not None:
+                act()
+        etag = super()._replace(key, data, if_match=if_match)
+        if self.loses_answer and key.endswith(HEADS):
+            self.loses_answer = False
+            raise StorageError(f"The answer to the put of {key!r} was lost.", retryable=True)
+        return etag
 
 
 class Lake:
     """The repository that the operations work on, and the raw files that they read."""
 
-    def __init__(self) -> None:
-        self.store = CountingStore(open_store(LAKE))
+    def __init__(self, index: Path) -> None:
+        self.store = RacingStore(open_store(LAKE))
         self.raw = open_store(RAW)
         for store in (self.store, self.raw):  # of an earlier run in this process
             store.delete([info.key for info in store.list("")])
         self.repository = lakebed.Repository(self.store)
         self.staged: dict[str, int] = {}  # batch ids by name
+        self.index = index  # of the archive
 
     def __getitem__(self, name: str) -> lakebed.Dataset:
         return self.repository.open(name)
@@ -996,6 +1019,113 @@ def create_a_namesake(lake):
     return lake["events"].with_("source", "web").append(events(0, 3))
 
 
+# Races, and stores that fail
+
+
+def trips(first: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "car": f"car {number % 9}"} for number in range(first, end)]
+
+
+@operation
+def append_that_loses_a_race(lake):
+    lake.store.first = lambda: lake["trips"].append(trips(7_000, 7_010), run="faster")
+    return lake["trips"].append(trips(7_010, 7_020), run="slower")
+
+
+@operation
+def append_whose_answer_is_lost(lake):
+    lake.store.loses_answer = True
+    return lake["trips"].append(trips(7_020, 7_030))
+
+
+@operation
+def overwrite_that_loses_a_race_to_a_conflict(lake):
+    lake.store.first = lambda: lake["trips"].append(trips(7_030, 7_040))
+    return lake["trips"].overwrite(trips(7_040, 7_050), run="never")
+
+
+@operation
+def delete_that_loses_a_race_to_a_conflict(lake):
+    lake.store.first = lambda: lake["trips"].append(trips(7_050, 7_060))
+    return lake["trips"].where("id < 100").delete()
+
+
+@operation
+def compact_that_loses_a_race_to_a_delete(lake):
+    lake.store.first = lambda: lake["trips"].where("car = 'car 3' AND id > 7000").delete()
+    return lake["trips"].compact()
+
+
+@operation
+def rerun_that_loses_a_race_to_an_update(lake):
+    properties = {"owner": "fleet"}
+    lake.store.first = lambda: lake["trips"].update(described(TRIP, properties=properties))
+    return lake["trips"].rerun(trips(7_060, 7_070), run="faster")
+
+
+@operation
+def protect_that_loses_a_race(lake):
+    lake.store.first = lambda: lake["trips"].append(trips(7_070, 7_071))
+    return lake["trips"].protect(version=2, reason="audit")
+
+
+@operation
+def compact_metadata_that_loses_a_race(lake):
+    lake.store.first = lambda: lake["trips"].append(trips(7_071, 7_072))
+    return lake["trips"].compact_metadata()
+
+
+@operation
+def append_to_a_store_that_fails(lake):
+    """Nothing is left of an append one request of which fails; the others are done."""
+    told = []
+    for matching in ("/batches/", "/data/", "/files/", "/postings/", "/history/", *HEADS[:1]):
+        for fail_on in ("create", "put", "put_stream", "replace"):
+            error = StorageError("The store is broken.", retryable=False)
+            store = FailingStore(lake.store, fail_on=fail_on, matching=matching, error=error)
+            try:
+                lakebed.Repository(store).open("trips").append(trips(8_000, 8_005))
+            except LakebedError as exc:
+                told.append(f"{matching} {fail_on}: {type(exc).__name__}")
+    return told
+
+
+# An archive
+
+
+@operation
+def ingest_from_an_archive(lake):
+    return archived(lake, None, {"a": readings(0, 10), "b": readings(10, 20)})
+
+
+@operation
+def ingest_from_an_archive_by_path(lake):
+    return archived(lake, "path", {"a": readings(0, 12), "c": [*readings(20, 25), {"n": "x"}]})
+
+
+def archived(lake: Lake, supersede: str | None, contents: dict[str, list[Any]]) -> object:
+    """Push raw files, and ingest what there is by then."""
+    archive = lakebed.open_archive(RAW, index=f"sqlite://{lake.index}")
+    for name, rows in contents.items():
+        data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+        archive.push(
+            io.BytesIO(data), where="nyc", what=name, start="2026-03-01", path=f"/log/{name}.jsonl"
+        )
+    reports = []
+    for name in contents:
+        source = lakebed.FromArchive(
+            storage=RAW,
+            index=f"sqlite://{lake.index}",
+            what=name,
+            start="2026-01-01",
+            end="2026-12-31",
+            supersede=supersede,
+        )
+        told = {"into": f"{LAKE}/archived", "source": source, "format": "json"}
+        reports.append(lake.ingest(name=f"archive-{name}", **told).run())
+    return reports
+
+
 # Telling what was done
 
 
@@ -1012,8 +1142,8 @@ class Done:
 
 def run() -> Iterator[Done]:
     """Do all operations."""
-    with fixed_world() as (ids, traveller):
-        lake = Lake()
+    with tempfile.TemporaryDirectory() as folder, fixed_world() as (ids, traveller):
+        lake = Lake(Path(folder, "archive.db"))
         before: dict[str, bytes] = {}
         for number, (name, function) in enumerate(OPERATIONS):
             ids.begin(name)
