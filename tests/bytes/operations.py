@@ -19,12 +19,14 @@ their SHA-256.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import datetime as dt
 import decimal
 import hashlib
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -70,6 +72,40 @@ class RacingStore(CountingStore):
             self.loses_answer = False
             raise StorageError(f"The answer to the put of {key!r} was lost.", retryable=True)
         return etag
+
+
+class Calls(logging.Handler):
+    """Counts what any store is asked for, by folder, as it tells its log.
+
+    A call through `RacingStore` is told twice, by it and by the store that it asks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.args, tuple) and record.msg.startswith("store call "):
+            operation, key, _ = record.args
+            self.counts[f"{operation} {_folder(str(key))}"] += 1
+
+    def take(self) -> str:
+        told = [f"{name}: {count}" for name, count in sorted(self.counts.items())]
+        self.counts.clear()
+        return "\n".join(told)
+
+    @classmethod
+    @contextlib.contextmanager
+    def told(cls) -> Iterator[Calls]:
+        log, calls = logging.getLogger("lakebed.store"), cls()
+        level = log.level
+        log.addHandler(calls)
+        log.setLevel(logging.DEBUG)
+        try:
+            yield calls
+        finally:
+            log.removeHandler(calls)
+            log.setLevel(level)
 
 
 class Lake:
@@ -1142,7 +1178,11 @@ class Done:
 
 def run() -> Iterator[Done]:
     """Do all operations."""
-    with tempfile.TemporaryDirectory() as folder, fixed_world() as (ids, traveller):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        fixed_world() as (ids, traveller),
+        Calls.told() as calls,
+    ):
         lake = Lake(Path(folder, "archive.db"))
         before: dict[str, bytes] = {}
         for number, (name, function) in enumerate(OPERATIONS):
@@ -1150,11 +1190,12 @@ def run() -> Iterator[Done]:
             began = BEGIN + number * HOUR
             traveller.move_to(began, tick=False)
             lake.store.reset()
+            calls.counts.clear()
             try:
                 result = _DURATION.sub("duration_s=0", repr(function(lake)))
             except LakebedError as exc:
                 result = f"{type(exc).__name__}: {exc}"
-            requests = str(lake.store.reset())
+            requests = f"{lake.store.reset()}\n{calls.take()}"
             now = lake.objects(before, began)
             written = {key: data for key, data in now.items() if before.get(key) != data}
             removed = sorted(before.keys() - now.keys())
