@@ -18,3 +18,13 @@ def test_layers_that_contributing_tells_are_those_that_are_checked():
     told = [line.strip().partition("  ")[0] for line in _BLOCK.search(page)[1].splitlines()]
 
     assert told == [re.sub("[()]", "", layer) for layer in checked]
+
+
+def test_modules_that_architecture_names_are_there():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+(?:\.py)?)?)`", page))
+
+    assert len(named) > 20
+    places = (ROOT, ROOT / "src" / "lakebed")
+    assert [one for one in sorted(named) if not any((at / one).exists() for at in places)] == []
