@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from copies import copy_of
 from raw_files import run_through
 from writing_calls import writing_calls
 
@@ -68,10 +69,7 @@ class Lake:
 
     def copy(self) -> Store:
         """Return another store with the same objects."""
-        copied = MemoryStore(uuid.uuid4().hex)
-        for info in self.store.list(""):
-            copied.put(info.key, self.store.get(info.key).data)
-        return copied
+        return copy_of(self.store)
 
     def _ingest(self, repository: Repository) -> None:
         run_through(repository._store, ingest_of(self.folder))
