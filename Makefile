@@ -17,6 +17,9 @@ PYTEST := $(BIN) -m pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadgroup
 ARGS ?=
 
+# Where it is set, each worker and each process that a test starts would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup interop-env demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale clean
 

@@ -45,6 +45,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest whose groups pytest-xdist forgets without a word: each worker would start Spark."""
+    if session.config.getoption("loadgroup", default=False):  # only workers have it
+        marked = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        if not all("@" in item.nodeid for item in marked):
+            raise pytest.UsageError("This pytest-xdist does not group tests: take constraints.txt")
+
+
 def _group_of(item: pytest.Item) -> str | None:
     """Return the name of what an item shares with others: a JVM, a process, a fixture of its module."""
     for mark in ("spark", "interop"):
