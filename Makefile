@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
-	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes"
+	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others"
 	@echo "make interop    only the comparison with plateau and datalake"
@@ -75,7 +75,7 @@ demo: setup
 
 quick: setup
 	HYPOTHESIS_PROFILE=quick $(PYTEST) $(PARALLEL) \
-		-m 'not (spark or interop or install or crash or long)' $(ARGS)
+		-m 'not (spark or interop or install or crash or slow or long)' $(ARGS)
 
 test: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)

@@ -17,6 +17,8 @@ from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
 LOST = StorageError("The answer was lost.", retryable=True)

@@ -20,6 +20,8 @@ from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema([("kind", pa.string()), ("n", pa.int64())])
 EVENTS = DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("kind", ["a"])], index=["n"])
 DENIED = AccessDeniedError("Access was denied.")

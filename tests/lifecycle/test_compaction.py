@@ -485,6 +485,7 @@ def test_append_at_any_moment_hinders_nobody(phase: str) -> None:
     assert (report.files_before, report.skipped) == (12, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", ["overwrite", "delete", "rows", "rerun", "compact"])
 def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, operation: str) -> None:
@@ -631,6 +632,7 @@ def calls_of_a_compaction() -> list[tuple[str, int]]:
     return writing_calls(scattered(3)._source.store, lambda lake: lake.open("d").compact())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     subtests: pytest.Subtests, landed: bool
@@ -662,6 +664,7 @@ def compact_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     assert content(dataset) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_every_row_is_there_and_it_can_be_done_again(after: bool) -> None:
     outcomes = []

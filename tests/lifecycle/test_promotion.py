@@ -441,6 +441,7 @@ def expected_after(operation: str) -> collections.Counter[str]:
     return collections.Counter(map(str, kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", OTHERS)
 def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
@@ -463,6 +464,7 @@ def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
     assert data_keys(dataset._source.store) == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", OTHERS)
 def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
@@ -582,6 +584,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(monkeypatch: pytest.Mo
     assert data_keys(dataset._source.store) == keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool) -> None:
     outcomes = []
@@ -604,6 +607,7 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
     assert set(outcomes) == {0, 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     subtests: pytest.Subtests, landed: bool

@@ -17,6 +17,8 @@ import pytest
 import lakebed.store
 from lakebed.store.posix import PosixStore
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("posix_worker.py")
 SOURCE = Path(lakebed.store.__file__).parents[2]
 HEAD, document = map(runpy.run_path(str(WORKER)).get, ("HEAD", "document"))
