@@ -387,6 +387,7 @@ def test_ingests_of_other_files_at_once_do_not_conflict(raw) -> None:
     assert Counter(day for day, _ in raw.rows()) == {0: 8, 7: 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", range(1, 8))
 def test_a_store_that_fails_leaves_old_or_new_and_the_next_run_completes(
     raw, nth, monkeypatch

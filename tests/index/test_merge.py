@@ -147,6 +147,7 @@ def test_small_segments_behind_large_ones_merge_when_they_are_due(large: Segment
     assert merged[-1].weight == FANOUT
 
 
+@pytest.mark.slow
 def test_long_texts_are_left_to_a_compaction_however_small_their_segments_are():
     store = a_store()
     count = COMMIT_RAW_BYTES // (4 * 20_000)
