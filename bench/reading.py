@@ -25,7 +25,7 @@ from lakebed import by
 from lakebed.errors import InvalidInputError
 from lakebed.spark.session import local_session
 
-WAYS = ("paths", "directories", "prepared", "arrow", "auto")
+WAYS = ("paths", "prepared", "arrow", "auto")
 BASE = "paths"
 
 

@@ -629,11 +629,11 @@ def test_an_append_that_began_before_the_update_commits() -> None:
         dataset="d", batch_id=transaction.batch_id, descriptor=transaction.base.descriptor
     )
     rows = pa.RecordBatch.from_pylist([{"id": 1, "gone": "x"}])
-    facts = write_batches(store, target, [rows])
+    written = write_batches(store, target, [rows])
 
     dataset.update(described(ID, one("a", "int", default=5)))
     dataset.update(described(ID, one("a", "int", default=5), one("gone", maybe("string"))))
-    transaction.commit(facts, Nothing())
+    transaction.commit(written, Nothing())
 
     assert list(dataset.reader()) == [{"id": 1, "a": 5, "gone": None}]
     assert dataset.plan().files[0].schema_number == 1
@@ -647,10 +647,10 @@ def test_files_staged_under_a_wrong_number_are_not_committed() -> None:
     target = BatchTarget(
         dataset="d", batch_id=transaction.batch_id, descriptor=transaction.base.descriptor
     )
-    facts = write_batches(store, target, [pa.RecordBatch.from_pylist([{"id": 1}])])
+    written = write_batches(store, target, [pa.RecordBatch.from_pylist([{"id": 1}])])
 
     with pytest.raises(TypeError, match="another schema than 2"):
-        transaction.commit(facts, Nothing())
+        transaction.commit(written, Nothing())
 
 
 class BetweenReadAndSwap(DelegatingStore):

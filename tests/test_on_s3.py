@@ -86,7 +86,7 @@ def test_a_plan_by_statistics_reads_the_file_table_once(repository, dataset):
     plan = view.plan()
 
     assert len(plan) == 16
-    assert plan.requests == counting.counts.get == 1 + len(plan.state.files)
+    assert plan.requests == counting.counts.get == 1 + len(plan.state.lists.files)
     assert view.plan().requests <= 2  # the head again, and of the file table nothing
     assert counting.counts.list == counting.counts.put == 0
 

@@ -17,7 +17,7 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.model.keys import TABLE
+from lakebed.model.layout import TABLE, schema_key
 from lakebed.state import kartothek
 from lakebed.store import open_store
 from lakebed.store.base import Store
@@ -110,7 +110,7 @@ def test_lost_race_leaves_the_winner_as_it_is(store: Store) -> None:
     with pytest.raises(DatasetExistsError):
         repo.create("flights", DESCRIPTOR)
 
-    schema_file = store.get(kartothek.schema_key("flights", TABLE)).data
+    schema_file = store.get(schema_key("flights", TABLE)).data
     assert schema_file == kartothek.encode_schema(winner.schema, winner.partition_types)
     assert Repository(store).open("flights").descriptor == winner
     assert len([key for key in keys(store) if "/history/" in key]) == 1

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 import lakebed
 from lakebed import by
-from lakebed.index.postings import with_postings
 from lakebed.index.segment import SegmentWriter
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import file_id
@@ -20,7 +19,9 @@ from lakebed.state.facts import facts_schema
 from lakebed.state.head import HeadFormat
 from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store import Store, open_store
+from lakebed.store.segments import Segment
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("amount", pa.float64())])
@@ -44,9 +45,8 @@ def prepare(
         for file in range(count)
     ]
     facts = _facts(labels, count, facts_schema(descriptor.stored_schema))
-    if index:
-        facts = _with_index(store, facts, labels, count)
-    transaction.commit(facts, Nothing())
+    postings = {"id": (_write_index(store, labels, count),)} if index else {}
+    transaction.commit(Written(facts=facts, postings=postings), Nothing())
     return {"version": dataset.version}
 
 
@@ -77,7 +77,7 @@ def _facts(labels: list[str], count: int, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _with_index(store: Store, facts: pa.Table, labels: list[str], count: int) -> pa.Table:
+def _write_index(store: Store, labels: list[str], count: int) -> Segment:
     """Write the postings that tasks would have written, as one segment."""
     numbers = np.array([file_id(label) for label in labels], dtype=np.int64)
     places = np.empty(count, dtype=np.int32)
@@ -89,7 +89,7 @@ def _with_index(store: Store, facts: pa.Table, labels: list[str], count: int) ->
     nobody = np.array([], dtype=np.int64)
     made = writer.finish(NAME, "id", nan_files=nobody, null_files=nobody)
     store.put(made.segment.key, made.data)
-    return with_postings(facts, {"id": (made.segment,)})
+    return made.segment
 
 
 def _open(location: str, storage: dict[str, str] | None = None) -> lakebed.Dataset:

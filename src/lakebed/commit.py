@@ -10,7 +10,7 @@ from typing import Self
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.state.caps import Caught
+from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
 from lakebed.state.state import State
 
@@ -86,8 +86,8 @@ class Commit:
             run=entry.run,
             row_count=entry.row_count,
             deleted_row_count=entry.deleted_row_count,
-            files_added=tuple(state.key(label) for label in entry.added),
-            files_removed=tuple(state.key(label) for label in entry.removed),
+            files_added=tuple(map(state.layout.naming.key, entry.added)),
+            files_removed=tuple(map(state.layout.naming.key, entry.removed)),
             partitions=entry.partitions,
             caught=entry.caught,
         )

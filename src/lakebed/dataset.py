@@ -8,69 +8,59 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakebed.arrow.kernel import WriteOptions
-from lakebed.arrow.reading.files import FileFormat
-from lakebed.batches.diff import Diff, difference
-from lakebed.batches.listing import Batch, committed_batches, staged_batches
-from lakebed.batches.rollback import Restoration, find_restoration, restore
-from lakebed.batches.staging import Staged
-from lakebed.batches.transaction import DatasetTransaction
+from lakebed import batches, hive, lifecycle
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
-from lakebed.hive.publication import Publication, PublishOptions, publish, unpublish
-from lakebed.hive.shown import shown_directories
-from lakebed.hive.table import Mode
-from lakebed.lifecycle import protection
-from lakebed.lifecycle.check import CheckReport, check
-from lakebed.lifecycle.cleanup import (
+from lakebed.lifecycle.defaults import (
     CLOCK_SKEW,
-    NO_PROGRESS,
-    CleanupReport,
-    Progress,
-    cleanup,
-    parse_age,
-)
-from lakebed.lifecycle.compaction import (
-    COMMIT_BYTES,
+    COMPACTION_COMMIT_BYTES,
+    INDEX_COMMIT_BYTES,
     TARGET_BYTES,
-    CompactionOptions,
-    CompactionReport,
-    compact,
 )
-from lakebed.lifecycle.indexing import COMMIT_BYTES as INDEX_COMMIT_BYTES
-from lakebed.lifecycle.indexing import (
-    InvertedIndex,
-    build_index,
-    compact_indices,
-    describe_indices,
-    drop_index,
-)
-from lakebed.lifecycle.inventory import AskTables
-from lakebed.lifecycle.metadata import MergedList, compact_metadata
-from lakebed.lifecycle.promotion import Allowed, PromotionReport, promote
-from lakebed.loading import LoadOptions, LoadReport, load
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.model.schema import Schema
 from lakebed.provider import telling
 from lakebed.source import Source
-from lakebed.state import file_table, history, schema_file, transaction
+from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
 from lakebed.state import staged as staged_list
+from lakebed.state.commit import CommitOptions
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.sources import SourceFile
-from lakebed.state.state import State, descriptor_from
-from lakebed.state.transaction import CommitOptions
+from lakebed.state.state import State
 from lakebed.uri import VERSION
 from lakebed.view import Base, View
 from lakebed.writer import keep_staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakebed.arrow.kernel import WriteOptions
+    from lakebed.arrow.reading.files import FileFormat
+    from lakebed.batches.diff import Diff
+    from lakebed.batches.listing import Batch
+    from lakebed.batches.rollback import Restoration
+    from lakebed.batches.staging import Staged
+    from lakebed.batches.transaction import DatasetTransaction
+    from lakebed.hive.publication import Publication
+    from lakebed.hive.table import Mode
+    from lakebed.lifecycle.check import CheckReport
+    from lakebed.lifecycle.cleanup import CleanupReport
+    from lakebed.lifecycle.compaction import CompactionReport
+    from lakebed.lifecycle.indexing import InvertedIndex
+    from lakebed.lifecycle.inventory import AskTables
+    from lakebed.lifecycle.metadata import MergedList
+    from lakebed.lifecycle.promotion import Allowed, PromotionReport
+    from lakebed.loading import LoadOptions, LoadReport
 
 
 class Dataset(View):
@@ -197,7 +187,7 @@ class Dataset(View):
             record = staged_list.read(self._source.store, self._source.load().state, batch_id)
         except VersionNotFoundError:
             return None
-        return Staged(self._source, record, Dataset)
+        return batches.staging.Staged(self._source, record, Dataset)
 
     def _version_by(self, time: dt.datetime | None, batch_id: int | None) -> int:
         entries = self._entries()
@@ -217,7 +207,7 @@ class Dataset(View):
 
     def _entries(self) -> tuple[Entry, ...]:
         state = self._source.load().state
-        entries = history.read(self._source.store, state.history)
+        entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
     def history(self) -> tuple[Commit, ...]:
@@ -249,7 +239,7 @@ class Dataset(View):
         for entry in self._entries():
             if entry.descriptor is None:
                 continue
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{self.name}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
             found.setdefault(
                 lineage.number,
                 SchemaVersion(
@@ -276,7 +266,7 @@ class Dataset(View):
             found.append(
                 Partition(
                     path=path,
-                    values=decode_path(path, state.partition_level_types),
+                    values=decode_path(path, state.layout.partition_level_types),
                     file_count=len(files),
                     row_count=_sum([file.row_count for file in files]),
                     size_bytes=_sum([file.size_bytes for file in files]),
@@ -293,20 +283,20 @@ class Dataset(View):
         return self._files(self._source.load().state)
 
     def _files(self, state: State) -> tuple[File, ...]:
-        counts = file_table.read_counts(self._source.store, state.files)
+        counts = file_table.read_counts(self._source.store, state.lists.files)
+        layout, key_of = state.layout, state.layout.naming.key
         batches = {
-            directory: state.directory_values(directory).get(BATCH_ID) if state.is_ours else None
+            directory: layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
             for directory in state.directories()
         }
         found = []
         for label in state.labels:
-            directory = split_label(label)[0]
             rows, size = counts.get(label, (None, None))
-            batch_id = batches[directory]
+            batch_id = batches[split_label(label)[0]]
             found.append(
                 File(
-                    key=state.key(label),
-                    partition=state.partition_of(directory),
+                    key=key_of(label),
+                    partition=layout.partition_of(label),
                     batch_id=batch_id if isinstance(batch_id, int) else None,
                     row_count=rows,
                     size_bytes=size,
@@ -322,10 +312,15 @@ class Dataset(View):
             batch that is not committed.
         """
         store, state, entries = self._source.store, self._source.load().state, self._entries()
-        found = committed_batches(state, entries, file_table.read_counts(store, state.files))
+        found = batches.listing.committed_batches(
+            state, entries, file_table.read_counts(store, state.lists.files)
+        )
         if self._source.pinned is not None or not state.is_ours:
             return found
-        return (*found, *staged_batches(staged_list.find_all(store, state, entries)))
+        return (
+            *found,
+            *batches.listing.staged_batches(staged_list.find_all(store, state, entries)),
+        )
 
     def diff(
         self, a: int | Commit | Batch | Dataset, b: int | Commit | Batch | Dataset | None = None
@@ -346,7 +341,7 @@ class Dataset(View):
             The head, the history and the file table. No data file; see `Diff.rows`.
         """
         states = [self._state_of(one) for one in (a, self if b is None else b)]
-        return difference(self._source.store, *states)
+        return batches.diff.difference(self._source.store, *states)
 
     def _state_of(self, one: int | Commit | Batch | Dataset) -> State:
         match one:
@@ -355,7 +350,7 @@ class Dataset(View):
                 return one._source.load().state
             case Commit():
                 return self._state_of(one.version)
-            case Batch():
+            case batches.listing.Batch():
                 return self.at(batch_id=one.batch_id)._source.load().state
             case int() if not isinstance(one, bool):
                 # Batch ids are milliseconds since 1970: far beyond any number of commits.
@@ -409,7 +404,7 @@ class Dataset(View):
         """
         read = self._base_of(base)
         found = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        entry = restore(self._source.store, found, commit_options, base=read)
+        entry = batches.rollback.restore(self._source.store, found, commit_options, base=read)
         return None if entry is None else Commit.of(entry, found.base)
 
     def find_rollback(
@@ -439,8 +434,8 @@ class Dataset(View):
         if view is not None:
             self._check_own(view)
             scope = View(self._source, view.constraint)._whole()
-        base = transaction.read_own_head(self._source.store, self.name).state
-        return find_restoration(self._source.store, base, version, scope)
+        base = read_own_head(self._source.store, self.name).state
+        return batches.rollback.find_restoration(self._source.store, base, version, scope)
 
     def sources(
         self, *, batch_id: int | None = None, file: str | None = None
@@ -460,7 +455,7 @@ class Dataset(View):
             older version also the history.
         """
         state = self._source.load().state
-        found = source_list.read(self._source.store, state.sources).files
+        found = source_list.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
             found = tuple(one for one in found if one.batch_id in batches)
@@ -511,6 +506,9 @@ class Dataset(View):
         Cost:
             One pass over the files and, besides what `append` costs, the history.
         """
+        # `loading` is a module of the root, which nothing but this method needs.
+        from lakebed.loading import LoadOptions, load
+
         self._check_writable()
         return load(
             self._source.store,
@@ -574,7 +572,7 @@ class Dataset(View):
             def edit(_: DatasetDescriptor) -> DatasetDescriptor:
                 return descriptor
 
-        done = transaction.update(store, self.name, edit, commit_options, made_from=made_from)
+        done = updates.update(store, self.name, edit, commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.forget()
         self._source.note_update(done.made)
@@ -703,7 +701,7 @@ class Dataset(View):
             Besides the data files: a read of the head and three small objects, and one Spark job
             for a DataFrame.
         """
-        kept_for = parse_age(lease)
+        kept_for = lifecycle.cleanup.parse_age(lease)
         if not kept_for:
             raise InvalidInputError(f"lease is {lease!r}.", hint="Give more than no time.")
         if base is not None and operation != "overwrite":
@@ -733,7 +731,7 @@ class Dataset(View):
         keep_staged(*prepared, kept_for, read)
         begun = prepared[0]
         record = staged_list.read(self._source.store, begun.base, begun.batch_id)
-        return Staged(self._source, record, Dataset)
+        return batches.staging.Staged(self._source, record, Dataset)
 
     def transaction(self, *, commit_options: CommitOptions | None = None) -> DatasetTransaction:
         """Return a transaction: one snapshot to read from, and one commit of all that is written.
@@ -757,7 +755,7 @@ class Dataset(View):
             A read of the head; then as the reads and writes, and one commit.
         """
         self._check_writable()
-        return DatasetTransaction(self._source, commit_options)
+        return batches.transaction.DatasetTransaction(self._source, commit_options)
 
     def staged(self) -> tuple[Staged[Dataset], ...]:
         """Return the batches that are staged and wait for their commit, oldest first.
@@ -769,7 +767,7 @@ class Dataset(View):
         self._check_writable()
         store, state = self._source.store, self._source.load().state
         records = staged_list.find_all(store, state, self._entries())
-        return tuple(Staged(self._source, record, Dataset) for record in records)
+        return tuple(batches.staging.Staged(self._source, record, Dataset) for record in records)
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:
         """Return a staged batch, to look at it, commit or discard it.
@@ -783,7 +781,7 @@ class Dataset(View):
         self._check_writable()
         state = self._source.load().state
         record = staged_list.read(self._source.store, state, batch_id)
-        return Staged(self._source, record, Dataset)
+        return batches.staging.Staged(self._source, record, Dataset)
 
     def delete(
         self,
@@ -852,7 +850,7 @@ class Dataset(View):
             The head, the history, one PUT and one conditional PUT.
         """
         self._check_writable()
-        entry, base = protection.protect(
+        entry, base = lifecycle.protection.protect(
             self._source.store,
             self.name,
             version=version,
@@ -886,7 +884,7 @@ class Dataset(View):
             The head, one PUT and one conditional PUT.
         """
         self._check_writable()
-        entry, base = protection.unprotect(
+        entry, base = lifecycle.protection.unprotect(
             self._source.store,
             self.name,
             version=version,
@@ -955,7 +953,7 @@ class Dataset(View):
             docs/design/005-cleanup.md
         """
         self._check_writable()
-        return cleanup(
+        return lifecycle.cleanup.cleanup(
             self._source.store,
             self.name,
             older_than=older_than,
@@ -972,7 +970,7 @@ class Dataset(View):
         match published:
             case "ask":
                 return functools.partial(
-                    shown_directories, self._source.store, self.name, metastore
+                    hive.shown.shown_directories, self._source.store, self.name, metastore
                 )
             case "noted" if metastore is None:
                 return None
@@ -1012,7 +1010,7 @@ class Dataset(View):
             One LIST for each 1,000 objects, and one GET for each segment; with `deep`, all bytes.
         """
         self._check_writable()
-        return check(
+        return lifecycle.check.check(
             self._source.store,
             self.name,
             is_repairing=repair,
@@ -1072,8 +1070,10 @@ class Dataset(View):
             docs/design/006-hive.md
         """
         self._check_writable()
-        options = PublishOptions(mode=mode, root=root, check=check, repair=repair, dry_run=dry_run)
-        return publish(self._source.store, self.name, metastore, table, options)
+        options = hive.publication.PublishOptions(
+            mode=mode, root=root, check=check, repair=repair, dry_run=dry_run
+        )
+        return hive.publication.publish(self._source.store, self.name, metastore, table, options)
 
     def unpublish(
         self,
@@ -1100,7 +1100,9 @@ class Dataset(View):
             StorageError: The metastore failed.
         """
         self._check_writable()
-        return unpublish(self._source.store, self.name, metastore, table, dry_run=dry_run)
+        return hive.publication.unpublish(
+            self._source.store, self.name, metastore, table, dry_run=dry_run
+        )
 
     def compact(
         self,
@@ -1111,7 +1113,7 @@ class Dataset(View):
         *,
         gather: bool = False,
         dry_run: bool = False,
-        commit_bytes: int = COMMIT_BYTES,
+        commit_bytes: int = COMPACTION_COMMIT_BYTES,
         commit_options: CommitOptions | None = None,
     ) -> CompactionReport:
         """Make few files of a good size of the many small ones of a partition.
@@ -1154,11 +1156,11 @@ class Dataset(View):
         self._check_writable()
         if view is not None:
             self._check_own(view)
-        return compact(
+        return lifecycle.compaction.compact(
             self._source.store,
             self.name,
             TRUE if view is None else view.constraint,
-            CompactionOptions(
+            lifecycle.compaction.CompactionOptions(
                 target_bytes=target_bytes,
                 sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by or ()),
                 commit_bytes=commit_bytes,
@@ -1195,11 +1197,15 @@ class Dataset(View):
         self._check_writable()
         store = self._source.store
         # The history last: it is of its own commit, and of that of the indices.
-        indices = compact_indices(store, self.name, options=commit_options, is_dry_run=dry_run)
+        indices = lifecycle.indexing.compact_indices(
+            store, self.name, options=commit_options, is_dry_run=dry_run
+        )
         with noting(
             "" if dry_run or not indices else "Indices are merged: do it again for the rest."
         ):
-            lists = compact_metadata(store, self.name, commit_options, is_dry_run=dry_run)
+            lists = lifecycle.metadata.compact_metadata(
+                store, self.name, commit_options, is_dry_run=dry_run
+            )
         return (*lists, *indices)
 
     def indices(self) -> tuple[InvertedIndex, ...]:
@@ -1208,7 +1214,7 @@ class Dataset(View):
         Cost:
             The head; for each index one GET a segment, of its footer; the file table.
         """
-        return describe_indices(self._source.store, self._source.load().state)
+        return lifecycle.indexing.describe_indices(self._source.store, self._source.load().state)
 
     def build_index(
         self,
@@ -1250,7 +1256,7 @@ class Dataset(View):
             commit for each group of them, and the index read and written once more.
         """
         self._check_writable()
-        return build_index(
+        return lifecycle.indexing.build_index(
             self._source.store,
             self.name,
             column,
@@ -1272,7 +1278,9 @@ class Dataset(View):
             The head, the history and one commit.
         """
         self._check_writable()
-        entry, base = drop_index(self._source.store, self.name, column, commit_options)
+        entry, base = lifecycle.indexing.drop_index(
+            self._source.store, self.name, column, commit_options
+        )
         return Commit.of(entry, base)
 
     def promote(
@@ -1315,7 +1323,7 @@ class Dataset(View):
             distinct values that move.
         """
         self._check_writable()
-        report, promoted = promote(
+        report, promoted = lifecycle.promotion.promote(
             self._source.store,
             self.name,
             allowed,

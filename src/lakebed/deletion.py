@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,21 +11,21 @@ import pyarrow as pa
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.rewrite import (
-    Job,
-    Rewritten,
+    RewriteJob,
     Routed,
     divide,
     file_partition,
-    joined,
     keep,
     rewrite_all,
     work_of,
 )
+from lakebed.arrow.workers import Threads
 from lakebed.model.predicate import Predicate, complement, roots_of
 from lakebed.model.schema import Type
 from lakebed.plan.expression import to_arrow_expression
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state import file_table, runs, sources
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the filter
@@ -65,31 +64,30 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
     """
     if not plan.files:
         return ()
-    counts = file_table.read_counts(store, plan.state.files)
+    counts = file_table.read_counts(store, plan.file_table)
 
     def look_at(file: DataFile) -> DeletedFile:
         known, _ = counts.get(file.label, (None, None))
         if file.is_filtered or known is None:
-            found = scan.count(store, replace(plan, files=(file,)))
+            row_count = scan.count(store, replace(plan, files=(file,)))
         else:
-            found = known
+            row_count = known
         return DeletedFile(
             key=file.key,
             label=file.label,
             partition=file_partition(file),
-            row_count=found,
-            is_whole=not file.is_filtered or found == known,
+            row_count=row_count,
+            is_whole=not file.is_filtered or row_count == known,
         )
 
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        looked_at = pool.map(look_at, plan.files)
-        # A file without rows that is of the view goes too.
-        return tuple(one for one in looked_at if one.row_count or one.is_whole)
+    looked_at = Threads(_FILES_AT_ONCE).map(look_at, plan.files, DeletedFile)
+    # A file without rows that is of the view goes too.
+    return tuple(file for file in looked_at if file.row_count or file.is_whole)
 
 
 def write_rest(
     store: Store, plan: ScanPlan, deleted: Sequence[DeletedFile], target: BatchTarget
-) -> Rewritten:
+) -> Written:
     """Write what files hold besides the view as new files, in the partitions where it is.
 
     Kept is every row for which the predicate is not true: also where it is unknown, as of null.
@@ -102,31 +100,32 @@ def write_rest(
         The files, read and written once, and what tells whose rows they hold, of which there are
         few objects.
     """
-    types = plan.state.predicate_types
+    types = plan.layout.predicate_types
     rest = complement(plan.predicate)
-    job = Job(
-        everything=plan,
+    job = RewriteJob(
+        layout=plan.layout,
         target=target,
         route=_Rest(rest, types),
         columns=roots_of(rest, types),
         is_checked=False,
     )
+    nothing = Written.nothing(target.descriptor.stored_schema)
     by_label = {file.label: file for file in plan.files}
     by_partition: dict[str, list[DataFile]] = {}
     for file in deleted:
         if not file.is_whole:
             by_partition.setdefault(file.partition, []).append(by_label[file.label])
     if not by_partition:
-        return joined(job, [])
-    known = runs.read(store, plan.state)
-    noted = sources.read(store, plan.state.sources)
+        return nothing
+    known = runs.read(store, plan.state.lists)
+    noted = sources.read(store, plan.state.lists.sources)
     groups = [tuple(files) for files in by_partition.values()]
     labels = [file.label for group in groups for file in group]
-    recorded = file_table.read_recorded(store, plan.state.files, labels)
+    recorded = file_table.read_recorded(store, plan.file_table, labels)
     works = [
         work_of(key, some, noted, recorded) for key, some in divide(groups, known, noted).items()
     ]
-    return joined(job, rewrite_all(store, job, works))
+    return joined([nothing, *rewrite_all(Threads(1), store, job, works)])
 
 
 @dataclass(frozen=True, slots=True)

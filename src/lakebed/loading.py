@@ -21,7 +21,7 @@ from lakebed.arrow.reading.sift import (
     OnFile,
     Sifted,
     read_rejects,
-    sift,
+    sift_all,
     tell_nobody,
 )
 from lakebed.arrow.write import write_batches
@@ -38,15 +38,18 @@ from lakebed.model.keys import encode_path, partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.values import Scalar
 from lakebed.redaction import StorageOptions
-from lakebed.state import file_table, history, schema_file, transaction
-from lakebed.state.creation import first_state
+from lakebed.spark.workers import workers_for
+from lakebed.state import file_table, history, schema_file
+from lakebed.state.commit import CommitOptions
+from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.runs import noted_by
 from lakebed.state.scope import Nothing, RunFiles, ThesePartitions
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.writer import commit_staged, target_of
 
@@ -186,7 +189,7 @@ def _load_now(
 ) -> LoadReport:
     """Read the files and commit, unless somebody has loaded the run since `past`."""
     base, run = started.base, past.run
-    written: list[pa.Table] = []
+    written: list[Written] = []
     rejects = Rejects(store)
     try:
         if run is not None and base.version != past.version:
@@ -199,7 +202,7 @@ def _load_now(
         run = run or f"load-{started.batch_id}"
         target = replace(target_of(started, options.write), provided=options.provided)
         sifted = sift_files(spark, store, Job(target=target, format=told, csv=options.csv), files)
-        written.append(sifted.facts)
+        written.append(sifted.written)
         rejects.add(sifted)
         if options.fail_on_rejects:
             rejects.refuse()
@@ -209,7 +212,7 @@ def _load_now(
         raise
     finally:
         rejects.delete()
-    commit = commit_staged(started, sifted.facts, scope)
+    commit = commit_staged(started, sifted.written, scope)
     return LoadReport(
         commit=commit,
         quarantine=quarantine,
@@ -242,7 +245,7 @@ class _Past:
 def _past_load(store: Store, state: State, run: str | None) -> _Past:
     if run is None:
         return _Past(run=None, version=state.version)
-    entries = history.read(store, state.history)
+    entries = history.read(store, state.lists.history)
     done = _last_of(entries, OPERATION, run)
     return _Past(
         run=run,
@@ -349,15 +352,9 @@ def sift_files(
     files: Sequence[RawFile],
     on_file: OnFile = tell_nobody,
 ) -> Sifted:
-    """Sift files by tasks of Spark, or in this process."""
-    # Tasks of Spark do not see a store in this process.
-    if spark is None or not store.is_shared or not files:
-        return sift(store, job, files, on_file)
-    from lakebed.spark.load import sift_with_spark
-    from lakebed.spark.session import get_session
-
-    session = get_session(None if spark is True else spark)
-    return sift_with_spark(session, store, job, files, on_file)
+    """Sift files by tasks of Spark, or by one writer in this process."""
+    workers = workers_for(spark if files else None, store, threads=1)
+    return sift_all(workers, store, job, files, on_file)
 
 
 def _last_of(entries: Sequence[Entry], operation: str, run: str) -> Entry | None:
@@ -423,7 +420,7 @@ def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, 
     assert run is not None  # and a name
     state = find_quarantine(store, quarantine)
     labels = _labels_of(state, encode_path({"run": run}))
-    counts = file_table.read_counts(store, state.files) if state and labels else {}
+    counts = file_table.read_counts(store, state.lists.files) if state and labels else {}
     return LoadReport(
         commit=done,
         quarantine=quarantine,
@@ -438,7 +435,7 @@ def _repeated(store: Store, past: _Past, quarantine: str, files: tuple[RawFile, 
 
 
 def _set_aside_before(store: Store, quarantine: State, run: str) -> Commit | None:
-    entry = _last_of(history.read(store, quarantine.history), "overwrite", run)
+    entry = _last_of(history.read(store, quarantine.lists.history), "overwrite", run)
     return None if entry is None else Commit.of(entry, quarantine)
 
 
@@ -455,18 +452,18 @@ def _set_aside(
     started = Transaction.begin(store, name, "overwrite", run=run, options=options.commit)
     try:
         rows = with_run(rejects.batches(), run)
-        facts = write_batches(store, target_of(started, options.write), rows)
+        written = write_batches(store, target_of(started, options.write), rows)
     except BaseException:
         started.abort()
         raise
-    return commit_staged(started, facts, ThesePartitions(frozenset([partition])))
+    return commit_staged(started, written, ThesePartitions(frozenset([partition])))
 
 
 def create_quarantine(store: Store, name: str) -> None:
     """Create a quarantine; fine if it is there."""
     schema_file.put(store, name, QUARANTINE)
     try:
-        transaction.create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
+        create(store, first_state(name, QUARANTINE, HeadFormat.JSON))
     except ObjectExistsError:
         find_quarantine(store, name)  # somebody else was faster
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from lakebed import hive
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     DatasetExistsError,
@@ -14,14 +15,14 @@ from lakebed.errors import (
     ObjectExistsError,
     noting,
 )
-from lakebed.hive.adoption import Adoption, commit_adoption, find_adoption
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
+from lakebed.model.layout import schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.provider import MetadataProvider, telling
 from lakebed.source import Snapshot, Source
-from lakebed.state import kartothek, schema_file, transaction
-from lakebed.state.creation import first_state, is_of_a_namesake
+from lakebed.state import schema_file
+from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
@@ -32,6 +33,8 @@ from lakebed.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakebed.hive.adoption import Adoption
 
 
 class Repository:
@@ -127,7 +130,7 @@ class Repository:
         # The schema file is for other tools; ours is in the head, so that it changes with it.
         schema_file.put(self._store, name, descriptor)
         try:
-            created = transaction.create(self._store, first)
+            created = create(self._store, first)
         except ObjectExistsError:
             # Somebody else was faster: as if the dataset had been there before, schema file too.
             winner = self.open(name)
@@ -193,7 +196,7 @@ class Repository:
         Source:
             docs/design/006-hive.md
         """
-        if isinstance(source, Adoption):
+        if isinstance(source, hive.adoption.Adoption):
             self._check_adoptable(name)
             if source.name != name:
                 raise InvalidInputError(
@@ -211,7 +214,7 @@ class Repository:
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
             "drop it."
         ):
-            commit_adoption(self._store, created.name, adoption)
+            hive.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.forget()
         return created
 
@@ -243,7 +246,9 @@ class Repository:
             A LIST of the directory, or one a partition; one HEAD and two GETs a file.
         """
         self._check_adoptable(name)
-        return find_adoption(self._store, name, source, partition_by, metastore, current)
+        return hive.adoption.find_adoption(
+            self._store, name, source, partition_by, metastore, current
+        )
 
     def _check_adoptable(self, name: str) -> None:
         check_dataset_name(name)
@@ -342,7 +347,7 @@ class Repository:
         held = [info.key for info in self._store.list(f"{name}/")]
         last = remove_heads(self._store, head)
         # What was committed since the listing; a head of other tools may name keys of anybody.
-        named = (*map(last.key, last.labels), *last.side_keys)
+        named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
             f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
@@ -356,13 +361,13 @@ class Repository:
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
         """Delete what is left of a dataset whose head is gone."""
         # The one key that a new dataset of this name would use again.
-        schema_key = kartothek.schema_key(last.name, last.table)
+        schema_file_key = schema_key(last.name, last.layout.table)
         self._store.delete(
-            key for key in held if key != schema_key and not is_of_a_namesake(key, last)
+            key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)
         )
         if self._find(last.name) is not None:
             return
-        self._store.delete([schema_key])
+        self._store.delete([schema_file_key])
         namesake = self._find(last.name)
         if namesake is not None:  # its own one may have been there already
             schema_file.put_or_leave(self._store, last.name, namesake.descriptor)

@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
 from lakebed.store.base import MAX_COMPONENT_BYTES, Store
 from lakebed.uri import view_query
@@ -44,7 +45,7 @@ def _text_of(constraint: Predicate) -> str:
 
 
 def _key(dataset: str, constraint: Predicate) -> str:
-    return f"{dataset}/signals/{signal_name(constraint)}"
+    return Folder.SIGNALS.of(dataset, signal_name(constraint))
 
 
 def put(store: Store, dataset: str, constraint: Predicate) -> dt.datetime:

@@ -6,12 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, VersionNotFoundError
+from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
 from lakebed.provider import MetadataProvider
 from lakebed.state import history
-from lakebed.state.protections import check_readable, kept_files, protected_batches
+from lakebed.state.descriptors import descriptor_from
+from lakebed.state.readable import check_readable, kept_files, protected_batches
 from lakebed.state.reader import read_head
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 
@@ -108,7 +110,7 @@ class Source:
             )
         if version == state.version and not state.is_changed_by_others:
             return Source(self.store, self.name, snapshot)
-        entries = history.read(self.store, state.history)
+        entries = history.read(self.store, state.lists.history)
         past = history.replay(entries, version)
         check_readable(state, entries, version)
         return self._past_source(snapshot, past, past.labels)
@@ -130,7 +132,7 @@ class Source:
         snapshot = self.load()
         state = snapshot.state
         if version != state.version or state.is_changed_by_others:
-            entries = history.read(self.store, state.history)
+            entries = history.read(self.store, state.lists.history)
             past = history.replay(entries, version)
             state = self._past_source(snapshot, past, past.labels).load().state
         if commit_id not in (None, state.commit_id):
@@ -154,7 +156,7 @@ class Source:
         """
         snapshot = self.load()
         state = snapshot.state
-        entries = history.read(self.store, state.history)
+        entries = history.read(self.store, state.lists.history)
         committed = [entry for entry in entries if entry.batch_id == batch_id]
         if not committed:
             raise VersionNotFoundError(
@@ -171,15 +173,13 @@ class Source:
         self, snapshot: Snapshot, past: history.PastState, labels: tuple[str, ...]
     ) -> Source:
         state = snapshot.state
-        descriptor, lineage = descriptor_from(past.descriptor, f"{self.name}/history")
+        descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(self.name))
         older = dataclasses.replace(
-            state,
+            state.as_of(descriptor, lineage),
             labels=labels,
-            descriptor=descriptor,
-            lineage=lineage,
             version=past.entry.version,
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,
         )
-        requests = snapshot.requests + len(state.history)
+        requests = snapshot.requests + len(state.lists.history)
         return Source(self.store, self.name, Snapshot(older, requests))

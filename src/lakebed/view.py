@@ -27,7 +27,6 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.keys import split_label
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
@@ -55,10 +54,12 @@ from lakebed.model.values import Scalar, check_value
 from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.source import Source
+from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.uri import VERSION, view_query
 from lakebed.writer import EntityWriter, commit_staged, target_of
@@ -107,7 +108,7 @@ class View:
         source = self._source
         terms = []
         if self._constraint != TRUE:
-            terms.append(view_query(self._constraint, source.seen().predicate_types))
+            terms.append(view_query(self._constraint, source.seen().layout.predicate_types))
         if source.pinned is not None:
             terms.append(f"{VERSION}={source.pinned.state.version}")
         query = f"?{'&'.join(terms)}" if terms else ""
@@ -143,11 +144,11 @@ class View:
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
         """Bind to the columns last seen; where these do not fit, to those that there are now."""
-        seen = self._source.seen().predicate_types
+        seen = self._source.seen().layout.predicate_types
         try:
             return bind_to(seen)
         except PredicateError:
-            types = self._source.load().state.predicate_types
+            types = self._source.load().state.layout.predicate_types
             if types == seen:
                 raise
             return bind_to(types)
@@ -199,7 +200,7 @@ class View:
     def _plan(self, store: Store | None) -> ScanPlan:
         """Plan by the head alone where there is no store."""
         snapshot = self._source.load()
-        constraint = bind(self._constraint, snapshot.state.predicate_types)
+        constraint = bind(self._constraint, snapshot.state.layout.predicate_types)
         self._last_read = snapshot.state
         self._source.note_read(constraint)
         return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
@@ -217,8 +218,8 @@ class View:
             spark: The session; else the active one, else one started in this process.
             columns: Fields or partition fields, `batch_id` among them; None for all fields.
             way: `native` (Spark's own reader), `arrow` (through mapInArrow), or `auto`. What Spark's
-                own reader is told of: `paths` of files, whole `directories`, or a list that was
-                `prepared`, which needs a session that is not of Spark Connect.
+                own reader is told of: `paths` of files, or a list that was `prepared`, which needs
+                a session that is not of Spark Connect.
 
         Raises:
             MissingDependencyError: pyspark or Java is not installed.
@@ -310,7 +311,7 @@ class View:
                     return False
                 continue
             assert chosen.residual is not None  # some file is filtered
-            needed = roots_of(chosen.residual, chosen.state.predicate_types)
+            needed = roots_of(chosen.residual, chosen.layout.predicate_types)
             with scan.scan(store, alone, needed) as batches:
                 if any(batch.num_rows for batch in batches):
                     return False
@@ -334,7 +335,7 @@ class View:
         """
         state = self._source.seen()
         given = as_mapping(entity)
-        own = state.partition_level_types
+        own = state.layout.partition_level_types
         for name in given:
             if name not in own:
                 state.descriptor.schema.get(name)
@@ -372,10 +373,10 @@ class View:
             A read of the head, and nothing else.
         """
         chosen = self._plan(None)
-        levels = chosen.state.partition_level_types
+        levels = chosen.layout.partition_level_types
         found: dict[str, Mapping[str, Scalar]] = {}
         for file in chosen.files:
-            path = chosen.state.partition_of(split_label(file.label)[0])
+            path = chosen.layout.partition_of(file.label)
             found[path] = {name: file.partition[name] for name in levels}
         views: dict[tuple[Scalar, ...], PartitionView] = {}
         for path, values in sorted(found.items()):
@@ -388,10 +389,10 @@ class View:
         return self._exact(self._source.seen()) is not None
 
     def _exact(self, state: State) -> Predicate | None:
-        return state.sure_strategy.exact(
-            bind(self._constraint, state.predicate_types),
+        return state.layout.sure_strategy.exact(
+            bind(self._constraint, state.layout.predicate_types),
             state.descriptor.schema,
-            state.partition_level_types,
+            state.layout.partition_level_types,
         )
 
     def signal_ready(self) -> dt.datetime:
@@ -476,7 +477,7 @@ class View:
 
     def _must_be_empty(self, base: State) -> Scope:
         """Check that the view is empty and not ready, and return the scope that keeps it so."""
-        constraint = bind(self._constraint, base.predicate_types)
+        constraint = bind(self._constraint, base.layout.predicate_types)
         is_empty = self._is_empty(plan(base, constraint, requests=0, store=self._source.store))
         if not is_empty or self.is_ready():
             raise AlreadyExistsError(
@@ -531,7 +532,7 @@ class View:
                 f"{self._source.name!r}.",
                 hint="Whole partitions are replaced: let its ends fall on partition boundaries.",
             )
-        return WholeView(exact, state.partition_level_types)
+        return WholeView(exact, state.layout.partition_level_types)
 
     def delete(
         self,
@@ -571,7 +572,7 @@ class View:
         transaction = self._begin("delete", run, commit_options)
         store, begun = self._source.store, transaction.base
         try:
-            constraint = bind(self._constraint, begun.predicate_types)
+            constraint = bind(self._constraint, begun.layout.predicate_types)
             chosen = plan(begun, constraint, requests=0, store=store)
             deleted = find_deleted(store, chosen)
             if not deleted:
@@ -583,10 +584,8 @@ class View:
             raise
         scope = TheseFiles.of(file.label for file in deleted)
         entry = transaction.commit(
-            rest.facts,
+            rest,
             scope,
-            rest.sources,
-            carried=rest.carried,
             deleted_row_count=sum(file.row_count for file in deleted),
             reads=() if read is None else [Read(state=read, scope=untouched(constraint, begun))],
         )
@@ -641,17 +640,17 @@ class View:
         scope: Scope | Callable[[State], Scope] | None,
         options: WriteOptions | None,
         commit_options: CommitOptions | None,
-    ) -> tuple[Transaction, pa.Table, Scope | None]:
+    ) -> tuple[Transaction, Written, Scope | None]:
         """Write a batch, of which nobody knows yet."""
         transaction = self._begin(operation, run, commit_options)
         try:
             if callable(scope):
                 scope = scope(transaction.base)
-            facts = self._stage(data, self._narrow_target(transaction, options))
+            written = self._stage(data, self._narrow_target(transaction, options))
         except BaseException:
             transaction.abort()
             raise
-        return transaction, facts, scope
+        return transaction, written, scope
 
     def _begin(
         self, operation: str, run: str | None, commit_options: CommitOptions | None
@@ -703,11 +702,11 @@ class View:
 
     def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
         base = transaction.base
-        constraint = bind(self._constraint, base.predicate_types)
+        constraint = bind(self._constraint, base.layout.predicate_types)
         provided = self._supplied(base)
         return replace(target_of(transaction, options), constraint=constraint, provided=provided)
 
-    def _stage(self, data: object, target: BatchTarget) -> pa.Table:
+    def _stage(self, data: object, target: BatchTarget) -> Written:
         if type(data).__module__.startswith("pyspark."):
             from lakebed.spark.write import is_spark_frame, write_frame
 
@@ -746,15 +745,17 @@ def untouched(constraint: Predicate, state: State) -> Unchanged:
         constraint: Of the view, bound to the columns of the state.
         state: That it is read from.
     """
-    levels = state.partition_level_types
+    levels = state.layout.partition_level_types
     schema = state.descriptor.schema
-    return Unchanged(state.sure_strategy.project(constraint, schema, levels, strict=False), levels)
+    return Unchanged(
+        state.layout.sure_strategy.project(constraint, schema, levels, strict=False), levels
+    )
 
 
 def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
     """Return the values of all columns that a predicate may name, each of its type."""
     found: dict[str, Any] = {}
-    for name, kind in state.predicate_types.items():
+    for name, kind in state.layout.predicate_types.items():
         value = value_of(entity, name)
         is_plain = isinstance(kind, Primitive | Decimal)
         found[name] = check_value(value, kind, name) if is_plain and value is not None else value

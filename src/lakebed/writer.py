@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
-import pyarrow as pa
-
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import partition_of_label
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
@@ -38,13 +36,13 @@ def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTa
 
 
 def commit_staged(
-    transaction: Transaction, facts: pa.Table, scope: Scope | None, base: State | None = None
+    transaction: Transaction, written: Written, scope: Scope | None, base: State | None = None
 ) -> Commit:
     """Check what was staged against the scope, and commit it.
 
     Args:
         transaction: That the files were staged for.
-        facts: Of the files.
+        written: The files.
         scope: What they replace; None for the partitions that they touch.
         base: From which on nobody else may have touched the scope, of an append the partitions
             that it touches; None for the base of the transaction.
@@ -54,18 +52,18 @@ def commit_staged(
             have been deleted.
         LakebedError: See `Transaction.commit`.
     """
-    settled = _settle(transaction, facts, scope)
+    settled = _settle(transaction, written, scope)
     reads = []
     if base is not None:
         is_append = isinstance(settled, Nothing)
-        touched = ThesePartitions(touched_partitions(facts)) if is_append else settled
+        touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
-    return Commit.of(transaction.commit(facts, settled, reads=reads), transaction.base)
+    return Commit.of(transaction.commit(written, settled, reads=reads), transaction.base)
 
 
 def keep_staged(
     transaction: Transaction,
-    facts: pa.Table,
+    written: Written,
     scope: Scope | None,
     lease: dt.timedelta,
     base: State | None = None,
@@ -74,7 +72,7 @@ def keep_staged(
 
     Args:
         transaction: That the files were staged for.
-        facts: Of the files.
+        written: The files.
         scope: As for `commit_staged`.
         lease: How long it is kept.
         base: From which on other commits conflict with that of the batch; None for the base of
@@ -84,22 +82,16 @@ def keep_staged(
         InvalidInputError: As for `commit_staged`.
         LakebedError: See `Transaction.stage`.
     """
-    transaction.stage(facts, _settle(transaction, facts, scope), lease, base)
+    transaction.stage(written, _settle(transaction, written, scope), lease, base)
 
 
-def touched_partitions(facts: pa.Table) -> frozenset[str]:
-    """Return the partitions that files lie in."""
-    labels = facts.column("label").to_pylist()
-    return frozenset(partition_of_label(label) for label in labels)
-
-
-def settled_scope(dataset: str, facts: pa.Table, scope: Scope | None) -> Scope:
+def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
     """Return what files replace; see `commit_staged`.
 
     Raises:
         InvalidInputError: They lie outside the scope, or there are none to say what it is.
     """
-    touched = touched_partitions(facts)
+    touched = written.partitions
     if scope is None:
         if not touched:
             raise InvalidInputError(
@@ -117,12 +109,12 @@ def settled_scope(dataset: str, facts: pa.Table, scope: Scope | None) -> Scope:
     return scope
 
 
-def _settle(transaction: Transaction, facts: pa.Table, scope: Scope | None) -> Scope:
+def _settle(transaction: Transaction, written: Written, scope: Scope | None) -> Scope:
     base = transaction.base
     try:
-        return settled_scope(base.name, facts, scope)
+        return settled_scope(base.name, written, scope)
     except InvalidInputError:
-        transaction.abort(facts)
+        transaction.abort(written)
         raise
 
 
@@ -183,10 +175,10 @@ class EntityWriter:
         with self._aborting():
             if len(self._waiting):
                 self._kernel.write(self._waiting.take())
-            facts = self._kernel.finish()
+            written = self._kernel.finish()
         self._end = "closed"
-        if facts.num_rows:
-            self.commit = commit_staged(self._transaction, facts, Nothing(), self._base)
+        if written.labels:
+            self.commit = commit_staged(self._transaction, written, Nothing(), self._base)
         else:
             self._transaction.abort()
 

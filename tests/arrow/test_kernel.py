@@ -57,7 +57,7 @@ def target_of(descriptor: DatasetDescriptor, **options: int) -> BatchTarget:
 
 def write(store: Store, batches, partition_by="", schema=SCHEMA, **options) -> list[dict]:
     descriptor = DatasetDescriptor(schema=schema, partition_by=partition_by or ())
-    return write_batches(store, target_of(descriptor, **options), batches).to_pylist()
+    return write_batches(store, target_of(descriptor, **options), batches).facts.to_pylist()
 
 
 def read(store: Store, label: str) -> pa.Table:
@@ -187,7 +187,7 @@ def test_memory_bound_closes_the_largest_file_early(store: Store) -> None:
 
     for _ in range(20):
         writer.write(numbers(5_000, k=["large"] * 5_000))
-    facts = writer.finish().to_pylist()
+    facts = writer.finish().facts.to_pylist()
 
     sizes = {}
     for one in facts:
@@ -212,7 +212,7 @@ def test_many_partitions_beyond_the_memory_make_one_file_each(store: Store) -> N
         writer.write(batch)
         held.append(pa.total_allocated_bytes() - before)
 
-    facts = writer.finish().to_pylist()
+    facts = writer.finish().facts.to_pylist()
     assert 40 * numbers(1_000).nbytes > 2 * bound
     assert max(held) < bound
     assert len(facts) == 500
@@ -234,7 +234,7 @@ def test_behaviour_9_files_from_2_mib_on_are_within_a_tenth_of_the_target(
     starts = range(0, row_count, 50_000)
     rows = [numbers(50_000, n=range(start, start + 50_000)) for start in starts]
 
-    facts = write_batches(store, target_of(descriptor, target_bytes=target), rows).to_pylist()
+    facts = write_batches(store, target_of(descriptor, target_bytes=target), rows).facts.to_pylist()
 
     sizes: dict[str, list[int]] = {}
     for one in facts:
@@ -271,7 +271,7 @@ def test_roll_interval_closes_files_of_a_writer_that_stays_open(store: Store) ->
         time.sleep(0.02)
 
     assert len(keys(store)) == 2
-    assert [one["row_count"] for one in writer.finish().to_pylist()] == [5, 5, 5]
+    assert [one["row_count"] for one in writer.finish().facts.to_pylist()] == [5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_batch_that_does_not_fit_leaves_the_writer_as_it_was(store: Store) -> No
     with pytest.raises(PartitionSpecError, match="lacks 'k'"):
         writer.write(pa.RecordBatch.from_pydict({"n": [1]}))
 
-    assert [one["row_count"] for one in writer.finish().to_pylist()] == [5]
+    assert [one["row_count"] for one in writer.finish().facts.to_pylist()] == [5]
 
 
 def test_check_says_what_write_would_say_and_writes_nothing(store: Store) -> None:
@@ -435,7 +435,7 @@ def test_check_says_what_write_would_say_and_writes_nothing(store: Store) -> Non
     with pytest.raises(PartitionSpecError):
         writer.check(numbers(1, k=["x" * 300]))
 
-    assert writer.finish().num_rows == 0
+    assert writer.finish().labels == ()
 
 
 def test_partition_value_outside_the_calendar_is_refused(store: Store) -> None:

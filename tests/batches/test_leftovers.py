@@ -165,7 +165,9 @@ def test_a_compaction_of_which_others_took_all_files_out_leaves_nothing_behind(
     dataset.compact()
 
     named = {
-        one.key for segments in read_head(store, "d").state.postings.values() for one in segments
+        one.key
+        for segments in read_head(store, "d").state.lists.postings.values()
+        for one in segments
     }
     lying = {key for key in keys(store) if key.startswith("d/postings/")}
     assert lying - keys(lake.store) <= named

@@ -242,13 +242,13 @@ def test_older_state_and_nameless_run_are_refused(dataset: Dataset) -> None:
 def check_index(store: Store) -> None:
     """What the segments tell is what the whole history tells."""
     state = read_head(store, "d").state
-    entries = history.read(store, state.history)
-    known = runs.read(store, state)
+    entries = history.read(store, state.lists.history)
+    known = runs.read(store, state.lists)
     whole = noted_by(entries)
     told = {label: known.of(label) for entry in entries for label in entry.added}
     assert told == {label: whole.of(label) for label in told}
     for run in {entry.run for entry in entries if entry.run}:
-        live = runs.live_files_of_run(state, known, run)
+        live = known.files_of(run, state.labels)
         assert set(live) == {one for one in state.labels if whole.of(one) == run}
 
 
@@ -302,7 +302,7 @@ def test_older_release_that_forgot_the_index_does_no_harm(dataset: Dataset, stor
     begin = text.index(b'"lakebed.runs"')
     end = text.index(b'"lakebed.', begin + 1)
     store.put("d.by-dataset-metadata.json", text[:begin] + text[end:])
-    assert read_head(store, "d").state.runs == ()
+    assert read_head(store, "d").state.lists.runs == ()
 
     dataset.rerun(rows(("b", 2)), "daily")
 
@@ -314,7 +314,7 @@ def test_runs_without_names_need_no_index(dataset: Dataset, store: Store) -> Non
     for n in range(3):
         dataset.append(rows(("a", n)))
 
-    assert read_head(store, "d").state.runs == ()
+    assert read_head(store, "d").state.lists.runs == ()
     assert not list(store.list("d/runs/"))
 
 
@@ -322,13 +322,13 @@ def test_index_stays_a_short_list(dataset: Dataset, store: Store) -> None:
     for n in range(3 * FANOUT):
         dataset.rerun(rows(("a", n)), f"run {n % 5}")
 
-    assert len(read_head(store, "d").state.runs) < 2 * FANOUT
+    assert len(read_head(store, "d").state.lists.runs) < 2 * FANOUT
     check_index(store)
 
 
 def test_damaged_index_is_named_and_nothing_is_replaced(dataset: Dataset, store: Store) -> None:
     dataset.rerun(rows(("a", 1)), "daily")
-    (segment,) = read_head(store, "d").state.runs
+    (segment,) = read_head(store, "d").state.lists.runs
     store.put(segment.key, b"no segment")
 
     with pytest.raises(CorruptMetadataError, match="d/runs/"):

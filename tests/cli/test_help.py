@@ -6,12 +6,15 @@ import click
 import pytest
 
 from lakebed.cli import main
+from lakebed.cli.verbs import VERBS as LAZY_VERBS
 
 
 def commands_of(group: click.Group, *before: str) -> dict[str, click.Command]:
     """Return all commands by what stands on the command line, those in groups too."""
     found: dict[str, click.Command] = {}
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         found[" ".join((*before, name))] = command
         if isinstance(command, click.Group):
             found.update(commands_of(command, *before, name))
@@ -30,6 +33,14 @@ def test_every_verb_has_help_that_ends_in_an_example(cli, verb: str) -> None:
     assert lines[-2].strip() == "Example:"
     assert lines[-1].strip().startswith(f"lakebed {verb} ")
     assert COMMANDS[verb].get_short_help_str(limit=60).endswith(".")
+
+
+def test_help_of_all_says_of_a_verb_what_its_own_help_begins_with() -> None:
+    told = {name: home.help for name, home in LAZY_VERBS.items()}
+
+    assert told == {
+        name: COMMANDS[name].get_short_help_str(limit=1000) for name in main.list_commands(None)
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)

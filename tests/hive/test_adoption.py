@@ -20,10 +20,9 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.hive import batch_directories
-from lakebed.hive.adoption import OWN_FOLDERS, find_adoption
-from lakebed.lifecycle.inventory import LOG_FOLDER
-from lakebed.model.keys import adopted_file_name, data_key
-from lakebed.state import published
+from lakebed.hive.adoption import find_adoption
+from lakebed.model.keys import adopted_file_name
+from lakebed.model.layout import TABLE, Folder, Naming
 from lakebed.testing import FailingStore
 
 MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
@@ -288,7 +287,7 @@ def test_label_of_an_adopted_file_cannot_lead_out_of_the_dataset():
     label = f"batch_id=1/{adopted_file_name('../other/data/x.parquet')}"
 
     with pytest.raises(CorruptMetadataError, match="outside"):
-        data_key("flights", "data", label, ".parquet")
+        Naming("flights", "data", ".parquet").key(label)
 
 
 def test_dry_run_lists_the_files(lake, home):
@@ -524,7 +523,7 @@ def test_adoption_of_history_that_fails_is_never_seen_half_done(lake, batches):
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize("folder", ["cleanups", "published", "postings", "history"])
+@pytest.mark.parametrize("folder", ["cleanups", "published", "postings", "hive"])
 def test_folders_of_a_dataset_are_not_for_files_of_others(lake, tmp_path, folder):
     put(tmp_path / "lake" / "sales" / folder / "x.parquet")
 
@@ -545,8 +544,7 @@ def test_every_folder_of_a_dataset_is_its_own(lake):
     found = {info.key.split("/")[1] for info in lake.store.list("numbers/")}
 
     assert {"data", "cleanups", "postings", "indices"} <= found
-    assert found - {"data"} <= OWN_FOLDERS
-    assert {LOG_FOLDER, published.FOLDER} <= OWN_FOLDERS
+    assert found <= {TABLE, *Folder}
 
 
 def test_plan_that_was_looked_at_is_what_is_adopted(lake, batches):

@@ -59,8 +59,8 @@ def state_of(repository: Repository) -> State:
 
 def ask(repository: Repository, leaf) -> Lookup:
     state = state_of(repository)
-    kind = state.column_types[leaf.column]
-    return lookup(repository.store, state.postings[leaf.column], leaf, kind)
+    kind = state.layout.column_types[leaf.column]
+    return lookup(repository.store, state.lists.postings[leaf.column], leaf, kind)
 
 
 def labels_of(state: State, ids) -> list[str]:
@@ -155,7 +155,7 @@ def test_many_commits_leave_few_segments():
         dataset.append([{"id": number, "plane": f"N{number}", "day": DAYS[0]}])
 
     state = state_of(repository)
-    assert all(len(segments) < 2 * FANOUT for segments in state.postings.values())
+    assert all(len(segments) < 2 * FANOUT for segments in state.lists.postings.values())
     answer = ask(repository, Comparison("id", Op.EQ, 17))
     assert (len(answer.covered), len(answer.found)) == (3 * FANOUT, 1)
 
@@ -180,9 +180,9 @@ def test_a_store_that_fails_leaves_no_postings_or_all_of_them(nth: int):
         failing.open("flights").append(rows("N1"))
     except StorageError:
         assert list(repository.store.list("flights/postings/")) == []
-        assert state_of(repository).postings == {}
+        assert state_of(repository).lists.postings == {}
     else:
-        assert {len(one) for one in state_of(repository).postings.values()} == {1}
+        assert {len(one) for one in state_of(repository).lists.postings.values()} == {1}
 
 
 def test_postings_of_a_column_that_lost_its_index_meanwhile_are_left_out():
@@ -193,7 +193,7 @@ def test_postings_of_a_column_that_lost_its_index_meanwhile_are_left_out():
             writer.write(row)
         repository.open("flights").drop_index("plane")
 
-    assert set(state_of(repository).postings) == {"id"}
+    assert set(state_of(repository).lists.postings) == {"id"}
     assert dataset.where("plane = 'N1'").count() == 3
 
 
@@ -208,7 +208,7 @@ def test_values_of_a_field_that_was_dropped_and_added_again_are_not_those_of_the
 
     writer.close()
 
-    assert "plane" not in state_of(repository).postings
+    assert "plane" not in state_of(repository).lists.postings
     assert dataset.where("plane = 'old'").count() == 0
     assert dataset.where("plane IS NULL").count() == 1
 

@@ -192,7 +192,7 @@ def test_rebuilt_facts_are_those_that_were_lost(dataset, lake) -> None:
         PROCESS_CACHE.clear()
         state = read_head(lake.store, "d").state
         rows = []
-        for segment in state.files:
+        for segment in state.lists.files:
             table = file_table.decode(lake.store.get(segment.key).data, segment.key)
             rows += [one for one in table.to_pylist() if one["label"] in state.labels]
         return sorted(rows, key=lambda one: one["label"])
@@ -259,7 +259,7 @@ def test_row_group_of_postings_is_looked_at_by_the_deep_check(dataset, lake) -> 
     from lakebed.index.postings import keys_of
     from lakebed.state.reader import read_head
 
-    key = keys_of(read_head(lake.store, "d").state.postings)[0]
+    key = keys_of(read_head(lake.store, "d").state.lists.postings)[0]
     data = bytearray(lake.store.get(key).data)
     data[8] ^= 1
     lake.store.put(key, bytes(data))

@@ -154,8 +154,8 @@ def test_dead_writer_is_cleaned_up_though_an_older_one_lives(dataset, lake) -> N
     report = sweep(dataset)
 
     assert reasons(report)[key] == "abandoned"
-    facts = dataset._stage([row("x", 1)], target_of(older, None))
-    assert commit_staged(older, facts, None).operation == "append"
+    written = dataset._stage([row("x", 1)], target_of(older, None))
+    assert commit_staged(older, written, None).operation == "append"
     assert ("x", 1) in content(dataset)
 
 
@@ -179,15 +179,15 @@ def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset
 
 def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> None:
     transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
-    facts = dataset._stage([row("x", 1)], target_of(transaction, None))
-    transaction._complete(facts)
+    written = dataset._stage([row("x", 1)], target_of(transaction, None))
+    transaction._complete(written)
     time.sleep(0.01)
     sweep(dataset)
     before = content(dataset)
     transaction._complete = lambda *_: None  # its manifest was there before the cleanup
 
     with pytest.raises(CommitConflictError, match=r"comes too late: its writer outlasted"):
-        commit_staged(transaction, facts, None)
+        commit_staged(transaction, written, None)
 
     assert content(dataset) == before
 
@@ -283,7 +283,7 @@ def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:
     from lakebed.index.postings import keys_of
     from lakebed.state.reader import read_head
 
-    named = set(keys_of(read_head(lake.store, "d").state.postings))
+    named = set(keys_of(read_head(lake.store, "d").state.lists.postings))
     assert named <= {one.key for one in lake.store.list("d/postings")}
     assert not named & {file.key for file in report.files}
     assert dataset.check(deep=True).is_ok
@@ -418,7 +418,7 @@ def test_facts_of_deleted_files_leave_the_file_table(lake) -> None:
     sweep(dataset)
 
     state = read_head(lake.store, "d").state
-    assert set(file_table.read_counts(lake.store, state.files)) == set(state.labels)
+    assert set(file_table.read_counts(lake.store, state.lists.files)) == set(state.labels)
     assert [file.row_count for file in dataset.files()] == [1, 1, 1]
 
 
@@ -443,10 +443,10 @@ def test_file_table_that_a_cleanup_has_named_stays_for_who_read_the_head_then(
 
     (state,) = seen
     stored = {one.key for one in lake.store.list("d/")}
-    assert len(state.files) == 1
-    assert {one.key for one in (*state.files, *state.history)} <= stored
-    now = {one.key for one in read_head(lake.store, "d").state.files}
-    assert state.files[0].key not in now
+    assert len(state.lists.files) == 1
+    assert {one.key for one in (*state.lists.files, *state.lists.history)} <= stored
+    now = {one.key for one in read_head(lake.store, "d").state.lists.files}
+    assert state.lists.files[0].key not in now
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "7 days", None])

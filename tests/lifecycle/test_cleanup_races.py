@@ -219,14 +219,14 @@ def test_writer_whose_lease_is_over_commits_before_the_cleanup_or_not_at_all(
 ) -> None:
     dataset = lake.open("d")
     transaction = Transaction.begin(lake.store, "d", "append", options=SHORT)
-    facts = dataset._stage([row("x", 1)], target_of(transaction, None))
+    written = dataset._stage([row("x", 1)], target_of(transaction, None))
     time.sleep(0.01)
     store = HaltingStore(lake.store, call, key, after=after)
     refused = []
 
     def commit() -> None:
         try:
-            transaction.commit(facts, Nothing())
+            transaction.commit(written, Nothing())
         except CommitConflictError as exc:
             refused.append(exc)
 

@@ -192,10 +192,10 @@ def test_history_without_times_of_the_storage_is_bounded_by_what_came_later(
     for n in range(1, 6):
         dataset.overwrite([row("a", n)])
     compact_metadata(store, "d")
-    for segment in read_head(store, "d").state.history:
-        document = history.decode_entries(store.get(segment.key).data, segment.key)
+    for segment in read_head(store, "d").state.lists.history:
+        document = history.decode(store.get(segment.key).data, segment.key)
         plain = [_without_time(entry) for entry in document]
-        store.put(segment.key, history.encode_entries(plain))
+        store.put(segment.key, history.encode(plain))
     clock.shift(8 * DAY)
 
     assert dataset.cleanup("7d").counts["superseded"] == 5

@@ -93,10 +93,10 @@ def by_run(dataset: lakebed.Dataset) -> dict[str | None, collections.Counter[str
     """Return the rows of each run, by the files that hold them."""
     store = dataset._source.store
     state = dataset._source.load().state
-    known = runs.read(store, state)
+    known = runs.read(store, state.lists)
     found: dict[str | None, collections.Counter[str]] = {}
     for label in state.labels:
-        data = store.get(state.key(label)).data
+        data = store.get(state.layout.key(label)).data
         rows = pq.ParquetFile(pa.BufferReader(data)).read().to_pylist()
         found.setdefault(known.of(label), collections.Counter()).update(map(str, rows))
     return found
@@ -135,7 +135,7 @@ def test_rows_are_the_same_in_each_partition_and_of_each_run(
 
     assert (content(dataset), by_partition(dataset), by_run(dataset)) == before
     assert dataset.at(version=version).arrow() == older
-    known = runs.read(dataset._source.store, dataset._source.load().state)
+    known = runs.read(dataset._source.store, dataset._source.load().state.lists)
     labels = dataset._source.load().state.labels
     places = collections.Counter((one.rpartition("/batch_id")[0], known.of(one)) for one in labels)
     assert set(places.values()) == {1}
@@ -870,7 +870,7 @@ class TestMetadata:
         dataset.compact_metadata()
 
         state = read_head(dataset._source.store, "d").state
-        assert sum(segment.weight for segment in state.files) == len(state.labels) == 2
+        assert sum(segment.weight for segment in state.lists.files) == len(state.labels) == 2
 
     def test_facts_of_versions_that_can_be_read_stay(self) -> None:
         dataset = scattered(4)
@@ -911,8 +911,8 @@ class TestMetadata:
 
         (state,) = seen
         assert merged == {"files", "history"}
-        assert [len(state.files), len(state.history)] == [1, 2]
+        assert [len(state.lists.files), len(state.lists.history)] == [1, 2]
         now = read_head(inner, "d").state
-        assert not {one.key for one in state.files} & {one.key for one in now.files}
-        assert {one.key for one in state.files} <= {one.key for one in inner.list("d/files")}
-        assert [one.version for one in history.read(inner, state.history)] == list(range(8))
+        assert not {one.key for one in state.lists.files} & {one.key for one in now.lists.files}
+        assert {one.key for one in state.lists.files} <= {one.key for one in inner.list("d/files")}
+        assert [one.version for one in history.read(inner, state.lists.history)] == list(range(8))

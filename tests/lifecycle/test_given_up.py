@@ -15,7 +15,8 @@ from lakebed.errors import CorruptMetadataError
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry, replay
-from lakebed.state.protections import Protection, is_readable, kept_files
+from lakebed.state.protections import Protection
+from lakebed.state.readable import is_readable, kept_files
 from lakebed.state.state import Change, State, apply
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -245,7 +245,7 @@ def test_a_damaged_segment_is_named_and_a_build_covers_its_files_again(
     repository: Repository, flights: Dataset
 ):
     flights.build_index("plane")
-    (segment,) = state_of(repository).postings["plane"]
+    (segment,) = state_of(repository).lists.postings["plane"]
     repository.store.put(segment.key, b"damaged")
     PROCESS_CACHE.clear()
 
@@ -281,7 +281,7 @@ def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
     numbers = np.random.default_rng(0).integers(2**62, size=5_000)
     nothing = pa.nulls(5_000)
     dataset.append(pa.table({"n": numbers, "plane": nothing, "delay": nothing}))
-    (large,) = state_of(repository).postings["n"]
+    (large,) = state_of(repository).lists.postings["n"]
     for n in range(3):
         dataset.append([{"n": n, "plane": "", "delay": 0.0}])
     monkeypatch.setattr(merge, "LARGE_BYTES", size_of(large) - 1)
@@ -290,7 +290,7 @@ def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
 
     dataset.compact_metadata()
 
-    named = {segment.key for segment in state_of(repository).postings["n"]}
+    named = {segment.key for segment in state_of(repository).lists.postings["n"]}
     assert len(named) == 2
     count = len(list(repository.store.list("flights/postings/")))
     dataset.compact_metadata()

@@ -95,11 +95,11 @@ def by_partition(dataset: lakebed.Dataset) -> dict[str, collections.Counter[str]
 
 def rows_of_runs(dataset: lakebed.Dataset) -> dict[str | None, int]:
     state = dataset._source.load().state
-    known = runs.read(dataset._source.store, state)
+    known = runs.read(dataset._source.store, state.lists)
     counts = {file.key: file.row_count or 0 for file in dataset.files()}
     found: collections.Counter[str | None] = collections.Counter()
     for label in state.labels:
-        found[known.of(label)] += counts[state.key(label)]
+        found[known.of(label)] += counts[state.layout.key(label)]
     return dict(found)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import logging
+import pickle
 import uuid
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ import pytest
 import lakebed
 from lakebed.dataset import Dataset
 from lakebed.errors import PredicateError
+from lakebed.plan.plan import Scan
 from lakebed.plan.search import facts_take_less
 from lakebed.repository import Repository
 from lakebed.store.base import Store, StoredObject
@@ -440,3 +442,12 @@ def test_a_range_that_takes_longer_to_look_up_than_its_files_to_open_is_not() ->
     assert "index on id: too many values match in 2 of 4 segments" in told.ignored
     assert told.kept == 4
     assert (narrow.kept, narrow.ignored) == (1, ())
+
+
+def test_what_tasks_are_told_of_a_plan_does_not_grow_with_the_dataset() -> None:
+    few, many = scattered(commits=2).plan(), scattered(commits=20).plan()
+
+    told = [Scan(layout=plan.layout, files=plan.files[:1]) for plan in (few, many)]
+
+    assert (len(few), len(many)) == (2, 20)
+    assert len(pickle.dumps(told[0])) == len(pickle.dumps(told[1]))

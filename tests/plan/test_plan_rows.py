@@ -126,7 +126,7 @@ class Model:
 
     def check(self, predicate: Predicate) -> None:
         view = self.dataset.where(
-            bind(predicate, self.dataset._source.load().state.predicate_types)
+            bind(predicate, self.dataset._source.load().state.layout.predicate_types)
         )
         expected = sorted(n for n, row in self.rows.items() if matches(predicate, row))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import lakebed
 from lakebed.errors import DatasetNotFoundError, LakebedError, VersionNotFoundError
-from lakebed.state.protections import protected_versions
+from lakebed.state.readable import protected_versions
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
 from schedules.verbs import AT_FIRST, LEVEL, NAME

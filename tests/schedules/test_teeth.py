@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from lakebed.lifecycle import indexing
-from lakebed.state import conflicts, staged, transaction
+from lakebed.state import conflicts, creation, staged, updates
+from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import Reservation
 from lakebed.store.base import delete_or_leave
 from lakebed.store.memory import MemoryStore
@@ -64,7 +65,7 @@ def test_a_store_that_creates_what_exists_is_found(monkeypatch: pytest.MonkeyPat
 def test_a_creator_that_is_told_before_it_has_the_name_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transaction, "_claim_name", transaction._own_first_head)
+    monkeypatch.setattr(creation, "_claim_name", creation._own_first_head)
 
     rule = "what is acknowledged is not lost with its dataset"
     assert first_failure({rule}, "a creation beside another") is not None
@@ -73,8 +74,8 @@ def test_a_creator_that_is_told_before_it_has_the_name_is_found(
 def test_an_index_that_undoes_an_update_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def update(store: Any, dataset: str, edit: Any, *rest: Any) -> Any:
         # What was read before is written, whatever has come since.
-        outdated = edit(transaction.read_own_head(store, dataset).state.descriptor)
-        return transaction.update(store, dataset, lambda _: outdated, *rest)
+        outdated = edit(read_own_head(store, dataset).state.descriptor)
+        return updates.update(store, dataset, lambda _: outdated, *rest)
 
     monkeypatch.setattr(indexing, "update", update)
 
@@ -137,8 +138,8 @@ def test_a_writer_that_outlasts_its_lease_is_found(monkeypatch: pytest.MonkeyPat
 def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     check = conflicts.check
 
-    def check_without_reads(base: Any, now: Any, since: Any, change: Any, _reads: Any) -> None:
-        check(base, now, since, change)
+    def check_without_reads(base: Any, now: Any, change: Any, since: Any, _reads: Any) -> None:
+        check(base, now, change, since)
 
     monkeypatch.setattr(conflicts, "check", check_without_reads)
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import lakebed
 from lakebed import by
 from lakebed.errors import LakebedError
+from lakebed.state.commit import CommitOptions
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
-from lakebed.state.transaction import CommitOptions
 from schedules.world import Actor, Attempt, Step
 
 NAME = "d"

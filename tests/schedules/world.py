@@ -27,9 +27,10 @@ import pytest
 import time_machine
 
 from lakebed.errors import LakebedError, ObjectExistsError, PreconditionFailedError, StorageError
-from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
-from lakebed.state.state import State, from_document
+from lakebed.state.state import State
 from lakebed.store import open_store
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
 from lakebed.store.cache import PROCESS_CACHE

@@ -38,7 +38,6 @@ def main(directory: str) -> None:
         "local": view.count(),
         "native": view.spark(spark, way="native").count(),
         "arrow": view.spark(spark, way="arrow").count(),
-        "directories": plain.spark(spark, way="directories").count(),
     }
     try:
         plain.spark(spark, way="prepared")

@@ -109,6 +109,20 @@ def pings(tmp_path: Path) -> lakebed.Dataset:
     return lakebed.open_repository(tmp_path).create("pings", descriptor)
 
 
+def test_source_in_a_record_is_cast_to_the_type_of_the_schema(spark, tmp_path) -> None:
+    build = pa.struct([("number", pa.int64())])
+    descriptor = lakebed.DatasetDescriptor(
+        schema=pa.schema([("build", build)]),
+        partition_by=[by.dimension("build.number", cap=2, name="v")],
+    )
+    dataset = lakebed.open_repository(tmp_path).create("builds", descriptor)
+    rows = [((number,),) for number in (1, 2, 2, 3, 3)]
+
+    dataset.append(spark.createDataFrame(rows, "build struct<number: int>"))
+
+    assert versions_of(dataset) == {"2", "3", "OTHER"}
+
+
 def versions_of(dataset: lakebed.Dataset) -> set[object]:
     return {partition.values["v"] for partition in dataset.partitions()}
 

@@ -26,7 +26,7 @@ from lakebed.state.reader import read_head
 
 pytestmark = pytest.mark.spark
 
-NATIVE = ("paths", "directories", "prepared")
+NATIVE = ("paths", "prepared")
 NAMES = ["plain", "é/ü", "100%", "x%2Fy", "a=b", "two words", None, "日本 😀", "__HIVE_DEFAULT"]
 SCHEMA = pa.schema(
     [
@@ -148,21 +148,6 @@ def test_every_way_gives_the_rows_of_the_scan(
 
     for way in ("auto", "native", "paths", "prepared", "arrow"):
         assert spark_rows(view.spark(spark, columns, way=way)) == expected, way
-    # A directory of which only some files are planned is refused, and never read.
-    with contextlib.suppress(InvalidInputError):
-        assert spark_rows(view.spark(spark, columns, way="directories")) == expected
-
-
-@pytest.mark.parametrize("strategy", ["unpartitioned", "two levels"])
-def test_whole_batches_are_read_by_directory(
-    spark: Any, lake: lakebed.Repository, strategy: str
-) -> None:
-    dataset = dataset_of(lake, strategy, "one batch")
-
-    found = dataset.spark(spark, way="directories")
-
-    assert spark_rows(found) == comparable(dataset.arrow())
-    assert found.count() == 60
 
 
 @pytest.fixture
@@ -194,28 +179,11 @@ def test_files_of_a_failed_task_in_the_directory_are_not_read(
     first = paths_of(dataset, tmp_path)[0]
     shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
 
-    with pytest.raises(InvalidInputError, match="not read as a whole"):
-        dataset.spark(spark, way="directories")
-
     for way in ("auto", "native", "paths", "prepared", "arrow"):
         assert dataset.spark(spark, way=way).count() == 1_000, way
 
 
-def test_files_that_are_hidden_from_spark_do_not_matter(
-    spark: Any, dataset: lakebed.Dataset, tmp_path: Path
-) -> None:
-    first = paths_of(dataset, tmp_path)[0]
-    shutil.copy(first, first.with_name(f".{first.name}.tmp"))
-
-    assert dataset.spark(spark, way="directories").count() == 1_000
-
-
-def test_the_way_is_chosen_by_the_files(
-    spark: Any, dataset: lakebed.Dataset, tmp_path: Path, capsys: Any
-) -> None:
-    assert location(dataset.spark(spark), capsys) == "InMemoryFileIndex(1 paths)"
-    first = paths_of(dataset, tmp_path)[0]
-    shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
+def test_the_way_is_chosen_by_the_files(spark: Any, dataset: lakebed.Dataset, capsys: Any) -> None:
     assert location(dataset.spark(spark), capsys) == "MetadataLogFileIndex(1 paths)"
     few = dataset.where("id = 7").plan()
     assert len(few) < 10
@@ -243,7 +211,7 @@ def test_sizes_in_the_file_table_are_not_believed(
 ) -> None:
     """A size that is too small would make Spark drop rows without a word."""
     store = lakebed.open_repository(tmp_path / "lake").store
-    for segment in read_head(store, "events").state.files:
+    for segment in read_head(store, "events").state.lists.files:
         facts = file_table.decode(store.get(segment.key).data, segment.key)
         sizes = facts.schema.get_field_index("size_bytes")
         wrong = facts.set_column(sizes, "size_bytes", pa.array([1] * len(facts), pa.int64()))
@@ -285,7 +253,7 @@ def test_a_missing_file_is_an_error_whatever_the_session_ignores(
 
         with pytest.raises(Exception, match=r"(?i)missing|not exist|not found"):
             frame.count()
-        with pytest.raises(Exception, match=r"(?i)missing|not exist|as a whole"):
+        with pytest.raises(Exception, match=r"(?i)missing|not exist"):
             dataset.spark(spark, way=way).count()
 
 

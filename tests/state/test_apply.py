@@ -23,11 +23,12 @@ from lakebed.model.keys import encode_path
 from lakebed.model.predicate import TRUE, Comparison, Membership, NullCheck, Op
 from lakebed.model.values import Scalar
 from lakebed.state import history
+from lakebed.state.codec import from_document, to_document
 from lakebed.state.head import HeadFormat, decode_head, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
-from lakebed.state.state import Change, State, adopt, apply, from_document, to_document
+from lakebed.state.state import Change, State, adopt, apply
 from lakebed.store import open_store, segments
 from lakebed.store.segments import Segment, compact
 
@@ -71,7 +72,7 @@ class Step:
         if self.replaces == "touched":
             return ThesePartitions(frozenset(encode_path({"p": value}) for value in self.added))
         if self.replaces == "view":
-            return WholeView(VIEWS[self.view], EMPTY.partition_level_types)
+            return WholeView(VIEWS[self.view], EMPTY.layout.partition_level_types)
         return Nothing()
 
     def is_replaced(self, value: Scalar) -> bool:
@@ -189,7 +190,7 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
                 for n in range(weight)
             ]
             segment = Segment.new("d/history", weight, history.SUFFIX)
-            store.put(segment.key, history.encode_entries(new))
+            store.put(segment.key, history.encode(new))
             entries += new
             merge = (history.merge, "d/history", history.SUFFIX, [])
             held = compact(store, (*held, segment), *merge)

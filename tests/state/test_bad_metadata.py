@@ -30,10 +30,11 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.state import file_table, head, history
+from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
-from lakebed.state.state import from_document
 from lakebed.store import Store, open_store
+from lakebed.store.base import StoredObject
 
 FORMATS = list(HeadFormat)
 COUNTS = ["label", "row_count", "size_bytes"]
@@ -60,6 +61,10 @@ def sound_store(head_format: HeadFormat) -> Store:
         moment = dt.datetime(2013, 1, 1 + number, tzinfo=dt.UTC)
         dataset.append([{"p": "ab"[number % 2], "v": number, "t": moment}])
     return store
+
+
+def stored(data: bytes) -> StoredObject:
+    return StoredObject(key="d/files/x.parquet", data=data, etag="e")
 
 
 def content_of(store: Store) -> dict[str, bytes]:
@@ -412,7 +417,7 @@ def test_a_history_with_a_hostile_descriptor(descriptor: object) -> None:
 )
 def test_a_history_segment_that_is_none(data: bytes) -> None:
     with pytest.raises(CorruptMetadataError, match="'d/history/x"):
-        history.decode_entries(data, "d/history/x.json")
+        history.decode(data, "d/history/x.json")
 
 
 @pytest.mark.parametrize(
@@ -443,7 +448,7 @@ def test_a_file_table_whose_stats_are_none(stats: object) -> None:
     with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
         file_table.decode(data, "d/files/x.parquet")
     with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
-        file_table.merge([data, data])
+        file_table.merge([stored(data), stored(data)])
 
 
 @pytest.mark.parametrize("version", [-1, 4, 2**70])
@@ -502,7 +507,7 @@ def test_a_damaged_head_is_read_or_refused_by_name(head_format: HeadFormat, dama
 
 def check_directory(state: Any, directory: str) -> None:
     try:
-        state.directory_values(directory)
+        state.layout.directory_values(directory)
     except CorruptMetadataError:
         return
 
@@ -511,10 +516,10 @@ def check_directory(state: Any, directory: str) -> None:
 @examples(3)
 def test_a_damaged_history_is_read_or_refused_by_name(damage: Damage) -> None:
     store = sound_store(HeadFormat.JSON)
-    segment = read_head(store, "d").state.history[0]
+    segment = read_head(store, "d").state.lists.history[0]
 
     try:
-        entries = history.decode_entries(damage.apply(store.get(segment.key).data), segment.key)
+        entries = history.decode(damage.apply(store.get(segment.key).data), segment.key)
         history.replay(entries, 0)
     except LakebedError:
         return
@@ -524,12 +529,12 @@ def test_a_damaged_history_is_read_or_refused_by_name(damage: Damage) -> None:
 @examples(3)
 def test_a_damaged_file_table_is_read_or_refused_by_name(damage: Damage) -> None:
     store = sound_store(HeadFormat.JSON)
-    segment = read_head(store, "d").state.files[0]
+    segment = read_head(store, "d").state.lists.files[0]
     data = store.get(segment.key).data
 
     try:
         file_table.decode(damage.apply(data), segment.key, COUNTS).to_pylist()
-        file_table.merge([damage.apply(data), data])
+        file_table.merge([stored(damage.apply(data)), stored(data)])
     except LakebedError:
         return
 

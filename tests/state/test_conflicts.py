@@ -16,11 +16,13 @@ import lakebed
 from lakebed import by
 from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
 from lakebed.state import conflicts
+from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.scope import RewrittenFiles, Scope, ThesePartitions
-from lakebed.state.state import FOREIGN, Change, State, to_document
+from lakebed.state.sources import Restored, SourceFile, Sources
+from lakebed.state.state import FOREIGN, Change, State
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore
@@ -275,7 +277,7 @@ def conflict_of(
         scope=scope or ThesePartitions(frozenset({"p=a"})),
     )
     try:
-        conflicts.check(base, now, () if since is None else (since,), change)
+        conflicts.check(base, now, change, () if since is None else (since,))
     except CommitConflictError as exc:
         return exc
     return None
@@ -328,6 +330,70 @@ def test_rewriting_conflicts_where_a_file_is_gone_and_names_who_took_it() -> Non
     found = conflict_of(base, THEIRS, since=entry("delete", removed=(OURS,)), scope=scope)
     assert found is not None
     assert "the delete that made version 3" in found.message
+
+
+def source(key: str, slot: str, file_id: str | None = None) -> SourceFile:
+    return SourceFile(
+        key=key,
+        location=f"in/{key}.csv",
+        slot=slot,
+        fingerprint="1",
+        size_bytes=1,
+        batch_id=1,
+        run="daily",
+        row_count=1,
+        rejected_count=0,
+        file_id=file_id,
+    )
+
+
+KNOWN = Sources(files=(source("0", "slot of 0"),))
+RESTORED = Restored(commit_id="c9", current={"slot of 0": ""}, after=1)
+
+
+@pytest.mark.parametrize(
+    ("mine", "found", "what"),
+    [
+        (KNOWN, KNOWN, None),
+        (Sources(files=(source("1", "x"),)), Sources(files=(*KNOWN.files, source("2", "y"))), None),
+        (
+            Sources(files=(source("1", "x"),)),
+            Sources(files=(*KNOWN.files, source("2", "x"))),
+            "run 'daily', which read in/2.csv",
+        ),
+        (
+            Sources(files=(source("1", "x", "id"),)),
+            Sources(files=(*KNOWN.files, source("2", "y", "id"))),
+            "run 'daily', which read in/2.csv",
+        ),
+        (
+            Sources(restored=(RESTORED,)),
+            Sources(files=(*KNOWN.files, source("2", "slot of 0"))),
+            "run 'daily', which read in/2.csv",
+        ),
+        (
+            Sources(files=(source("1", "x"),)),
+            Sources(files=KNOWN.files, restored=(RESTORED,)),
+            None,
+        ),
+        (
+            Sources(files=(source("1", "slot of 0"),)),
+            Sources(files=KNOWN.files, restored=(RESTORED,)),
+            "commit c9, which changed",
+        ),
+    ],
+)
+def test_raw_files_of_a_slot_that_others_have_read_in_or_restored_are_a_conflict(
+    mine: Sources, found: Sources, what: str | None
+) -> None:
+    base = state_with(OURS)
+    change = Change(operation="ingest", commit_id="mine", base_version=base.version)
+
+    if what is None:
+        conflicts.check_sources(base, base, change, mine, KNOWN, found)
+        return
+    with pytest.raises(CommitConflictError, match=what):
+        conflicts.check_sources(base, base, change, mine, KNOWN, found)
 
 
 # A change of the descriptor names what it was made from, or says only what it changes.

@@ -544,7 +544,7 @@ def test_creation_that_landed_and_was_dropped_is_made_again_with_its_history() -
 
 
 def test_creation_on_a_store_that_falls_silent_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lakebed.state.transaction, "_CREATE_WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(lakebed.state.creation, "_CREATE_WAITS_S", (0.0, 0.0))
     store = open_store(f"memory://faults-{next(_names)}")
 
     def after(name: str, key: str) -> None:

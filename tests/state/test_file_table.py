@@ -131,7 +131,7 @@ def test_bounds_of_a_dropped_field_of_that_name_are_unknown(store: CountingStore
     other = Schema(fields=(Field(name="n", type=Primitive(Kind.STRING)),))
     old = put(store, facts(["a"], other, n=ColumnFacts(min="x", max="y", null_count=0)))
     new = put(store, facts(["b"], n=ColumnFacts(min=1, max=2, null_count=0)))
-    merged = file_table.merge([store.get(one.key).data for one in (old, new)])
+    merged = file_table.merge([store.get(one.key) for one in (old, new)])
     store.put("d/files/2-merged.parquet", merged)
 
     for segments in ([old, new], [Segment("d/files/2-merged.parquet", 2)]):

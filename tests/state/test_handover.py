@@ -137,10 +137,10 @@ def test_a_handed_over_head_says_the_same_in_the_other_format(
     after = read_head(lake.store, "d").state
     assert (entry.operation, entry.version) == ("hand-over", before.version + 1)
     assert (after.version, after.head_format, after.moves_to) == (entry.version, new, None)
-    assert (after.labels, after.descriptor, after.files) == (
+    assert (after.labels, after.descriptor, after.lists.files) == (
         before.labels,
         before.descriptor,
-        before.files,
+        before.lists.files,
     )
     lake.assert_settled(new)
 

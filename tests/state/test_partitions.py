@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import adopted_file_name
+from lakebed.model.layout import Naming
 from lakebed.state import partitions
 from lakebed.state.head import HeadDocument, HeadFormat, Partitions, decode_head, encode_head
-from lakebed.state.partitions import Naming, encode_partitions, labels_of
+from lakebed.state.partitions import encode_partitions, labels_of
 
 NAMING = Naming("d", "data", ".parquet")
 FORMATS = list(HeadFormat)

@@ -58,7 +58,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestReport:
+class MessageReport:
     """What became of one message.
 
     Attributes:
@@ -85,7 +85,7 @@ class _Event:
     key: str
 
 
-def ingest_message(archive: Archive, message: str | bytes) -> IngestReport:
+def ingest_message(archive: Archive, message: str | bytes) -> MessageReport:
     """Bring the index up to date with what a message tells of.
 
     What is wrong with the message or with a file is reported, and the other files of the message
@@ -117,7 +117,7 @@ def ingest_message(archive: Archive, message: str | bytes) -> IngestReport:
             removed.append(record)
     if error is not None:
         _log.warning("message cannot be used error=%s", error)
-    return IngestReport(
+    return MessageReport(
         started_at=started_at,
         duration_s=time.monotonic() - begin,
         status="success" if error is None else "error",
@@ -227,7 +227,7 @@ def _shortened(value: object) -> str:
     return text if len(text) <= _SHORT_MESSAGE else f"{text[: _SHORT_MESSAGE - 3]}..."
 
 
-def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[IngestReport]:
+def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[MessageReport]:
     """Ingest lines that are URLs of stored files, or messages of one line each.
 
     Raises:
@@ -241,7 +241,7 @@ def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[IngestRepor
             yield ingest_url(archive, text)
 
 
-def ingest_url(archive: Archive, url_or_id: str) -> IngestReport:
+def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
     """Ingest one stored file, and report as `ingest_message` does.
 
     Raises:
@@ -253,7 +253,7 @@ def ingest_url(archive: Archive, url_or_id: str) -> IngestReport:
         record = archive.ingest(url_or_id)
     except (InvalidInputError, FormatError, RecordNotFoundError) as exc:
         error = exc
-    return IngestReport(
+    return MessageReport(
         started_at=started_at,
         duration_s=time.monotonic() - begin,
         status="success" if error is None else "error",
@@ -262,7 +262,9 @@ def ingest_url(archive: Archive, url_or_id: str) -> IngestReport:
     )
 
 
-def ingest_directory(archive: Archive, directory: str | os.PathLike[str]) -> Iterator[IngestReport]:
+def ingest_directory(
+    archive: Archive, directory: str | os.PathLike[str]
+) -> Iterator[MessageReport]:
     """Ingest a directory of messages, a file each, in the order of their names.
 
     A file goes when it was followed; one that cannot be used moves to `failed/`. Names that begin
@@ -291,7 +293,7 @@ def ingest_directory(archive: Archive, directory: str | os.PathLike[str]) -> Ite
         yield report
 
 
-def _ingest_file(archive: Archive, path: Path) -> IngestReport | None:
+def _ingest_file(archive: Archive, path: Path) -> MessageReport | None:
     """Ingest a message; None if somebody else has taken it."""
     started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
     try:
@@ -301,7 +303,7 @@ def _ingest_file(archive: Archive, path: Path) -> IngestReport | None:
             except FileNotFoundError:
                 return None
     except InvalidInputError as exc:
-        return IngestReport(
+        return MessageReport(
             started_at=started_at,
             duration_s=time.monotonic() - begin,
             status="error",
@@ -317,7 +319,7 @@ def ingest_sqs(
     region: str | None = None,
     endpoint: str | None = None,
     wait_s: int = _LONG_POLL_S,
-) -> Iterator[IngestReport]:
+) -> Iterator[MessageReport]:
     """Ingest the messages of a queue of SQS until it is empty.
 
     A message is deleted when it was followed or cannot be used; after a failure it comes again.
@@ -355,8 +357,8 @@ def ingest_sqs(
 
 
 def ingest_again(
-    ingest: Callable[[], Iterable[IngestReport]], *, timeout_s: float | None = None
-) -> Iterator[IngestReport]:
+    ingest: Callable[[], Iterable[MessageReport]], *, timeout_s: float | None = None
+) -> Iterator[MessageReport]:
     """Ingest what waits and what comes, until the time is up.
 
     After a failure that may pass it waits, twice as long each time, up to a minute.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakebed.model.allowed import OTHER, TOKENS
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.state.caps import MAX_SAMPLE, Caught
+from lakebed.state.caught import MAX_SAMPLE, Caught
 from lakebed.state.state import State
 
 
@@ -24,7 +24,7 @@ def admitted_values(state: State) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {name: set() for name in strategy.caps(schema)}
     if found:
         for directory in state.directories():
-            values = state.directory_values(directory)
+            values = state.layout.directory_values(directory)
             for name, admitted in found.items():
                 value = values[name]
                 if isinstance(value, str) and value not in TOKENS:

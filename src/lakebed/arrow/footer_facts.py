@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.formats.registry import find_reader
 from lakebed.errors import CorruptMetadataError
+from lakebed.model.layout import Layout
 from lakebed.state.facts import ColumnFacts, FileFacts
-from lakebed.state.state import State
 from lakebed.store.base import Store
 
 
-def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
+def facts_of_file(store: Store, layout: Layout, label: str) -> FileFacts:
     """Return the facts of a data file, from its content.
 
     The checksum is of what is there now: it cannot tell whether that is what was written. So pages
@@ -23,7 +23,7 @@ def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
 
     Args:
         store: Where the file is.
-        state: Of the dataset.
+        layout: Of the dataset.
         label: Of the file.
 
     Raises:
@@ -33,10 +33,10 @@ def facts_of_file(store: Store, state: State, label: str) -> FileFacts:
     Cost:
         One GET of the whole file, in memory, and all of it decoded.
     """
-    key = state.key(label)
+    key = layout.key(label)
     data = store.get(key).data
     columns: dict[str, ColumnFacts] = {}
-    reader = find_reader(state.descriptor.format)
+    reader = find_reader(layout.descriptor.format)
     with pa.BufferReader(data) as source:
         if reader is None:
             try:

@@ -9,7 +9,7 @@ compared at every read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,8 +18,8 @@ from lakebed.errors import DamagedFileError
 from lakebed.plan.data_file import DataFile
 from lakebed.state import file_table
 from lakebed.state.facts import Recorded
-from lakebed.state.state import State
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 _MIB = 2**20
 _PIECE_BYTES = 8 * _MIB  # of a file, hashed at a time
@@ -27,15 +27,22 @@ CHECKSUM_DIFFERS = "the checksum differs"
 HELD_BYTES = 256 * _MIB  # what is compared is held; larger files are read twice
 
 
-def with_recorded(store: Store, state: State, files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-    """Return files of a state with what was recorded of their content, where anything was.
+def with_recorded(
+    store: Store, segments: Sequence[Segment], files: Iterable[DataFile]
+) -> tuple[DataFile, ...]:
+    """Return files with what was recorded of their content, where anything was.
+
+    Args:
+        store: Where the file table is.
+        segments: Of the file table.
+        files: Those that say it already are not asked for.
 
     Cost:
         See `lakebed.state.file_table.read_recorded`.
     """
     files = tuple(files)
     labels = [file.label for file in files if file.recorded is None]
-    known = file_table.read_recorded(store, state.files, labels)
+    known = file_table.read_recorded(store, segments, labels)
     return tuple(replace(file, recorded=known.get(file.label, file.recorded)) for file in files)
 
 

@@ -29,15 +29,15 @@ from lakebed.arrow.numbering import PartitionNumbers
 from lakebed.arrow.uploads import Uploads
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
 from lakebed.errors import InvalidInputError
-from lakebed.index.postings import with_postings
 from lakebed.index.writer import FileValues, PostingsWriter
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BATCH_ID, TABLE, encode_level, new_file_name
+from lakebed.model.keys import BATCH_ID, encode_level, new_file_name
+from lakebed.model.layout import TABLE, Naming
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.values import Scalar
-from lakebed.state.caps import with_caught
 from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
 
 MIB = 2**20
@@ -132,7 +132,7 @@ class BatchTarget:
 
     def key(self, label: str) -> str:
         """Return the key of a data file."""
-        return f"{self.dataset}/{TABLE}/{label}{self.descriptor.file_suffix}"
+        return Naming(self.dataset, TABLE, self.descriptor.file_suffix).key(label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +174,8 @@ class KernelWriter:
         self._done: list[FileFacts] = []
         # Also of files whose writing failed: the store may hold them all the same.
         self._labels: list[str] = []
-        self._runs: dict[str, tuple[tuple[int, int], ...]] = {}
-
-    @property
-    def runs(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
-        """Of which sources the rows of each file are, as (source, row count), by label.
-
-        Complete after `finish`; empty unless the target is traced.
-        """
-        return self._runs
+        # Of which sources the rows of each file are, as (source, row count), by label.
+        self._runs: dict[str, list[tuple[int, int]]] = {}
 
     @property
     def partitions(self) -> Sequence[str]:
@@ -365,7 +358,7 @@ class KernelWriter:
         written = file.writer.close()
         self._labels.append(file.label)
         if self._target.is_traced:
-            self._runs[file.label] = tuple(file.runs)
+            self._runs[file.label] = file.runs
         self._uploads.put(self._target.key(file.label), written.data)
         self._postings.add(file.label, file.values)
         self._done.append(
@@ -378,11 +371,22 @@ class KernelWriter:
             )
         )
 
-    def finish(self) -> pa.Table:
-        """Write what is left and return the facts of all files; see `lakebed.state.facts`."""
+    def finish(self, sources: Sequence[str] = ()) -> Written:
+        """Write what is left and return all that was written.
+
+        Args:
+            sources: Names of the sources, by their number; of a target that is traced.
+        """
         self.roll()
-        facts = facts_table(self._done, self._descriptor.stored_schema)
-        return with_postings(with_caught(facts, self._caps.caught), self._postings.finish())
+        return Written(
+            facts=facts_table(self._done, self._descriptor.stored_schema),
+            postings=self._postings.finish(),
+            caught=self._caps.caught,
+            origins={
+                label: tuple((sources[number], row_count) for number, row_count in runs)
+                for label, runs in self._runs.items()
+            },
+        )
 
     def abort(self) -> None:
         """Delete the files that were written; what cannot be deleted stays invisible garbage."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.layout import Layout
 from lakebed.model.lineage import AS_IT_IS, Lineage, Reading
 from lakebed.model.schema import MISSING, Field, ListOf, MapOf, Schema, Struct, Type
-from lakebed.state.state import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,9 @@ class OlderFiles:
     reading: Reading
 
     @classmethod
-    def of(cls, state: State, number: int | None) -> OlderFiles:
-        """Return the files of one schema of a state."""
-        stored, lineage = state.stored_schema, state.lineage
+    def of(cls, layout: Layout, number: int | None) -> OlderFiles:
+        """Return the files of one schema of a dataset."""
+        stored, lineage = layout.stored_schema, layout.lineage
         reading = lineage.reading(stored, number)
         return cls(schema=stored, lineage=lineage, number=number, reading=reading)
 

@@ -1,8 +1,8 @@
 """Writing data files anew: the rows of some files, as other files.
 
-A delete, a compaction and a promotion do it. Rows of different runs never come together in one
-file, and of rows that were read from raw files it stays known from which. What was written can be
-read back, and compared with what was read: see `check`.
+A delete, a compaction, a promotion and an ingest that replaces raw files do it. Rows of different
+runs never come together in one file, and of rows that were read from raw files it stays known from
+which. What was written can be read back where it is written, and compared with what was read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
@@ -22,16 +21,16 @@ import pyarrow.compute as pc
 from lakebed.arrow import scan
 from lakebed.arrow.digest import RowDigest, row_hashes
 from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter
+from lakebed.arrow.workers import Workers, gather
 from lakebed.errors import CorruptMetadataError, StorageError
-from lakebed.index.postings import keys_of, postings_in
-from lakebed.model.keys import partition_of, partition_of_label, split_label
-from lakebed.plan.plan import DataFile, ScanPlan
-from lakebed.state.caps import concat_facts
-from lakebed.state.facts import Recorded, facts_schema
+from lakebed.model.keys import partition_of_label, split_label
+from lakebed.model.layout import Layout
+from lakebed.plan.plan import DataFile, Scan
+from lakebed.state.facts import Recorded
 from lakebed.state.runs import Runs
-from lakebed.state.sources import Runs as Origins
-from lakebed.state.sources import Sources
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.sources import Origins, Sources
+from lakebed.state.written import Written
+from lakebed.store.base import Store
 
 _SOURCE = "lakebed.source"  # no field has a dot in its name
 _SORTED_ROWS = 2**15  # that are given to the writer at once
@@ -64,14 +63,6 @@ def keep(file: DataFile, _: pa.RecordBatch) -> Iterable[Routed]:
     return (Routed(file_partition(file), None),)
 
 
-def light_plan(plan: ScanPlan) -> ScanPlan:
-    """Return a plan of no files, with what is needed of the state to read any."""
-    state = replace(
-        plan.state, labels=(), files=(), history=(), postings={}, annotations={}, indices={}
-    )
-    return replace(plan, state=state, files=(), residual=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What one writer writes anew.
@@ -80,137 +71,36 @@ class Work:
         groups: Files in the order in which they are read; rows are sorted within a group.
         run: Of all the files; None if it has no name.
         origins: By label: of which raw files the rows are. Of all files, or of none.
+        kept: Of these raw files, those whose rows are written; None for all.
+        row_count: Rows that are to be written, if that is known.
     """
 
     groups: tuple[tuple[DataFile, ...], ...]
     run: str | None = None
     origins: Mapping[str, Origins] = field(default_factory=dict)
+    kept: frozenset[str] | None = None
+    row_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RewriteJob:
     """How files are written anew. Travels to Spark tasks.
 
     Attributes:
-        everything: A plan of the state that the files are of; its own files do not matter.
+        layout: Of the dataset, by which the files are read.
         target: Of the batch that the new files are of.
         route: Says where rows go; what it leaves out is gone.
         columns: Besides the fields, what `route` looks at.
         sort_by: Fields that the rows of a group are sorted by; empty to leave them in order.
-        is_checked: Whether the new files are read back.
+        is_checked: Whether the new files are read back, and compared with what was read.
     """
 
-    everything: ScanPlan
+    layout: Layout
     target: BatchTarget
     route: Route = keep
     columns: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     is_checked: bool = True
-
-    def light(self) -> Job:
-        """Return the job without what tasks do not need."""
-        return replace(self, everything=light_plan(self.everything))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
-    """What was written anew.
-
-    Attributes:
-        facts: Of the new files; see `lakebed.state.facts`.
-        carried: By label of a new file: the run whose rows it holds.
-        origins: By label of a new file: of which raw files its rows are.
-        read: All rows of the old files.
-        given: By partition: the rows that were given to the writer.
-        found: By partition: the rows of the new files, as they were read back.
-    """
-
-    facts: pa.Table
-    carried: Mapping[str, str] = field(default_factory=dict)
-    origins: Mapping[str, Origins] = field(default_factory=dict)
-    read: RowDigest = field(default_factory=RowDigest)
-    given: Mapping[str, RowDigest] = field(default_factory=dict)
-    found: Mapping[str, RowDigest] = field(default_factory=dict)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Of the new files."""
-        return tuple(self.facts.column("label").to_pylist())
-
-    @property
-    def sources(self) -> Sources | None:
-        """What to note of the origins; None if nothing."""
-        return Sources(runs=dict(self.origins)) if self.origins else None
-
-    def without(self, labels: frozenset[str]) -> Rewritten:
-        """Return the same without some of the new files."""
-        is_left = pc.invert(
-            pc.is_in(self.facts.column("label"), pa.array(sorted(labels), pa.string()))
-        )
-        return replace(
-            self,
-            facts=self.facts.filter(is_left),
-            carried={label: run for label, run in self.carried.items() if label not in labels},
-            origins={label: one for label, one in self.origins.items() if label not in labels},
-        )
-
-
-def joined(job: Job, parts: Sequence[Rewritten]) -> Rewritten:
-    """Return what several writers have written as one."""
-    empty = facts_schema(job.target.descriptor.stored_schema).empty_table()
-    return Rewritten(
-        facts=concat_facts([empty, *(part.facts for part in parts)]),
-        carried={label: run for part in parts for label, run in part.carried.items()},
-        origins={label: one for part in parts for label, one in part.origins.items()},
-        read=sum((part.read for part in parts), RowDigest()),
-        given=_sums(part.given for part in parts),
-        found=_sums(part.found for part in parts),
-    )
-
-
-def _sums(parts: Iterable[Mapping[str, RowDigest]]) -> dict[str, RowDigest]:
-    found: dict[str, RowDigest] = {}
-    for part in parts:
-        for partition, digest in part.items():
-            found[partition] = found.get(partition, RowDigest()) + digest
-    return found
-
-
-def check(dataset: str, rewritten: Rewritten, expected_count: int | None) -> None:
-    """Check that the new files hold the rows of the old ones, each of them once.
-
-    Args:
-        dataset: Its name.
-        rewritten: What was written, and read back.
-        expected_count: Rows of the old files, if that is known.
-
-    Raises:
-        CorruptMetadataError: They do not.
-    """
-    if expected_count is not None and rewritten.read.row_count != expected_count:
-        raise _differ(
-            dataset, f"{rewritten.read.row_count} rows were read where {expected_count} were noted"
-        )
-    if sum(rewritten.given.values(), RowDigest()) != rewritten.read:
-        raise _differ(dataset, "the rows that were divided are not those that were read")
-    for partition in rewritten.given.keys() | rewritten.found.keys():
-        given = rewritten.given.get(partition, RowDigest())
-        found = rewritten.found.get(partition, RowDigest())
-        if given != found:
-            where = f"partition {partition!r}" if partition else "the dataset"
-            how = (
-                f"{found.row_count} rows instead of {given.row_count}"
-                if found.row_count != given.row_count
-                else "rows with other values"
-            )
-            raise _differ(dataset, f"the new files of {where} hold {how}")
-
-
-def _differ(dataset: str, how: str) -> CorruptMetadataError:
-    return CorruptMetadataError(
-        f"Files of {dataset!r} that were written anew are not what they were: {how}.",
-        hint="Nothing was committed, and the old files are as they were. Run check.",
-    )
 
 
 def divide(
@@ -237,6 +127,7 @@ def work_of(
     groups: Sequence[tuple[DataFile, ...]],
     sources: Sources,
     recorded: Mapping[str, Recorded],
+    row_count: int | None = None,
 ) -> Work:
     """Return the work of one writer on groups of one key of `divide`.
 
@@ -246,6 +137,7 @@ def work_of(
         sources: Of which raw files their rows are.
         recorded: What their content must be, by label: what is damaged would otherwise become
             the true content of a new file.
+        row_count: Their rows, if that is known.
     """
     run, has_origins = key
     labels = [file.label for group in groups for file in group] if has_origins else []
@@ -256,53 +148,39 @@ def work_of(
         ),
         run=run,
         origins={label: sources.runs[label] for label in labels},
+        row_count=row_count,
     )
 
 
 def rewrite_all(
-    store: Store, job: Job, works: Sequence[Work], *, threads: int = 1
-) -> list[Rewritten]:
-    """Write files anew in this process, several works at a time.
+    workers: Workers, store: Store, job: RewriteJob, works: Sequence[Work]
+) -> list[Written]:
+    """Write files anew, a work a worker.
 
     Returns:
         What each of the works has written.
 
     Raises:
         DamagedFileError: A file is not what was recorded. What was written is deleted.
+        CorruptMetadataError: The new files do not hold the rows of the old ones, each of them once.
+            What was written is deleted.
         LakebedError: A file cannot be read, or the store failed. What was written is deleted.
 
     Cost:
-        The files, read and written once, and the new ones read once more if they are checked.
+        The files, read and written once, and the new ones read once more if they are checked. From
+        each task of Spark come some hundred bytes for each new file.
         Memory: that of one writer and of one compressed file a thread; see `lakebed.arrow.intact`.
     """
-    with ThreadPoolExecutor(max(1, min(threads, len(works)))) as pool:
-        futures = [pool.submit(rewrite, store, job, work) for work in works]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            wait(futures)
-            discard(store, job.target, (_result(future) for future in futures))
-            raise
+
+    def work_on(work: Work) -> Written:
+        return rewrite(store, job, work)
+
+    return gather(
+        store, workers.map(work_on, works, Written), lambda written: written.keys(job.target)
+    )
 
 
-def _result(future: Future[Rewritten]) -> Rewritten | None:
-    is_whole = not future.cancelled() and future.exception() is None
-    return future.result() if is_whole else None
-
-
-def discard(store: Store, target: BatchTarget, parts: Iterable[Rewritten | None]) -> None:
-    """Delete new files; what cannot be deleted stays invisible garbage."""
-    keys: list[str] = []
-    for part in parts:
-        if part is not None:
-            keys += [target.key(label) for label in part.labels]
-            keys += keys_of(postings_in(part.facts))
-    delete_or_leave(store, keys)
-
-
-def rewrite(store: Store, job: Job, work: Work) -> Rewritten:
+def rewrite(store: Store, job: RewriteJob, work: Work) -> Written:
     """Write the files of one work anew; see `rewrite_all`."""
     target = replace(job.target, is_traced=bool(work.origins))
     sources = _Numbers()
@@ -312,7 +190,7 @@ def rewrite(store: Store, job: Job, work: Work) -> Rewritten:
         for group in work.groups:
             rows = _rows(store, job, work, group, sources)
             for file, batch, numbers in _sorted(rows, job) if job.sort_by else rows:
-                names = job.everything.state.descriptor.schema.names
+                names = job.layout.descriptor.schema.names
                 hashes = row_hashes(batch.select(names)) if job.is_checked else None
                 if hashes is not None:
                     read += RowDigest.of(hashes)
@@ -323,22 +201,55 @@ def rewrite(store: Store, job: Job, work: Work) -> Rewritten:
                         of_part = hashes if chosen is None else hashes[chosen]
                         before = given.get(partition, RowDigest())
                         given[partition] = before + RowDigest.of(of_part)
-        facts = writer.finish()
-        labels = facts.column("label").to_pylist()
-        found = _read_back(store, job, labels) if job.is_checked else {}
+        written = writer.finish(sources.names)
+        if job.is_checked:
+            _check_read(target.dataset, read, work.row_count)
+            _check_written(target.dataset, read, given, _read_back(store, job, written.labels))
     except BaseException:
         writer.abort()
         raise
-    return Rewritten(
-        facts=facts,
-        carried={} if work.run is None else dict.fromkeys(labels, work.run),
-        origins={
-            label: tuple((sources.names[number], count) for number, count in runs)
-            for label, runs in writer.runs.items()
-        },
-        read=read,
-        given=given,
-        found=found,
+    carried = {} if work.run is None else dict.fromkeys(written.labels, work.run)
+    return replace(written, carried=carried)
+
+
+def _check_read(dataset: str, read: RowDigest, expected_count: int | None) -> None:
+    if expected_count is not None and read.row_count != expected_count:
+        raise _differ(dataset, f"{read.row_count} rows were read where {expected_count} were noted")
+
+
+def _check_written(
+    dataset: str, read: RowDigest, given: Mapping[str, RowDigest], now: Mapping[str, RowDigest]
+) -> None:
+    """Check that the new files hold the rows that were read, each of them once.
+
+    Args:
+        dataset: Its name.
+        read: All rows that are to be written.
+        given: By partition: the rows that were given to the writer.
+        now: By partition: the rows of the new files, as they were read back.
+
+    Raises:
+        CorruptMetadataError: They do not.
+    """
+    if sum(given.values(), RowDigest()) != read:
+        raise _differ(dataset, "the rows that were divided are not those that were read")
+    for partition in given.keys() | now.keys():
+        before = given.get(partition, RowDigest())
+        after = now.get(partition, RowDigest())
+        if before != after:
+            where = f"partition {partition!r}" if partition else "the dataset"
+            how = (
+                f"{after.row_count} rows instead of {before.row_count}"
+                if after.row_count != before.row_count
+                else "rows with other values"
+            )
+            raise _differ(dataset, f"the new files of {where} hold {how}")
+
+
+def _differ(dataset: str, how: str) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"Files of {dataset!r} that were written anew are not what they were: {how}.",
+        hint="Nothing was committed, and the old files are as they were. Run check.",
     )
 
 
@@ -360,31 +271,50 @@ _Rows = Iterator[tuple[DataFile, pa.RecordBatch, np.ndarray | None]]
 
 
 def _rows(
-    store: Store, job: Job, work: Work, group: Sequence[DataFile], sources: _Numbers
+    store: Store, job: RewriteJob, work: Work, group: Sequence[DataFile], sources: _Numbers
 ) -> _Rows:
-    """Yield the rows of files, with the numbers of their raw files if these are known."""
-    state = job.everything.state
-    columns = tuple(dict.fromkeys((*state.descriptor.schema.names, *job.columns)))
+    """Yield the rows that are to be written, with the numbers of their raw files if known."""
+    columns = tuple(dict.fromkeys((*job.layout.descriptor.schema.names, *job.columns)))
     for file in group:
         plain = replace(file, is_filtered=False)
-        alone = replace(job.everything, files=(plain,), residual=None)
+        alone = Scan(layout=job.layout, files=(plain,))
         numbers = None
         if work.origins:
             runs = work.origins[file.label]
             known = np.array([sources.of(key) for key, _ in runs], np.int32)
             numbers = np.repeat(known, [count for _, count in runs])
+        is_kept = _is_kept(work, numbers, sources)
         start = 0
         with scan.scan(store, alone, columns) as batches:
             for batch in batches:
                 end = start + batch.num_rows
-                yield file, batch, None if numbers is None else numbers[start:end]
+                if numbers is None:
+                    yield file, batch, None
+                elif end > len(numbers):
+                    raise _disagree(file, f"{end} rows or more", len(numbers))
+                elif is_kept[start:end].all():
+                    yield file, batch, numbers[start:end]
+                else:
+                    rows = is_kept[start:end]
+                    yield file, batch.filter(pa.array(rows)), numbers[start:end][rows]
                 start = end
         if numbers is not None and start != len(numbers):
-            raise CorruptMetadataError(
-                f"Data file {file.key} has {start} rows, but {len(numbers)} were noted when it "
-                "was written.",
-                hint="It was replaced from outside: restore it from a copy.",
-            )
+            raise _disagree(file, f"{start} rows", len(numbers))
+
+
+def _is_kept(work: Work, numbers: np.ndarray | None, sources: _Numbers) -> np.ndarray:
+    """Return which rows of a file are to be written, by the numbers of their raw files."""
+    if numbers is None or work.kept is None:
+        return np.ones(0 if numbers is None else len(numbers), np.bool_)
+    kept = [number for number, name in enumerate(sources.names) if name in work.kept]
+    return np.isin(numbers, np.array(kept, np.int32))
+
+
+def _disagree(file: DataFile, rows: str, noted: int) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"Data file {file.key} has {rows}, but {noted} were noted when it was written.",
+        hint="It was replaced from outside: restore it from a copy.",
+    )
 
 
 def _chosen(
@@ -396,7 +326,7 @@ def _chosen(
     return part, 0 if numbers is None else numbers[rows]
 
 
-def _sorted(rows: _Rows, job: Job) -> _Rows:
+def _sorted(rows: _Rows, job: RewriteJob) -> _Rows:
     """Yield the rows of a group in order; equal ones as they come.
 
     They wait in a temporary file, which is mapped into memory for as long as it is read.
@@ -490,25 +420,24 @@ class _translating:  # noqa: N801 - a context manager, as a function would be
             ) from error
 
 
-def _read_back(store: Store, job: Job, labels: Sequence[str]) -> dict[str, RowDigest]:
+def _read_back(store: Store, job: RewriteJob, labels: Sequence[str]) -> dict[str, RowDigest]:
     """Read new files, and return the digest of each partition."""
-    target, state = job.target, job.everything.state
-    new = replace(state, descriptor=target.descriptor)
+    target = job.target
+    new = replace(job.layout, descriptor=target.descriptor)
     found: dict[str, RowDigest] = {}
     for label in labels:
-        directory = split_label(label)[0]
         file = DataFile(
             key=target.key(label),
             label=label,
-            partition=new.directory_values(directory),
+            partition=new.directory_values(split_label(label)[0]),
             is_filtered=False,
             schema_number=target.schema_number,
         )
-        alone = replace(job.everything, state=new, files=(file,), residual=None)
+        alone = Scan(layout=new, files=(file,))
         digest = RowDigest()
         with scan.scan(store, alone, target.descriptor.schema.names) as batches:
             for batch in batches:
                 digest += RowDigest.of(row_hashes(batch))
-        partition = partition_of(directory)
+        partition = file_partition(file)
         found[partition] = found.get(partition, RowDigest()) + digest
     return found

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakebed.arrow.filesystem import filesystem_for
@@ -30,34 +30,37 @@ from lakebed.errors import (
 )
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import is_own_name
+from lakebed.model.layout import Layout
 from lakebed.model.lineage import Reading, simplify
 from lakebed.model.predicate import FALSE, TRUE, Predicate, map_leaves, roots_of
 from lakebed.model.schema import Schema, Type
 from lakebed.model.values import Scalar
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
-from lakebed.plan.plan import DataFile, ScanPlan
-from lakebed.state.state import State
+from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
 
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
-def output_schema(state: State, columns: Sequence[str] | None) -> pa.Schema:
+
+def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
     """Return the schema of a read: the entity's fields, or the columns asked for, in order.
 
     Args:
-        state: The version to read.
+        layout: Of the dataset.
         columns: Fields or partition fields, `batch_id` among them, at least one and each once;
             None for all fields.
 
     Raises:
         SchemaMismatchError: A column is unknown, one is named twice, or there is none.
     """
-    types = state.column_types
-    names = state.descriptor.schema.names if columns is None else tuple(columns)
+    types = layout.column_types
+    names = layout.descriptor.schema.names if columns is None else tuple(columns)
     if columns is not None:
         _check_columns(names)
     for name in names:
         if name not in types:
-            state.descriptor.schema.get(name)  # raises, and names the nearest
+            layout.descriptor.schema.get(name)  # raises, and names the nearest
     return pa.schema([pa.field(name, type_to_arrow(types[name])) for name in names])
 
 
@@ -76,9 +79,7 @@ def _check_columns(names: tuple[str, ...]) -> None:
             )
 
 
-def scan(
-    store: Store, plan: ScanPlan, columns: Sequence[str] | None = None
-) -> pa.RecordBatchReader:
+def scan(store: Store, plan: Scan, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
     """Read the rows of a plan.
 
     Row groups that cannot match are skipped, columns that are not asked for are not read.
@@ -108,18 +109,18 @@ def scan(
         as a whole, the file. Where a file turns out to be damaged, those that are read together
         with it are read again up to it, to name it.
     """
-    schema = output_schema(plan.state, columns)
+    schema = output_schema(plan.layout, columns)
     return pa.RecordBatchReader.from_batches(schema, _batches(store, plan, schema))
 
 
-def count(store: Store, plan: ScanPlan) -> int:
+def count(store: Store, plan: Scan) -> int:
     """Count the rows of a plan, from footers alone where no filter applies.
 
     Cost:
         Parquet: the footers of the planned files, and the columns of the filter where one
         applies. Other formats: the planned files.
     """
-    found, name = 0, plan.state.name
+    found, name = 0, plan.layout.name
     with _translating(name):
         for part in _parts(store, plan, ()):
             with _translating(name, part.find_damaged):
@@ -127,8 +128,8 @@ def count(store: Store, plan: ScanPlan) -> int:
     return found
 
 
-def _batches(store: Store, plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    name = plan.state.name
+def _batches(store: Store, plan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    name = plan.layout.name
     with _translating(name):
         for part in _parts(store, plan, schema.names):
             with _translating(name, part.find_damaged):
@@ -217,6 +218,8 @@ class _Part(_Filtered):
             yield self.older.complete(batch, names)
 
     def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
+        import pyarrow.dataset as ds  # loaded already, by `_dataset`
+
         schema, dataset = self.dataset.schema, self.dataset
         dataset = ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
         filters = None if self.is_single else self.row_groups
@@ -349,23 +352,23 @@ class _FilePart(_Filtered):
         return pa.repeat(value, row_count)
 
 
-def _parts(store: Store, plan: ScanPlan, names: Sequence[str]) -> Iterator[_Part | _FilePart]:
+def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _FilePart]:
     """Yield the files without a filter, then those with one."""
-    state = plan.state
-    reader = find_reader(state.descriptor.format)
+    layout = plan.layout
+    reader = find_reader(layout.descriptor.format)
     if reader is not None:
         yield from _file_parts(reader, store, plan, names)
         return
     for group in _groups(store, plan, names):
         residual = group.residual
-        dataset = _dataset(store, state.name, group.files, _types_in(state, group.older))
+        dataset = _dataset(store, layout.name, group.files, _types_in(layout, group.older))
         if residual == TRUE:
             yield _Part(dataset, group.older, tuple(names))
             continue
-        types = state.predicate_types
+        types = layout.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
         needed = dict.fromkeys((*names, *roots_of(residual, types)))
-        is_single = sum(name in state.stored_schema for name in group.older.held(needed)) == 1
+        is_single = sum(name in layout.stored_schema for name in group.older.held(needed)) == 1
         is_exact = weaker == residual and not is_single
         yield _Part(
             dataset,
@@ -394,15 +397,15 @@ class _Group:
     files: list[DataFile]
 
 
-def _groups(store: Store, plan: ScanPlan, names: Sequence[str]) -> list[_Group]:
+def _groups(store: Store, plan: Scan, names: Sequence[str]) -> list[_Group]:
     """Return the files of a plan, those without a filter first."""
-    state = plan.state
+    layout = plan.layout
     by_schema: dict[int | None, list[DataFile]] = {}
     for file in plan.files:
         by_schema.setdefault(file.schema_number, []).append(file)
     groups: list[_Group] = []
     for number, of_schema in by_schema.items():
-        for older, alike in _alike(store, OlderFiles.of(state, number), of_schema):
+        for older, alike in _alike(store, OlderFiles.of(layout, number), of_schema):
             left: Predicate = TRUE
             if plan.residual is not None:
                 left = simplify(plan.residual, older.reading.constants)
@@ -410,7 +413,7 @@ def _groups(store: Store, plan: ScanPlan, names: Sequence[str]) -> list[_Group]:
                 (TRUE, [file for file in alike if not file.is_filtered]),
                 (left, [file for file in alike if file.is_filtered]),
             ):
-                needed = (*names, *roots_of(residual, state.predicate_types))
+                needed = (*names, *roots_of(residual, layout.predicate_types))
                 _add(groups, _Group(older.for_columns(needed), residual, files))
     return sorted(groups, key=lambda group: group.residual != TRUE)
 
@@ -449,12 +452,12 @@ def _alike(
         yield replace(older, reading=Reading(constants=constants)), alike
 
 
-def _types_in(state: State, older: OlderFiles) -> dict[str, Type]:
+def _types_in(layout: Layout, older: OlderFiles) -> dict[str, Type]:
     """Return the columns of files, and the types to read them in; Arrow promotes plain ones."""
     reading = older.reading
     return {
         name: reading.rebuilt.get(name, kind)
-        for name, kind in state.column_types.items()
+        for name, kind in layout.column_types.items()
         if name not in reading.constants
     }
 
@@ -467,19 +470,19 @@ def _without(predicate: Predicate, rebuilt: Mapping[str, Type]) -> Predicate:
 
 
 def _file_parts(
-    reader: FileReader, store: Store, plan: ScanPlan, names: Sequence[str]
+    reader: FileReader, store: Store, plan: Scan, names: Sequence[str]
 ) -> Iterator[_FilePart]:
-    state, types = plan.state, plan.state.predicate_types
+    layout, types = plan.layout, plan.layout.predicate_types
     for group in _groups(store, plan, names):
         is_open = group.residual != TRUE
-        for file in with_recorded(store, state, group.files):
+        for file in with_recorded(store, plan.file_table, group.files):
             yield _FilePart(
                 reader,
                 store,
-                state.name,
+                layout.name,
                 file,
                 older=group.older,
-                types=state.column_types,
+                types=layout.column_types,
                 names=tuple(names),
                 rows=to_arrow_expression(group.residual, types) if is_open else None,
                 rows_need=roots_of(group.residual, types),
@@ -489,6 +492,10 @@ def _file_parts(
 def _dataset(
     store: Store, name: str, files: Sequence[DataFile], types: Mapping[str, Type]
 ) -> ds.Dataset:
+    # Here, not above: where pandas is installed, it loads all of it, a third of a second that
+    # only those pay who read Parquet.
+    import pyarrow.dataset as ds
+
     arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
     by_key = {file.key: file for file in files}
     is_compared = any(file.recorded is not None for file in files)

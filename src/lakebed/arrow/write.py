@@ -7,14 +7,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 
-def write_batches(store: Store, target: BatchTarget, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def write_batches(store: Store, target: BatchTarget, batches: Iterable[pa.RecordBatch]) -> Written:
     """Write record batches as the data files of one batch.
-
-    Returns:
-        The facts of the files.
 
     Raises:
         LakebedError: The data does not fit, or the store failed. What was written is deleted.

@@ -233,15 +233,15 @@ def difference(store: Store, one: State, other: State) -> Diff:
     removed = tuple(label for label in one.labels if label not in after)
     newer = max(one, other, key=lambda state: state.lineage.number)
     # A staged batch has a segment that the other state does not name.
-    segments = tuple(dict.fromkeys((*one.files, *other.files)))
+    segments = tuple(dict.fromkeys((*one.lists.files, *other.lists.files)))
     counts = file_table.read_counts(store, segments) if added or removed else {}
     rows_added, rows_removed = _by_partition(added, counts), _by_partition(removed, counts)
     return Diff(
         dataset=one.name,
         from_version=one.version,
         to_version=other.version,
-        files_added=tuple(other.key(label) for label in added),
-        files_removed=tuple(one.key(label) for label in removed),
+        files_added=tuple(map(other.layout.naming.key, added)),
+        files_removed=tuple(map(one.layout.naming.key, removed)),
         partitions=tuple(
             PartitionDiff(
                 path=path,

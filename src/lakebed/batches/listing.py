@@ -10,7 +10,7 @@ from lakebed.model.html import facts_to_html
 from lakebed.model.keys import started_ms
 from lakebed.model.values import EPOCH
 from lakebed.state.history import Entry, replay
-from lakebed.state.protections import protected_batches, protected_versions
+from lakebed.state.readable import protected_batches, protected_versions
 from lakebed.state.reservation import BatchRecord
 from lakebed.state.state import State
 

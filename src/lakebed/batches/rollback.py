@@ -17,15 +17,18 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
+from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.conflicts import Read
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState
-from lakebed.state.protections import check_readable
+from lakebed.state.lists import Lists
+from lakebed.state.readable import check_readable
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
-from lakebed.state.state import Change, State, descriptor_from
-from lakebed.state.transaction import CommitOptions, commit_change
+from lakebed.state.state import Change, State
 from lakebed.store.base import Store, delete_or_leave
 
 OPERATION = "rollback"
@@ -78,10 +81,10 @@ def find_restoration(
         The history, what tells which raw files were read, and the file table if there is
         something to bring back.
     """
-    entries = history.read(store, base.history)
+    entries = history.read(store, base.lists.history)
     past = history.replay(entries, version)
     check_readable(base, entries, version)
-    older, _ = descriptor_from(past.descriptor, f"{base.name}/history")
+    older, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
     promoted = {encode_level(name, OTHER) for name in grown_dimensions(older, base.descriptor)}
 
     def is_meant(label: str) -> bool:
@@ -98,7 +101,7 @@ def find_restoration(
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
     removed = tuple(one for one in base.labels if one not in then and is_meant(one))
-    counts = file_table.read_counts(store, base.files) if added else {}
+    counts = file_table.read_counts(store, base.lists.files) if added else {}
     return Restoration(
         version=version,
         base=base,
@@ -123,9 +126,9 @@ def _current_again(
     Where only some of them have come back or gone, those of other partitions are of another raw
     file: then none is current, so that the next ingest reads what there is by then.
     """
-    if not base.sources:
+    if not base.lists.sources:
         return {}
-    noted = source_list.read(store, base.sources)
+    noted = source_list.read(store, base.lists.sources)
     now = noted.current()
     then = noted.current(one for one in entries if one.version <= past.entry.version)
     labels = (frozenset(base.labels) - removed) | added
@@ -201,21 +204,21 @@ def restore(
         added=found.added,
         row_count=found.row_count,
         scope=scope,
-        sources=noted,
+        edits=Lists(sources=(noted,) if noted else ()).additions(),
         restores=found.version,
     )
     touched = ThesePartitions(frozenset(found.partitions))
     reads = () if base is None else (Read(state=base, scope=touched),)
-    if sources is None or noted is None:
-        return commit_change(store, found.base, change, options, reads=reads)
     try:
-        store.put(noted.key, source_list.encode(sources))
-        return commit_change(store, found.base, change, options, sources=sources, reads=reads)
+        if sources is not None and noted is not None:
+            store.put(noted.key, source_list.encode(sources))
+        committed = commit_change(store, found.base, change, options, sources=sources, reads=reads)
     except CommitUnknownError:
         raise
     except LakebedError:
-        delete_or_leave(store, [noted.key])
+        delete_or_leave(store, change.brought_keys)
         raise
+    return committed.entry
 
 
 def _check_files(store: Store, base: State, labels: Sequence[str], version: int) -> None:
@@ -223,7 +226,7 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
 
     def is_gone(label: str) -> bool:
         try:
-            store.size(base.key(label))
+            store.size(base.layout.key(label))
         except ObjectNotFoundError:
             return True
         return False
@@ -234,6 +237,6 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
     if gone:
         raise VersionNotFoundError(
             f"Rollback of {base.name!r} to version {version} needs {len(gone)} data files that are "
-            f"gone, such as {base.key(gone[0])}.",
+            f"gone, such as {base.layout.key(gone[0])}.",
             hint="They were deleted from outside: put them back, or choose another version.",
         )

@@ -13,8 +13,8 @@ from lakebed.errors import CommitConflictError, PreconditionFailedError
 from lakebed.model.html import facts_to_html
 from lakebed.source import Snapshot, Source
 from lakebed.state import staged
+from lakebed.state.commit import CommitOptions
 from lakebed.state.reservation import BatchRecord, Staging
-from lakebed.state.transaction import CommitOptions
 from lakebed.view import View
 
 if TYPE_CHECKING:

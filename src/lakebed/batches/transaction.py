@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Self
-
-import pyarrow as pa
 
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
@@ -17,15 +15,15 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.plan.plan import plan
 from lakebed.source import Snapshot, Source
-from lakebed.state.caps import concat_facts
+from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
-from lakebed.state.facts import facts_schema
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
-from lakebed.state.sources import Sources
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written, joined
 from lakebed.view import View, untouched
-from lakebed.writer import settled_scope, touched_partitions
+from lakebed.writer import settled_scope
 
 OPERATION = "transaction"
 
@@ -53,10 +51,8 @@ class _Watched(Source):
 class _Write:
     """What one call has written."""
 
-    facts: pa.Table
+    written: Written
     scope: Scope
-    sources: Sources | None = None
-    carried: Mapping[str, str] = field(default_factory=dict)
     deleted_row_count: int = 0
 
 
@@ -154,7 +150,7 @@ class DatasetTransaction(View):
         """
         target = self._target(options)
         store, state = self._source.store, self._watched.state
-        constraint = bind(self._own(view).constraint, state.predicate_types)
+        constraint = bind(self._own(view).constraint, state.layout.predicate_types)
         chosen = plan(state, constraint, requests=0, store=store)
         deleted = find_deleted(store, chosen)
         if not deleted:
@@ -163,15 +159,7 @@ class DatasetTransaction(View):
         self._check_first(scope.partitions, scope)
         rest = write_rest(store, chosen, deleted, target)
         count = sum(file.row_count for file in deleted)
-        self._writes.append(
-            _Write(
-                facts=rest.facts,
-                scope=scope,
-                sources=rest.sources,
-                carried=rest.carried,
-                deleted_row_count=count,
-            )
-        )
+        self._writes.append(_Write(written=rest, scope=scope, deleted_row_count=count))
         return count
 
     def _own(self, view: View) -> View:
@@ -200,22 +188,22 @@ class DatasetTransaction(View):
         self._started.keep_alive()
         target = self._narrow_target(self._started, options)
         # A dimension that is capped counts what this transaction has written, too.
-        written = tuple(label for one in self._writes for label in _labels(one.facts))
+        written = tuple(label for one in self._writes for label in one.written.labels)
         return replace(
             target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
         )
 
-    def _keep(self, facts: pa.Table, scope: Scope | None) -> None:
+    def _keep(self, written: Written, scope: Scope | None) -> None:
         """Check what a call has written, and keep it; else delete it."""
         try:
-            settled = settled_scope(self._source.name, facts, scope)
+            settled = settled_scope(self._source.name, written, scope)
             if not isinstance(settled, Nothing):
-                self._check_first(touched_partitions(facts), settled)
+                self._check_first(written.partitions, settled)
         except InvalidInputError:
             if self._started is not None:
-                self._started.discard(facts)
+                self._started.discard(written)
             raise
-        self._writes.append(_Write(facts=facts, scope=settled))
+        self._writes.append(_Write(written=written, scope=settled))
 
     def _check_first(self, partitions: frozenset[str], scope: Scope) -> None:
         """Check that nothing has been written yet to what is now replaced.
@@ -223,7 +211,7 @@ class DatasetTransaction(View):
         What is taken out is that of the snapshot. What this transaction has written is no part of
         it, and would stay.
         """
-        written = {part for one in self._writes for part in touched_partitions(one.facts)}
+        written = {part for one in self._writes for part in one.written.partitions}
         twice = {one for one in written if scope.covers(one)}
         twice |= {one for one in partitions if any(w.scope.covers(one) for w in self._writes)}
         if twice:
@@ -248,28 +236,18 @@ class DatasetTransaction(View):
         if started is None:
             return
         if kind is not None or not writes:
-            started.abort(*(one.facts for one in writes))
+            started.abort(*(one.written for one in writes))
             return
         state = self._watched.state
-        empty = facts_schema(state.descriptor.stored_schema).empty_table()
-        origins = {
-            label: runs for one in writes if one.sources for label, runs in one.sources.runs.items()
-        }
+        empty = Written.nothing(state.descriptor.stored_schema)
         looked_at = tuple(untouched(one, state) for one in self._watched.constraints)
         entry = started.commit(
-            concat_facts([empty, *(one.facts for one in writes)]),
+            joined([empty, *(one.written for one in writes)]),
             _joined([one.scope for one in writes]),
-            Sources(runs=origins) if origins else None,
-            carried={label: run for one in writes for label, run in one.carried.items()},
             deleted_row_count=sum(one.deleted_row_count for one in writes),
             reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
         )
         self.commit = Commit.of(entry, state)
-
-
-def _labels(facts: pa.Table) -> list[str]:
-    labels: list[str] = facts.column("label").to_pylist()
-    return labels
 
 
 def _joined(scopes: Sequence[Scope]) -> Scope:

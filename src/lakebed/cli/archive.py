@@ -13,7 +13,7 @@ import click
 from lakebed.archive import (
     Archive,
     ArchiveRecord,
-    IngestReport,
+    MessageReport,
     Upload,
     UploadQueue,
     ingest_again,
@@ -441,13 +441,13 @@ def ingest(
     if watch and queue_dir is None and sqs is None:
         raise InvalidInputError("There is nothing to watch.", hint="Give --queue-dir or --sqs.")
 
-    def waiting() -> Iterable[IngestReport]:
+    def waiting() -> Iterable[MessageReport]:
         if queue_dir is not None:
             return ingest_directory(archive, queue_dir)
         assert sqs is not None  # one of the two
         return ingest_sqs(archive, sqs, region=sqs_region, endpoint=sqs_endpoint, wait_s=sqs_wait)
 
-    reports: Iterable[IngestReport]
+    reports: Iterable[MessageReport]
     if watch:
         reports = ingest_again(waiting, timeout_s=timeout_s)
     elif queue_dir is not None or sqs is not None:
@@ -516,14 +516,14 @@ def serve(
     serve_archive(archive, host=host, port=port, token=token, public_url=public_url, on_start=tell)
 
 
-def _told(report: IngestReport) -> str:
+def _told(report: MessageReport) -> str:
     told = [f"indexed {record.url}" for record in report.records]
     told += [f"removed {file_id}" for file_id in report.removed]
     told += [f"error {report.error}"] if report.error is not None else []
     return ", ".join(told) or "nothing to do"
 
 
-def _report_row(report: IngestReport) -> dict[str, object]:
+def _report_row(report: MessageReport) -> dict[str, object]:
     return {
         "status": report.status,
         "urls": [record.url for record in report.records],

@@ -195,7 +195,7 @@ def rollback(
         output.rows(
             ("operation", "key"),
             (
-                {"operation": word, "key": found.base.key(label)}
+                {"operation": word, "key": found.base.layout.key(label)}
                 for word, labels in parts
                 for label in labels
             ),
@@ -373,6 +373,3 @@ def discard(
             click.confirm(question, abort=True, err=True)
         found.discard()
     output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
-
-
-VERBS = (batches, rerun, diff, rollback, stage, staged, commit, discard)

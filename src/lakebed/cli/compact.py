@@ -10,7 +10,8 @@ import click
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
-from lakebed.lifecycle.compaction import TARGET_BYTES, CompactionReport
+from lakebed.lifecycle.compaction import CompactionReport
+from lakebed.lifecycle.defaults import TARGET_BYTES
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over

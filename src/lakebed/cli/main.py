@@ -11,31 +11,16 @@ from typing import Any
 import click
 
 import lakebed
-from lakebed.cli import (
-    archive,
-    batches,
-    compact,
-    data,
-    datasets,
-    delete,
-    doctor,
-    hive,
-    index,
-    ingest,
-    lifecycle,
-    load,
-    schema,
-)
-from lakebed.cli.group import VerbGroup
+from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import show_error
+from lakebed.cli.verbs import VERBS
 from lakebed.errors import ErrorCode, LakebedError
 from lakebed.redaction import redacted
 
-USAGE_EXIT_CODE = 2
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 
 
-class _Main(VerbGroup):
+class _Main(LazyVerbGroup):
     """The whole command line, which knows Lakebed's errors."""
 
     def main(  # type: ignore[override]  # click overloads it by what it returns
@@ -98,6 +83,7 @@ def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
 
 @click.group(
     cls=_Main,
+    verbs=VERBS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExample:\n  lakebed query s3://bucket/lake/flights --where \"carrier = 'UA'\"",
 )
@@ -111,29 +97,3 @@ def main() -> None:
     Results go to stdout, everything else to stderr. Exit codes: 2 wrong input, 3 not found,
     4 exists, 5 conflict, 6 storage, 7 format, 8 missing package, 1 anything else.
     """
-
-
-for _command in (
-    datasets.create,
-    load.import_,
-    ingest.ingest,
-    data.append,
-    data.overwrite,
-    delete.delete,
-    datasets.show,
-    datasets.history,
-    schema.schema,
-    index.index,
-    data.query,
-    data.explain,
-    datasets.list_,
-    datasets.drop,
-    *batches.VERBS,
-    compact.compact,
-    compact.promote,
-    *lifecycle.VERBS,
-    *hive.VERBS,
-    archive.archive,
-    doctor.doctor,
-):
-    main.add_command(_command)

@@ -19,7 +19,6 @@ import decimal
 import itertools
 import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,14 +27,6 @@ from enum import StrEnum
 from typing import Any
 
 import click
-from rich.box import Box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-# A rule under the header and nothing else, in ASCII.
-_RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-_UNLIMITED_WIDTH = 100_000  # a pipe has no edge at which lines should break
 
 
 class OutputFormat(StrEnum):
@@ -115,6 +106,10 @@ class Output:
         """Show on a terminal that something is going on."""
         if self.is_quiet or not sys.stderr.isatty():
             return nullcontext()
+        # Only on a terminal, where somebody waits anyway.
+        from rich.console import Console
+        from rich.text import Text
+
         return Console(stderr=True).status(Text(text))
 
 
@@ -193,16 +188,6 @@ def _to_cell(value: object) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _to_screen(text: str) -> str:
-    """Make control characters visible: data must not move the cursor, nor break the line."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
-
-
 def _write_line(text: str) -> None:
     sys.stdout.write(text + "\n")
 
@@ -218,31 +203,15 @@ def _write_array(rows: Iterable[object]) -> None:
     _write_line("[]" if opening == "[" else "\n]")
 
 
-def _console() -> Console:
-    is_terminal = sys.stdout.isatty()
-    # https://no-color.org; rich would leave bold text.
-    is_styled = is_terminal and not os.environ.get("NO_COLOR")
-    return Console(
-        file=sys.stdout,
-        width=None if is_terminal else _UNLIMITED_WIDTH,
-        color_system="auto" if is_styled else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-
-
 def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str) -> None:
-    table = Table(box=_RULE, show_edge=False, pad_edge=False, header_style="bold")
-    for name in columns:
-        is_number = _are_numbers(row[name] for row in rows)
-        table.add_column(
-            Text(_to_screen(name)), justify="right" if is_number else "left", overflow="fold"
-        )
-    for row in rows:
-        cells = (null if row[name] is None else _to_text(row[name]) for name in columns)
-        table.add_row(*(Text(_to_screen(cell)) for cell in cells))
-    _print_stripped(table)
+    # Here and in the next function: programs, which ask for JSON, need no rich.
+    from lakebed.cli.tables import print_table
+
+    print_table(
+        columns,
+        ([null if row[name] is None else _to_text(row[name]) for name in columns] for row in rows),
+        are_numbers=[_are_numbers(row[name] for row in rows) for name in columns],
+    )
 
 
 def _are_numbers(values: Iterable[object]) -> bool:
@@ -253,21 +222,11 @@ def _are_numbers(values: Iterable[object]) -> bool:
 
 
 def _print_facts(facts: Mapping[str, object]) -> None:
-    table = Table(box=None, show_header=False, show_edge=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    from lakebed.cli.tables import print_facts
+
+    lines = []
     for name, value in facts.items():
         items = list(value) if isinstance(value, list | tuple) else [value]
         for item, label in zip(items, itertools.chain([name], itertools.repeat("")), strict=False):
-            text = "-" if item is None else _to_text(to_plain(item))
-            table.add_row(Text(_to_screen(label)), Text(_to_screen(text)))
-    _print_stripped(table)
-
-
-def _print_stripped(table: Table) -> None:
-    """Print a table without the blanks that rich puts behind the last column."""
-    console = _console()
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        _write_line(line.rstrip())
+            lines.append((label, "-" if item is None else _to_text(to_plain(item))))
+    print_facts(lines)

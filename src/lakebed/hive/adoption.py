@@ -54,28 +54,27 @@ from lakebed.model.keys import (
     encode_path,
     started_ms,
 )
+from lakebed.model.layout import Folder, is_segment_name
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.lists import Lists
+from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BATCH_LEVEL = re.compile(rf"{BATCH_ID}=([0-9]{{1,18}})")
-_SEGMENT = re.compile(r"[0-9]{10}-[0-9a-f]{32}\.[a-z.]+")
 # Directories of a dataset that are not for the files of others.
-OWN_FOLDERS = frozenset(
-    "batches cleanups files history hive indices postings published runs signals sources "
-    "staging".split()
-)
+_OWN_FOLDERS = frozenset(Folder)
 
 _REASONS = 3  # that a summary names; the batches have them all
 
@@ -252,7 +251,7 @@ def _directories(
 ) -> list[FoundDirectory]:
     """Return what lies under a directory: of a partition if its values are known, else of a table."""
     levels_of_home = home.split("/")[1:]
-    if levels_of_home and levels_of_home[0] in OWN_FOLDERS:
+    if levels_of_home and levels_of_home[0] in _OWN_FOLDERS:
         raise InvalidInputError(
             f"{home!r} cannot be adopted: {levels_of_home[0]}/ is the dataset's own.",
             hint="Rename the directory.",
@@ -261,7 +260,7 @@ def _directories(
     found: dict[str, FoundDirectory] = {}
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
-        if not levels_of_home and levels and levels[0] in OWN_FOLDERS and _SEGMENT.fullmatch(file):
+        if not levels_of_home and levels and levels[0] in _OWN_FOLDERS and is_segment_name(file):
             continue  # of an attempt to adopt it that came to nothing
         mark = next((one for one in (*levels, file) if one.startswith(("_", "."))), None)
         if mark is not None:  # which Spark and Hive do not read
@@ -525,7 +524,7 @@ def commit_adoption(
     assert segment is not None  # there is at least one file
     store.put(segment.key, file_table.encode(adoption.facts))
     *earlier, last = _changes(created, adoption)
-    change = replace(last, facts=segment, earlier=tuple(earlier))
+    change = replace(last, edits=Lists(files=(segment,)).additions(), earlier=tuple(earlier))
     try:
         commit_change(store, created, change, options)
     except LakebedError as exc:
@@ -537,7 +536,7 @@ def commit_adoption(
 def _changes(created: State, adoption: Adoption) -> list[Change]:
     """Return what makes each version, the current one last."""
     # Two adoptions at once find the same files.
-    alone = Unchanged(TRUE, created.partition_level_types)
+    alone = Unchanged(TRUE, created.layout.partition_level_types)
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
     changes = []

@@ -16,9 +16,11 @@ from lakebed.errors import InvalidInputError
 from lakebed.hive.footers import THREADS, difference, read_footers, sound_footers
 from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of, schema_number_of
+from lakebed.model.layout import Folder
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state import history
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.descriptors import descriptor_from
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 # What Spark's Parquet reader makes of a file's type when the table has another one, as tested.
@@ -63,11 +65,11 @@ def directories_of(
     for directory, labels in state.directories().items():
         if partitions is not None and partition_of(directory) not in partitions:
             continue
-        spec = Spec.of(state.directory_values(directory), columns.keys)
+        spec = Spec.of(state.layout.directory_values(directory), columns.keys)
         found.setdefault(spec, []).extend(labels)
     result, crowded = {}, []
     for spec, labels in found.items():
-        keys = [state.key(label) for label in labels]
+        keys = [state.layout.key(label) for label in labels]
         homes = {key.rpartition("/")[0] for key in keys}
         if len(homes) > 1:
             crowded.append(spec)
@@ -165,8 +167,10 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
                 _check_older(state, number, names.get(number))
     foreign = numbers.get(None, [])
     if foreign:
-        stored = state.stored_schema
-        for key, footer in sound_footers(read_footers(store, map(state.key, foreign))).items():
+        stored = state.layout.stored_schema
+        for key, footer in sound_footers(
+            read_footers(store, map(state.layout.key, foreign))
+        ).items():
             reason = difference(footer, stored)
             if reason:
                 raise InvalidInputError(
@@ -177,15 +181,15 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
 
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
     found = {}
-    for entry in history.read(store, state.history):
+    for entry in history.read(store, state.lists.history):
         if entry.descriptor is not None:
-            descriptor, lineage = descriptor_from(entry.descriptor, f"{state.name}/history")
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(state.name))
             found[lineage.number] = frozenset(descriptor.schema.names)
     return found
 
 
 def _check_older(state: State, number: int, names: frozenset[str] | None) -> None:
-    older = OlderFiles.of(state, number)
+    older = OlderFiles.of(state.layout, number)
     reason = ""
     for name, value in older.reading.constants.items():
         if value is not None:

@@ -46,9 +46,10 @@ from lakebed.hive.table import (
 )
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
+from lakebed.model.layout import Folder
 from lakebed.state import history, published
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
-from lakebed.state.transaction import read_own_head
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -381,7 +382,7 @@ class _Publisher:
         keys = columns.keys[:-1] if mode == "batches" else columns.keys
         found = set()
         for path in paths:
-            values = decode_path(path, state.partition_level_types)
+            values = decode_path(path, state.layout.partition_level_types)
             # What a metastore cannot hold is in none, and may since have been deleted.
             with contextlib.suppress(InvalidInputError):
                 found.add(Spec.of(values, keys))
@@ -440,7 +441,8 @@ class _Publisher:
         if found is None or found.properties.get(_SCHEMA) != str(state.lineage.number):
             return state.labels
         keys = frozenset(key for one in new for key in one.files)
-        return [label for label in state.labels if state.key(label) in keys] if keys else ()
+        key_of = state.layout.naming.key
+        return [label for label in state.labels if key_of(label) in keys] if keys else ()
 
     def _mode(self, found: FoundTable | None) -> Mode:
         asked = self._options.mode
@@ -467,7 +469,7 @@ class _Publisher:
             return None  # others are at work, or one has failed: some partitions show another one
         if base == state.version:
             return frozenset()
-        entries = history.read(self._store, state.history, after=base)
+        entries = history.read(self._store, state.lists.history, after=base)
         entries = tuple(entry for entry in entries if entry.version <= state.version)
         if [entry.version for entry in entries] != list(range(base + 1, state.version + 1)):
             return None  # the history does not reach back so far
@@ -482,7 +484,7 @@ class _Publisher:
         What a user's INSERT OVERWRITE or MSCK does to the table's own directory can do no harm
         there.
         """
-        return plain_location(f"{self._root}/{self._dataset}/hive/{self._table}")
+        return plain_location(f"{self._root}/{Folder.HIVE.of(self._dataset, str(self._table))}")
 
     def _apply_and_note(self, now: _Round) -> bool:
         """Change the table, and let cleanups and other publishers know what it may show.

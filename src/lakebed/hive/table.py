@@ -133,7 +133,9 @@ def columns_of(state: State, mode: Mode) -> Columns:
             f"Dataset {name!r} is of format {state.descriptor.format!r}.",
             hint="Datasets of Parquet can be published; readers of Hive tables lack the others.",
         )
-    key_types = state.partition_types if mode == "batches" else state.partition_level_types
+    key_types = (
+        state.layout.partition_types if mode == "batches" else state.layout.partition_level_types
+    )
     data = tuple(one for one in state.descriptor.schema if one.name not in key_types)
     _check_cases((*(one.name for one in data), *key_types), f"dataset {name!r}")
     return Columns(

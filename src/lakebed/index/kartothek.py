@@ -9,8 +9,6 @@ but null and NaN, and of any other file nothing.
 
 from __future__ import annotations
 
-import datetime as dt
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +31,6 @@ from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 
-SUFFIX = ".by-dataset-index.parquet"
 # Every reader of such a file has to hold all of it.
 MAX_PAIRS = 5_000_000
 MAX_BYTES = 2**30  # of the values and labels of all pairs
@@ -51,12 +48,6 @@ _TYPES: Mapping[Kind, pa.DataType] = {
     Kind.STRING: pa.string(),
     Kind.DATE: pa.date32(),
 }
-
-
-def new_key(dataset: str, column: str, now: dt.datetime) -> str:
-    """Return a key for an index file, as Kartothek writes it."""
-    names = (urllib.parse.quote(one, safe="") for one in (column, now.isoformat()))
-    return f"{dataset}/indices/{'/'.join(names)}{SUFFIX}"
 
 
 def encode(

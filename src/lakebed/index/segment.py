@@ -30,7 +30,7 @@ from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.index.order import is_first
-from lakebed.index.postings import folder
+from lakebed.model.layout import postings_folder, segment_key
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.seekable import SeekableReader
@@ -211,7 +211,7 @@ class SegmentWriter:
         data = bytes(self._sink.data)
         footer = data[footer_start:]
         name = f"{uuid.uuid4().hex}-{len(data):x}-{len(footer):x}-{_hash(footer).hex()}"
-        key = f"{folder(dataset, column)}/{self._row_count:010d}-{name}.parquet"
+        key = segment_key(postings_folder(dataset, column), self._row_count, f"{name}.parquet")
         return EncodedSegment(Segment(key, self._row_count), data)
 
 

@@ -195,7 +195,7 @@ class PostingsWriter:
         self._store.put(encoded.segment.key, encoded.data)
         return encoded.segment
 
-    def finish(self) -> Postings:
+    def finish(self) -> dict[str, tuple[Segment, ...]]:
         """Write what is left, and return all segments.
 
         Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,32 +30,33 @@ from lakebed.errors import (
     ObjectNotFoundError,
 )
 from lakebed.index import segment as index_segment
-from lakebed.lifecycle.cleanup import CLOCK_SKEW, NO_PROGRESS, Progress
+from lakebed.lifecycle.defaults import CLOCK_SKEW
 from lakebed.lifecycle.indexing import build_index
 from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
 from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
-from lakebed.state import (
-    file_table,
-    history,
-    kartothek,
-    published,
-    reservation,
-    runs,
-    schema_file,
-    sources,
-)
+from lakebed.model.layout import schema_key
+from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.state import file_table, kartothek, published, reservation, schema_file
+from lakebed.state.commit import commit_change
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
+from lakebed.state.list_codecs import CODECS
+from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, column_of, postings_of
 from lakebed.state.published import Shown
-from lakebed.state.reader import Head
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import commit_change, read_own_head
 from lakebed.store.base import ObjectInfo, Store, delete_or_leave
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
+
+_REMEDIES = {
+    HISTORY: "Older versions cannot be read; restore it.",
+    SOURCES: "Restore it; it tells which raw files were read.",
+    RUNS: "Restore it; a rerun needs it.",
+}
 
 EXIT_CODE = FormatError.exit_code
 
@@ -215,8 +216,8 @@ class _Checker:
         self.state = head.state
         self._live = frozenset(head.state.labels)
         self.lost_facts: list[str] = []  # labels of live files whose facts are missing or wrong
-        self.lost_files: list[Segment] = []  # segments of the file table that cannot be read
-        self.lost_postings: list[Segment] = []
+        # Segments of the file table and of postings that cannot be read, by the name of their list.
+        self.lost: defaultdict[str, list[Segment]] = defaultdict(list)
         self.lost_indices: list[str] = []  # columns
         self.is_schema_file_wrong = False
 
@@ -274,15 +275,9 @@ class _Checker:
             )
 
     def _check_segments(self) -> list[Finding]:
-        state = self.state
-        kinds: list[tuple[Sequence[Segment], Callable[[bytes, str], object], str]] = [
-            (state.history, history.decode_entries, "Older versions cannot be read; restore it."),
-            (state.sources, sources.decode, "Restore it; it tells which raw files were read."),
-            (state.runs, runs.decode, "Restore it; a rerun needs it."),
-        ]
         findings = []
-        for segments, decode, remedy in kinds:
-            for segment, error in self._each(segments, decode):
+        for name, remedy in _REMEDIES.items():
+            for segment, error in self._each(self.state.lists[name], CODECS[name].decode):
                 if error is not None:
                     findings.append(
                         Finding(severity=Severity.ERROR, key=segment.key, what=error, remedy=remedy)
@@ -315,9 +310,9 @@ class _Checker:
             table.update({label: (size, text) for label, size, text in zip(*columns, strict=True)})
 
         findings = []
-        for segment, error in self._each(self.state.files, note):
+        for segment, error in self._each(self.state.lists.files, note):
             if error is not None:
-                self.lost_files.append(segment)
+                self.lost[FILES].append(segment)
                 findings.append(
                     Finding(
                         severity=Severity.WARNING,
@@ -337,7 +332,7 @@ class _Checker:
         """Return those of some files that are there, and what is wrong with all of them."""
         findings, present = [], []
         for label in labels:
-            key = self.state.key(label)
+            key = self.state.layout.key(label)
             info = objects.get(key)
             known = table.get(label)
             if info is not None:
@@ -357,7 +352,9 @@ class _Checker:
             if label in self._live
             else "It is of an older version: restore it from a copy. The current one is not affected."
         )
-        return Finding(severity=Severity.ERROR, key=self.state.key(label), what=what, remedy=remedy)
+        return Finding(
+            severity=Severity.ERROR, key=self.state.layout.key(label), what=what, remedy=remedy
+        )
 
     def _check_facts(
         self, present: Iterable[str], table: Mapping[str, tuple[int, str]]
@@ -365,7 +362,7 @@ class _Checker:
         for label in present:
             if label not in table and is_own_name(label):
                 self.lost_facts.append(label)
-                yield _without_facts(self.state.key(label))
+                yield _without_facts(self.state.layout.key(label))
 
     def _read_notes(self) -> tuple[list[Shown], list[Finding]]:
         """Return what tables of a metastore show, and the notes that do not tell it."""
@@ -392,12 +389,12 @@ class _Checker:
             return findings
         state = read_own_head(self._store, self.state.name).state
         kept = kept_labels(self._store, state, self._read_notes()[0])
-        keys = {state.key(label) for label in kept}
+        keys = set(map(state.layout.naming.key, kept))
         return [one for one in findings if one.key in objects or one.key in keys]
 
     def _check_postings(self, *, is_deep: bool) -> list[Finding]:
         findings = []
-        for segments in self.state.postings.values():
+        for column, segments in self.state.lists.postings.items():
 
             def look_at(segment: Segment) -> str | None:
                 try:
@@ -412,7 +409,7 @@ class _Checker:
 
             for segment, error in zip(segments, _at_once(look_at, segments), strict=True):
                 if error is not None:
-                    self.lost_postings.append(segment)
+                    self.lost[postings_of(column)].append(segment)
                     findings.append(
                         Finding(
                             severity=Severity.WARNING,
@@ -449,11 +446,13 @@ class _Checker:
         strange = labels.difference(self.state.labels)
         if strange:
             return f"The index of {column!r} names files that are not live, as {min(strange)!r}."
-        kind = self.state.column_types.get(column)
-        if kind is None or column in self.state.partition_keys or not self.state.labels:
+        kind = self.state.layout.column_types.get(column)
+        if kind is None or column in self.state.layout.partition_keys or not self.state.labels:
             return ""
         live = pa.array(self.state.labels, pa.large_string())
-        known = file_table.find(self._store, self.state.files, live, {column: type_to_arrow(kind)})
+        known = file_table.find(
+            self._store, self.state.lists.files, live, {column: type_to_arrow(kind)}
+        )
         has_values = pc.is_valid(known.columns[column].min).to_pylist()
         for label, has_some in zip(self.state.labels, has_values, strict=True):
             if has_some and label not in labels:
@@ -462,7 +461,7 @@ class _Checker:
 
     def _check_schema_file(self) -> Iterator[Finding]:
         state = self.state
-        key = kartothek.schema_key(state.name, state.table)
+        key = schema_key(state.name, state.layout.table)
         wanted = kartothek.encode_schema(state.descriptor.schema, state.descriptor.partition_types)
         try:
             is_right = _schema_of(self._store.get(key).data) == _schema_of(wanted)
@@ -499,9 +498,9 @@ class _Checker:
         try:
             if recorded is None or recorded.sha256 is None:
                 # Nobody knows what was written; but pages may have checksums of their own.
-                facts_of_file(self._store, self.state, label)
+                facts_of_file(self._store, self.state.layout, label)
                 return None
-            found = difference(self._store, self.state.key(label), recorded)
+            found = difference(self._store, self.state.layout.key(label), recorded)
         except ObjectNotFoundError:
             return None  # a cleanup was faster, or the listing has told of it
         except CorruptMetadataError as exc:
@@ -539,20 +538,15 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
     repaired: set[str] = set()
     if checker.is_schema_file_wrong:
         schema_file.put_or_leave(store, state.name, state.descriptor)
-        repaired.add(kartothek.schema_key(state.name, state.table))
-    broken = [*checker.lost_files, *checker.lost_postings]
+        repaired.add(schema_key(state.name, state.layout.table))
+    broken = [segment for segments in checker.lost.values() for segment in segments]
     if broken or checker.lost_facts or checker.lost_indices:
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
         _commit_repair(store, checker, rebuilt)
-        columns = {
-            column
-            for column, segments in state.postings.items()
-            if not frozenset(segments).isdisjoint(checker.lost_postings)
-        }
-        for column in sorted(columns):
+        for column in sorted(filter(None, map(column_of, checker.lost))):
             build_index(store, state.name, column)
         repaired.update(one.key for one in broken)
-        repaired.update(state.key(one.label) for one in rebuilt)
+        repaired.update(state.layout.key(one.label) for one in rebuilt)
         repaired.update(state.indices[column] for column in checker.lost_indices)
     return [
         replace(one, is_repaired=one.key in repaired and one.severity is not Severity.NOTE)
@@ -563,7 +557,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
 def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[FileFacts]:
     def rebuild(label: str) -> FileFacts | None:
         try:
-            return facts_of_file(store, state, label)
+            return facts_of_file(store, state.layout, label)
         except (CorruptMetadataError, ObjectNotFoundError):
             return None  # what is told of the file stays a problem
 
@@ -574,19 +568,21 @@ def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[Fi
 def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]) -> None:
     """Name rebuilt facts in the place of those that are lost, and nothing that cannot be read."""
     state = checker.state
-    segment = None
+    new = {}
     if rebuilt:
-        table = facts_table(rebuilt, state.stored_schema)
+        table = facts_table(rebuilt, state.layout.stored_schema)
         segment = file_table.new_segment(state.name, table)
         assert segment is not None  # there are rows
         store.put(segment.key, file_table.encode(table))
-    lost = frozenset(one.key for one in (*checker.lost_files, *checker.lost_postings))
+        new[FILES] = (segment,)
     change = Change(
         operation="repair",
         commit_id=uuid.uuid4().hex,
         base_version=state.version,
-        facts=segment,
-        lost_segments=lost,
+        edits=tuple(
+            Edit(name=name, removed=tuple(checker.lost.get(name, ())), added=new.get(name, ()))
+            for name in dict.fromkeys((*checker.lost, *new))
+        ),
         lost_indices=frozenset(checker.lost_indices),
     )
     try:
@@ -594,8 +590,7 @@ def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]
     except CommitUnknownError:
         raise
     except LakebedError:
-        if segment is not None:
-            delete_or_leave(store, [segment.key])
+        delete_or_leave(store, change.brought_keys)
         raise
 
 

@@ -12,7 +12,7 @@ import logging
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -28,41 +28,36 @@ from lakebed.errors import (
     StorageFullError,
     noting,
 )
+from lakebed.lifecycle.defaults import CLOCK_SKEW
 from lakebed.lifecycle.inventory import (
-    LOG_FOLDER,
     REQUESTS_AT_ONCE,
     AskTables,
+    JudgedFile,
     Reason,
     Rules,
     Sight,
-    StoredFile,
     horizon_of,
     look,
     read_history,
 )
 from lakebed.model.html import MAX_ITEMS, facts_to_html
-from lakebed.state import file_table, reservation
+from lakebed.model.layout import Folder
+from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_and_tell
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
 
-CLOCK_SKEW = dt.timedelta(hours=1)
 KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
 _ROUNDS = 20  # against protections, each of which is a commit
 _AGE = re.compile(r"([0-9]{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST_AGE = dt.timedelta(days=366 * 1000)  # no time before the year 1 comes of it
 _LOG_SUFFIX = ".json.zst"
-
-Progress = Callable[[int, int], None]
-"""Is told how many objects are deleted, of how many."""
-
-
-def NO_PROGRESS(done: int, total: int) -> None:  # noqa: N802 - stands for a value
-    """Take no notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +95,8 @@ class CleanupReport:
     version: int | None
     cutoff: dt.datetime
     horizon: int
-    files: tuple[StoredFile, ...]
-    kept: tuple[StoredFile, ...]
+    files: tuple[JudgedFile, ...]
+    kept: tuple[JudgedFile, ...]
     kept_counts: Mapping[str, int]
 
     @property
@@ -115,7 +110,7 @@ class CleanupReport:
         return dict(sorted(Counter(str(file.reason) for file in self.files).items()))
 
     def to_table(self) -> pa.Table:
-        """Return a row for each object, dead ones first; see `StoredFile` for the columns."""
+        """Return a row for each object, dead ones first; see `JudgedFile` for the columns."""
         return pa.Table.from_pylist(
             [
                 {
@@ -185,7 +180,7 @@ _TABLE = pa.schema(
 )
 
 
-def _document(file: StoredFile) -> dict[str, object]:
+def _document(file: JudgedFile) -> dict[str, object]:
     return {
         "key": file.key,
         "size_bytes": file.size_bytes,
@@ -242,7 +237,7 @@ def cleanup(
     version = None
     state = planned
     temporary = _remove_leftovers(store, dataset, rules, is_dry_run=is_dry_run)
-    freed: list[StoredFile] = []
+    freed: list[JudgedFile] = []
     if not is_dry_run:
         try:
             state, judged, version = _give_up(store, sight, rules, options)
@@ -284,7 +279,7 @@ def cleanup(
     return report
 
 
-def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
+def _plan(sight: Sight, rules: Rules) -> tuple[State, list[JudgedFile]]:
     """Return what the head shall say, and what is dead then.
 
     The horizon goes no further than needed: to the last version that took out a dead file.
@@ -309,7 +304,7 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[StoredFile]]:
 
 def _give_up(
     store: Store, sight: Sight, rules: Rules, options: CommitOptions | None
-) -> tuple[State, list[StoredFile], int | None]:
+) -> tuple[State, list[JudgedFile], int | None]:
     """Commit what is given up, if that is anything new, and judge by what the head says then.
 
     Returns:
@@ -330,9 +325,7 @@ def _give_up(
         change = _change(state, planned)
         segments = _pruned(store, sight, planned, rules) if is_pruning else None
         try:
-            entry, made = commit_and_tell(
-                store, state, replace(change, new_files=segments), options
-            )
+            committed = commit_change(store, state, _with_files(change, state, segments), options)
         except CommitConflictError:
             _delete_unused(store, segments or (), state)
             head, entries = read_history(store, state.name)
@@ -346,10 +339,10 @@ def _give_up(
                 raise
             is_pruning = False  # the facts that may go took the room of the commit
             continue
-        if made is not None:
-            _delete_unused(store, segments or (), made)
+        if committed.state is not None:
+            _delete_unused(store, segments or (), committed.state)
         with noting(
-            f"Version {entry.version} has given up what is dead, and nothing of it is deleted: "
+            f"Version {committed.entry.version} has given up what is dead, and nothing of it is deleted: "
             "run the cleanup again."
         ):
             head, entries = read_history(store, state.name)
@@ -368,15 +361,15 @@ def _give_up(
             else file
             for file in after
         ]
-        return head.state, final, entry.version
+        return head.state, final, committed.entry.version
     raise AssertionError  # the last round returned or raised
 
 
-def _keys_of_dead(judged: Sequence[StoredFile]) -> set[str]:
+def _keys_of_dead(judged: Sequence[JudgedFile]) -> set[str]:
     return {file.key for file in judged if file.reason.is_dead}
 
 
-def _may_be_named(sight: Sight, judged: Sequence[StoredFile]) -> bool:
+def _may_be_named(sight: Sight, judged: Sequence[JudgedFile]) -> bool:
     """Whether a commit that has stood still since may yet name one of the segments.
 
     Only the commit of a cleanup stops that: whoever finds one since its base writes anew what no
@@ -406,32 +399,46 @@ def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[S
     """Return the file table without the files that are given up, once these are most of it."""
     state = sight.head.state
     kept = sight.judge_by(planned, rules).kept_labels
-    total = sum(segment.weight for segment in state.files)
+    total = sum(segment.weight for segment in state.lists.files)
     if total <= 2 * len(kept):
         return None
-    return file_table.prune(store, state.files, kept)
+    return file_table.prune(store, state.lists.files, kept)
+
+
+def _with_files(change: Change, state: State, segments: Segments | None) -> Change:
+    """Return a change that puts segments in the place of the file table, if there are any given."""
+    if segments is None:
+        return change
+    edit = Edit(
+        name=FILES,
+        removed=state.lists.files,
+        added=segments,
+        is_in_place=True,
+        is_for_base=True,
+    )
+    return replace(change, edits=(edit,))
 
 
 def _delete_unused(store: Store, segments: Sequence[Segment], state: State) -> None:
     """Delete segments that the head does not name from the start, so that nobody has seen them."""
-    named = {segment.key for segment in state.files}
+    named = {segment.key for segment in state.lists.files}
     delete_or_leave(store, [one.key for one in segments if one.key not in named])
 
 
 def _remove_leftovers(
     store: Store, dataset: str, rules: Rules, *, is_dry_run: bool
-) -> list[StoredFile]:
+) -> list[JudgedFile]:
     age = max(rules.longest_commit, rules.retention)
     keys = store.remove_leftovers(f"{dataset}/", older_than=age, dry_run=is_dry_run)
     return [
-        StoredFile(
+        JudgedFile(
             key=key, size_bytes=None, reason=Reason.TEMPORARY, note="A write did not end here."
         )
         for key in keys
     ]
 
 
-def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> list[StoredFile]:
+def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> list[JudgedFile]:
     """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
     state = sight.head.state
     judged = sight.judge_by(state, rules).judge(sight.objects)
@@ -446,7 +453,7 @@ def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> li
 
 
 def _too_full(
-    sight: Sight, cause: StorageFullError, freed: Sequence[StoredFile] = ()
+    sight: Sight, cause: StorageFullError, freed: Sequence[JudgedFile] = ()
 ) -> StorageFullError:
     name = sight.head.state.name
     done = sum(file.size_bytes or 0 for file in freed)
@@ -461,7 +468,7 @@ def _too_full(
 
 
 def _delete_noted(
-    store: Store, state: State, dead: Sequence[StoredFile], on_progress: Progress
+    store: Store, state: State, dead: Sequence[JudgedFile], on_progress: Progress
 ) -> None:
     """Delete, and write down what; before that, or where there is no room, as soon as there is."""
     if not dead:
@@ -485,9 +492,9 @@ def _delete_noted(
         )
 
 
-def _write_log(store: Store, dataset: str, state: State, dead: Sequence[StoredFile]) -> None:
+def _write_log(store: Store, dataset: str, state: State, dead: Sequence[JudgedFile]) -> None:
     """Note what is about to be deleted, for whoever asks where a file has gone."""
-    segment = Segment.new(f"{dataset}/{LOG_FOLDER}", state.version, _LOG_SUFFIX)
+    segment = Segment.new(Folder.CLEANUPS.of(dataset), state.version, _LOG_SUFFIX)
     document = {
         "version": state.version,
         "deleted_at": dt.datetime.now(dt.UTC),
@@ -496,10 +503,10 @@ def _write_log(store: Store, dataset: str, state: State, dead: Sequence[StoredFi
     store.put(segment.key, zstandard.ZstdCompressor().compress(msgspec.json.encode(document)))
 
 
-def _delete(store: Store, dead: Sequence[StoredFile], on_progress: Progress) -> None:
+def _delete(store: Store, dead: Sequence[JudgedFile], on_progress: Progress) -> None:
     """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
     dataset = dead[0].key.partition("/")[0]
-    prefix = f"{reservation.folder(dataset)}/"
+    prefix = f"{Folder.BATCHES.of(dataset)}/"
     reservations = [file.key for file in dead if file.key.startswith(prefix)]
     others = [file.key for file in dead if not file.key.startswith(prefix)]
     done = 0
@@ -532,4 +539,4 @@ def _delete_part(store: Store, keys: Sequence[str]) -> LakebedError | None:
     return None
 
 
-__all__ = ["NO_PROGRESS", "CleanupReport", "Progress", "cleanup", "parse_age"]
+__all__ = ["CleanupReport", "cleanup", "parse_age"]

@@ -9,40 +9,38 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakebed.arrow.kernel import MIB, BatchTarget, WriteOptions
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
-    Job,
-    Rewritten,
+    RewriteJob,
     Work,
-    check,
-    discard,
     divide,
     file_partition,
-    joined,
     rewrite_all,
     work_of,
 )
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
+from lakebed.lifecycle.defaults import COMPACTION_COMMIT_BYTES, TARGET_BYTES
 from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, runs, sources
+from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import Recorded
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_BYTES = 128 * MIB
-COMMIT_BYTES = 64 * 2**30  # of old files; what one commit has done need not be done again
 _SMALL = 1 / 2  # of the target: larger files stay as they are
 _TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
 _ROUNDS = 3  # in which what others have changed meanwhile is looked at again
@@ -69,7 +67,7 @@ class CompactionOptions:
 
     target_bytes: int = TARGET_BYTES
     sort_by: tuple[str, ...] = ()
-    commit_bytes: int = COMMIT_BYTES
+    commit_bytes: int = COMPACTION_COMMIT_BYTES
     is_gathering: bool = False
     commit: CommitOptions = field(default_factory=CommitOptions)
 
@@ -282,9 +280,9 @@ def _find_units(
     store: Store, state: State, constraint: Predicate, options: CompactionOptions
 ) -> list[_Unit]:
     """Return what there is to compact, in order of path."""
-    chosen = plan(state, bind(constraint, state.predicate_types), requests=0)
+    chosen = plan(state, bind(constraint, state.layout.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
-    counts = file_table.read_counts(store, state.files)
+    counts = file_table.read_counts(store, state.lists.files)
     small: dict[str, list[DataFile]] = {}
     sizes: dict[str, int] = {}
     for file in plan(state, TRUE, requests=0).files:
@@ -301,7 +299,7 @@ def _find_units(
         groups = [files for files in groups if not _is_gathered(store, files)]
     if not groups:
         return []
-    known_runs, noted = runs.read(store, state), sources.read(store, state.sources)
+    known_runs, noted = runs.read(store, state.lists), sources.read(store, state.lists.sources)
     units = []
     for (run, has_origins), divided in divide(groups, known_runs, noted).items():
         for files in divided:
@@ -375,7 +373,7 @@ class _Share:
     """The units of one writer, and what it wrote."""
 
     units: tuple[_Unit, ...]
-    written: Rewritten
+    written: Written
 
     def without(self, gone: frozenset[str]) -> tuple[_Share, list[_Unit], frozenset[str]]:
         """Leave out the units that had one of some files.
@@ -447,29 +445,25 @@ class _Attempt:
             live = frozenset(base.labels)
             lost = [unit for unit in units if not unit.labels <= live]
             shares = self._rewrite(job, [unit for unit in units if unit.labels <= live], base)
-            _check(self.name, shares)
             # What others have taken out since is left out, so that the rest need not wait for it.
             gone = live - frozenset(read_head(self.store, self.name).state.labels)
             shares, more = self._without(job, shares, gone)
             lost += more
             if not any(share.units for share in shares):
-                transaction.abort(*(share.written.facts for share in shares))
+                transaction.abort(*(share.written for share in shares))
                 return None, [], lost
         except BaseException:
-            discard(self.store, job.target, [share.written for share in shares])
-            transaction.abort()
+            transaction.abort(*(share.written for share in shares))
             raise
-        written = joined(job, [share.written for share in shares])
+        written = joined([share.written for share in shares])
         labels = frozenset(
             label for share in shares for unit in share.units for label in unit.labels
         )
-        entry = transaction.commit(
-            written.facts, RewrittenFiles(labels), written.sources, carried=written.carried
-        )
+        entry = transaction.commit(written, RewrittenFiles(labels))
         done = [one for share in shares for one in share.compacted()]
         return Commit.of(entry, base), done, lost
 
-    def _job(self, transaction: Transaction) -> Job:
+    def _job(self, transaction: Transaction) -> RewriteJob:
         base = transaction.base
         options = WriteOptions(target_bytes=self.options.target_bytes)
         target = BatchTarget(
@@ -481,38 +475,30 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
         )
-        return Job(
-            everything=plan(base, TRUE, requests=0), target=target, sort_by=self.options.sort_by
-        )
+        return RewriteJob(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
-    def _rewrite(self, job: Job, units: Sequence[_Unit], base: State) -> list[_Share]:
+    def _rewrite(self, job: RewriteJob, units: Sequence[_Unit], base: State) -> list[_Share]:
         # Of the base, under whose schema they are read: it may be younger than the units.
-        current = {file.label: file for file in job.everything.files}
+        current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
         ]
-        noted = sources.read(self.store, base.sources)
+        noted = sources.read(self.store, base.lists.sources)
         labels = [file.label for unit in units for file in unit.files]
-        recorded = file_table.read_recorded(self.store, base.files, labels)
-        if self.spark is None or not self.store.is_shared:
-            options = job.target.options
-            room = options.memory_bytes // self.options.writer_bytes
-            threads = max(1, min(_THREADS, os.cpu_count() or 1, room))
-            parts = _divided(units, threads)
-            shared = replace(options, memory_bytes=max(1, options.memory_bytes // threads))
-            job = replace(job, target=replace(job.target, options=shared))
-            works = [_work_of(part, noted, recorded) for part in parts]
-            written = rewrite_all(self.store, job, works, threads=threads)
-        else:
-            from lakebed.spark.rewrite import rewrite_with_spark, task_count
-
-            parts = _divided(units, task_count(self.spark))
-            works = [_work_of(part, noted, recorded) for part in parts]
-            written = rewrite_with_spark(self.spark, self.store, job, works)
-        return [_Share(tuple(part), one) for part, one in zip(parts, written, strict=True)]
+        recorded = file_table.read_recorded(self.store, base.lists.files, labels)
+        options = job.target.options
+        room = options.memory_bytes // self.options.writer_bytes
+        threads = min(_THREADS, os.cpu_count() or 1, room)
+        workers = workers_for(self.spark, self.store, threads=threads)
+        shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
+        job = replace(job, target=replace(job.target, options=shared))
+        parts = _divided(units, workers.count)
+        works = [_work_of(part, noted, recorded) for part in parts]
+        written = rewrite_all(workers, self.store, job, works)
+        return [_Share(tuple(part), share) for part, share in zip(parts, written, strict=True)]
 
     def _without(
-        self, job: Job, shares: Sequence[_Share], gone: frozenset[str]
+        self, job: RewriteJob, shares: Sequence[_Share], gone: frozenset[str]
     ) -> tuple[list[_Share], list[_Unit]]:
         found: list[_Share] = []
         lost: list[_Unit] = []
@@ -522,14 +508,6 @@ class _Attempt:
             found.append(left)
             lost += units
         return found, lost
-
-
-def _check(name: str, shares: Sequence[_Share]) -> None:
-    for share in shares:
-        counts = [unit.row_count for unit in share.units]
-        known = [count for count in counts if count is not None]
-        expected = sum(known) if len(known) == len(counts) else None
-        check(name, share.written, expected)
 
 
 def _divided(units: Sequence[_Unit], count: int) -> list[list[_Unit]]:
@@ -551,4 +529,12 @@ def _work_of(
     units: Sequence[_Unit], noted: sources.Sources, recorded: Mapping[str, Recorded]
 ) -> Work:
     key = units[0].key
-    return work_of((key.run, key.has_origins), [unit.files for unit in units], noted, recorded)
+    counts = [unit.row_count for unit in units]
+    known = [count for count in counts if count is not None]
+    return work_of(
+        (key.run, key.has_origins),
+        [unit.files for unit in units],
+        noted,
+        recorded,
+        sum(known) if len(known) == len(counts) else None,
+    )

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
+from lakebed.arrow.workers import gather
 from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
@@ -38,30 +39,30 @@ from lakebed.errors import (
 from lakebed.index import kartothek as index_file
 from lakebed.index.merge import groups_to_merge, merge_segments
 from lakebed.index.order import rank
-from lakebed.index.postings import (
-    Postings,
-    decode_postings,
-    encode_postings,
-    joined,
-    keys_of,
-)
+from lakebed.index.postings import Postings, joined, keys_of
 from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
-from lakebed.lifecycle.cleanup import NO_PROGRESS, Progress
+from lakebed.lifecycle.defaults import INDEX_COMMIT_BYTES
 from lakebed.lifecycle.metadata import MergedList, kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
+from lakebed.model.layout import Layout, index_key
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.plan.data_file import DataFile
-from lakebed.plan.plan import ScanPlan, plan
+from lakebed.plan.plan import Scan, plan
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.history import Entry
+from lakebed.state.lists import Edit, Lists, postings_of
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State, digest_of
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head, update
+from lakebed.state.updates import update
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-COMMIT_BYTES = 4 * 2**30  # of data files that one commit indexes: what is done is not done again
 _ROUNDS = 5  # in which files of writers that began before are looked for
 _THREADS = 8
 _WRITERS = 4  # that index files in this process, each with memory of its own
@@ -165,12 +165,12 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
     live = file_ids(state.labels)
     found = []
     for column in state.descriptor.index:
-        coverage = _read_coverage(store, state.postings.get(column, ()))
+        coverage = _read_coverage(store, state.lists.postings.get(column, ()))
         covered = int(np.isin(live[live >= 0], coverage.file_ids).sum())
         values = coverage.value_count
         index = InvertedIndex(
             column=column,
-            segment_count=len(state.postings.get(column, ())),
+            segment_count=len(state.lists.postings.get(column, ())),
             size_bytes=coverage.size_bytes,
             file_count=len(state.labels),
             covered_count=covered,
@@ -254,7 +254,7 @@ def _overlap(store: Store, state: State, column: str) -> float | None:
     """Return how many files may hold a value by their bounds, on average; None if unknown."""
     kind = type_to_arrow(state.descriptor.column_types[column])
     labels = pa.array(state.labels, pa.large_string())
-    facts = file_table.find(store, state.files, labels, {column: kind})
+    facts = file_table.find(store, state.lists.files, labels, {column: kind})
     bounds = facts.columns.get(column)
     if bounds is None:
         return None
@@ -277,12 +277,12 @@ def build_index(
     *,
     spark: SparkSession | None = None,
     on_progress: Progress = NO_PROGRESS,
-    commit_bytes: int = COMMIT_BYTES,
+    commit_bytes: int = INDEX_COMMIT_BYTES,
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
     """Index a column of the files that are there; see `Dataset.build_index`."""
     state = read_own_head(store, dataset).state
-    if column in state.partition_level_types:
+    if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
     done = 0
@@ -305,7 +305,7 @@ def build_index(
                     operation="index",
                     commit_id=uuid.uuid4().hex,
                     base_version=state.version,
-                    postings=postings,
+                    edits=Lists(postings=postings).additions(),
                 )
                 _commit(store, state, change, options)
                 done += len(files)
@@ -334,7 +334,9 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
         file_count=len(state.labels),
         covered_count=len(state.labels),
         indexed_count=0,
-        value_count=len({state.directory_values(one)[column] for one in state.directories()}),
+        value_count=len(
+            {state.layout.directory_values(one)[column] for one in state.directories()}
+        ),
         pair_count=0,
         files_per_value=None,
         lost={},
@@ -403,7 +405,7 @@ class _Sized(NamedTuple):
 
 def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
     """Return the files that no readable segment covers, and that can have postings."""
-    coverage = _read_coverage(store, state.postings.get(column, ()))
+    coverage = _read_coverage(store, state.lists.postings.get(column, ()))
     ids = file_ids(state.labels)
     is_missing = (ids >= 0) & ~np.isin(ids, coverage.file_ids)
     missing = {state.labels[place] for place in np.flatnonzero(is_missing)}
@@ -414,7 +416,7 @@ def _portions(
     store: Store, state: State, files: Sequence[DataFile], commit_bytes: int
 ) -> Iterator[list[_Sized]]:
     """Cut files into what one commit indexes."""
-    counts = file_table.read_counts(store, state.files)
+    counts = file_table.read_counts(store, state.lists.files)
     portion: list[_Sized] = []
     total = 0
     for file in files:
@@ -440,36 +442,23 @@ def _index_files(
     sizes = {one.file.label: one.size_bytes for one in files}
     # Postings outlive the damage of a file, which is restored from a copy perhaps.
     by_label = {
-        file.label: file for file in with_recorded(store, state, (one.file for one in files))
+        file.label: file
+        for file in with_recorded(store, state.lists.files, (one.file for one in files))
     }
-    # What tasks are given along: of the state only what says how files are read.
-    plain = replace(state, labels=(), files=(), history=(), sources=(), runs=(), postings={})
+    layout = state.layout
 
-    def work(labels: list[str]) -> bytes:
-        files = [by_label[label] for label in labels]
-        return encode_postings(index_group(store, plain, column, files))
+    def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
+        return index_group(store, layout, column, [by_label[label] for label in labels])
 
-    answers: Sequence[bytes | BaseException]
-    # A store in this process cannot be seen by tasks.
-    if spark is not None and store.is_shared:
-        from lakebed.spark.rewrite import run_in_tasks, task_count
-
-        answers = run_in_tasks(spark, balanced_groups(sizes, task_count(spark)), work)
-    else:
-        count = min(_WRITERS, os.cpu_count() or 1)
-        with ThreadPoolExecutor(count, thread_name_prefix="lakebed-index") as threads:
-            groups = balanced_groups(sizes, count)
-            futures = [threads.submit(work, group) for group in groups]
-            answers = [future.exception() or future.result() for future in futures]
-    errors = [answer for answer in answers if isinstance(answer, BaseException)]
-    written = joined([decode_postings(one) for one in answers if isinstance(one, bytes)])
-    if errors:
-        delete_or_leave(store, keys_of(written))
-        raise errors[0]
-    return written
+    workers = workers_for(spark, store, threads=min(_WRITERS, os.cpu_count() or 1))
+    groups = balanced_groups(sizes, workers.count)
+    parts = workers.map(index, groups, dict[str, tuple[Segment, ...]])
+    return joined(gather(store, parts, keys_of))
 
 
-def index_group(store: Store, state: State, column: str, files: Sequence[DataFile]) -> Postings:
+def index_group(
+    store: Store, layout: Layout, column: str, files: Sequence[DataFile]
+) -> dict[str, tuple[Segment, ...]]:
     """Write the postings of some files from what they hold.
 
     Raises:
@@ -480,13 +469,12 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
         The files, as a whole where their content was recorded; else, of Parquet, the chunks of
         the column.
     """
-    kind = type_to_arrow(state.column_types[column])
-    writer = PostingsWriter(store, state.name, {column: kind}, WriteOptions().memory_bytes // 8)
+    kind = type_to_arrow(layout.column_types[column])
+    writer = PostingsWriter(store, layout.name, {column: kind}, WriteOptions().memory_bytes // 8)
     try:
         for file in files:
             values = writer.new_file(file.label)
-            alone = ScanPlan(state=state, predicate=TRUE, files=(file,), residual=None, requests=0)
-            with scan(store, alone, [column]) as batches:
+            with scan(store, Scan(layout=layout, files=(file,)), [column]) as batches:
                 for batch in batches:
                     values.add(pa.Table.from_batches([batch]))
             writer.add(file.label, values)
@@ -499,11 +487,11 @@ def index_group(store: Store, state: State, column: str, files: Sequence[DataFil
 def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> Entry:
     """Commit a change of postings, and delete them if it fails for sure."""
     try:
-        return commit_change(store, state, change, options)
+        return commit_change(store, state, change, options).entry
     except CommitUnknownError:
         raise
     except LakebedError:
-        delete_or_leave(store, [*keys_of(change.postings), *change.indices.values()])
+        delete_or_leave(store, change.brought_keys)
         raise
 
 
@@ -532,24 +520,24 @@ def compact_indices(
     """
     state = read_own_head(store, dataset).state
     found: list[MergedList] = []
-    postings: dict[str, tuple[Segment, ...]] = {}
+    edits: list[Edit] = []
     indices: dict[str, str] = {}
-    gone: set[str] = set()
     for column in state.descriptor.index if columns is None else columns:
-        segments = state.postings.get(column, ())
+        segments = state.lists.postings.get(column, ())
         try:
             groups = groups_to_merge(segments)
+            merged = tuple(segment for group in groups for segment in group)
             if not is_dry_run:
-                postings[column] = _merge_groups(store, state, column, groups)
+                new = _merge_groups(store, state, column, groups)
+                edits.append(Edit(name=postings_of(column), removed=merged, added=new))
                 indices.update(_write_index_file(store, state, column))
         except CorruptMetadataError as exc:
             _log.warning("index is left as it is column=%s error=%s", column, exc)
             continue
         except LakebedError:
-            delete_or_leave(store, [*keys_of(postings), *indices.values()])
+            made = [segment.key for edit in edits for segment in edit.added]
+            delete_or_leave(store, [*made, *indices.values()])
             raise
-        merged = {segment.key for group in groups for segment in group}
-        gone |= merged
         if merged or column in indices:
             found.append(
                 MergedList(
@@ -563,8 +551,7 @@ def compact_indices(
             operation="compact",
             commit_id=uuid.uuid4().hex,
             base_version=state.version,
-            postings={column: made for column, made in postings.items() if made},
-            dropped_postings=frozenset(gone),
+            edits=tuple(edit for edit in edits if edit.added),
             indices=indices,
             indices_of=digest_of(state.labels),
         )
@@ -613,7 +600,7 @@ def _merge_groups(
     if not groups:
         return ()
     kept = file_ids(sorted(kept_labels(store, state)))
-    kind = type_to_arrow(state.column_types[column])
+    kind = type_to_arrow(state.layout.column_types[column])
     written: list[Segment] = []
     try:
         for group in groups:
@@ -637,8 +624,8 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
         data = index_file.encode(
             store,
             column,
-            state.postings.get(column, ()),
-            state.column_types[column],
+            state.lists.postings.get(column, ()),
+            state.layout.column_types[column],
             dict(zip(ids.tolist(), state.labels, strict=True)),
         )
     except (CorruptMetadataError, pa.ArrowException) as exc:
@@ -646,6 +633,6 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
         return {}
     if data is None:
         return {}
-    key = index_file.new_key(state.name, column, dt.datetime.now(dt.UTC))
+    key = index_key(state.name, column, dt.datetime.now(dt.UTC))
     store.put(key, data)
     return {column: key}

@@ -15,33 +15,22 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.model.keys import (
-    TABLE,
-    batch_id_of,
-    decode_path,
-    is_adopted,
-    is_own_name,
-    split_label,
-)
+from lakebed.model.keys import batch_id_of, decode_path, is_adopted, is_own_name, split_label
+from lakebed.model.layout import INDEX_SUFFIX, SCHEMA_FILE, TABLE, Folder, is_segment_name
 from lakebed.state import history, published, reservation
 from lakebed.state.history import Entry
-from lakebed.state.protections import kept_files, protected_batches, protected_versions
 from lakebed.state.published import Shown
-from lakebed.state.reader import Head
+from lakebed.state.readable import kept_files, protected_batches, protected_versions
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
-from lakebed.state.transaction import read_own_head
 from lakebed.store.base import ObjectInfo, Store
 
 REQUESTS_AT_ONCE = 8
-LOG_FOLDER = "cleanups"
 KEEP_LOGS = dt.timedelta(days=366)
 
-_SEGMENT = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}[^/]*")
-_LISTS = frozenset({"files", "history", "runs", "sources"})
-_INDEX_SUFFIX = ".by-dataset-index.parquet"
+_LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_SCHEMA_FILE = "_common_metadata"
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -86,7 +75,7 @@ _DEAD = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
+class JudgedFile:
     """One object under the prefix of a dataset, and what is known of it.
 
     Attributes:
@@ -259,7 +248,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
 def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
     """Return the head of a dataset of ours, and its whole history."""
     head = read_own_head(store, dataset)
-    return head, history.read(store, head.state.history)
+    return head, history.read(store, head.state.lists.history)
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:
@@ -315,7 +304,7 @@ class Judge:
         self._referenced = frozenset(state.side_keys)
         # Files that were there before the dataset lie anywhere in its directory.
         self._adopted = {
-            state.key(label): label
+            state.layout.key(label): label
             for label in (
                 *self._ever,
                 *self._live,
@@ -351,7 +340,7 @@ class Judge:
         of_batches = (label for label in self._ever if batch_id_of(label) in self._batches)
         return frozenset((*self._retained, *self._protected, *self._shown, *of_batches))
 
-    def judge(self, objects: Sequence[ObjectInfo]) -> list[StoredFile]:
+    def judge(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
         """Judge every object, in the order given."""
         named = [one for one in objects if one.key in self._referenced]
         by_folder: dict[str, list[dt.datetime]] = {}
@@ -359,7 +348,7 @@ class Judge:
             by_folder.setdefault(split_label(one.key)[0], []).append(one.modified_at)
         return [self._spared(self._judge(one, by_folder)) for one in objects]
 
-    def _spared(self, file: StoredFile) -> StoredFile:
+    def _spared(self, file: JudgedFile) -> JudgedFile:
         """Keep what lies in a directory that a table shows, whatever else is known of it."""
         if not self._directories or not (file.reason.is_dead or file.reason is Reason.RETAINED):
             return file
@@ -373,7 +362,7 @@ class Judge:
 
     def _judge(
         self, info: ObjectInfo, named_in_folder: Mapping[str, Sequence[dt.datetime]]
-    ) -> StoredFile:
+    ) -> JudgedFile:
         folder, _, rest = info.key.removeprefix(f"{self._state.name}/").partition("/")
         if info.key in self._referenced:
             return _found(info, Reason.LIVE)
@@ -381,22 +370,22 @@ class Judge:
             return self._judge_known(info, self._adopted[info.key])
         if folder == TABLE:
             return self._judge_data(info, rest)
-        if folder == "batches":
+        if folder == Folder.BATCHES:
             return self._judge_reservation(info, rest)
-        if folder == "staging":
+        if folder == Folder.STAGING:
             return self._judge_staged(info, rest.partition("/")[0])
-        if folder in ("signals", published.FOLDER):
+        if folder in (Folder.SIGNALS, Folder.PUBLISHED):
             return _found(info, Reason.LIVE)
-        if folder == LOG_FOLDER and _SEGMENT.fullmatch(rest):
+        if folder == Folder.CLEANUPS and is_segment_name(rest):
             age = max(KEEP_LOGS, self._rules.retention)
             is_old = info.modified_at < self._rules.now - age
             return _found(info, Reason.UNREFERENCED if is_old else Reason.LIVE)
-        if (folder in _LISTS and _SEGMENT.fullmatch(rest)) or _is_of_index(folder, rest):
+        if (folder in _LISTS and is_segment_name(rest)) or _is_of_index(folder, rest):
             return self._judge_unnamed(info, named_in_folder.get(split_label(info.key)[0], ()))
         return _found(info, Reason.UNKNOWN, note="No object of a dataset has such a key.")
 
-    def _judge_data(self, info: ObjectInfo, rest: str) -> StoredFile:
-        if rest == _SCHEMA_FILE:
+    def _judge_data(self, info: ObjectInfo, rest: str) -> JudgedFile:
+        if rest == SCHEMA_FILE:
             return _found(info, Reason.LIVE)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
         if label == rest:
@@ -415,7 +404,7 @@ class Judge:
             )
         return self._judge_staged(info, str(batch_id))
 
-    def _judge_known(self, info: ObjectInfo, label: str) -> StoredFile:
+    def _judge_known(self, info: ObjectInfo, label: str) -> JudgedFile:
         """Judge a file that a commit has brought."""
         if label in self._live:
             return _found(info, Reason.LIVE)
@@ -429,16 +418,16 @@ class Judge:
 
     def _has_levels(self, label: str) -> bool:
         try:
-            decode_path(split_label(label)[0], self._state.partition_types)
+            decode_path(split_label(label)[0], self._state.layout.partition_types)
         except CorruptMetadataError:
             return False
         return True
 
-    def _taken_out(self, info: ObjectInfo, label: str, reason: Reason) -> StoredFile:
+    def _taken_out(self, info: ObjectInfo, label: str, reason: Reason) -> JudgedFile:
         entry = self._removed.get(label)
         if entry is None:
             return _found(info, reason)
-        return StoredFile(
+        return JudgedFile(
             key=info.key,
             size_bytes=info.size_bytes,
             reason=reason,
@@ -447,7 +436,7 @@ class Judge:
             note=f"Taken out by the {entry.operation} that made version {entry.version}.",
         )
 
-    def _judge_staged(self, info: ObjectInfo, batch: str) -> StoredFile:
+    def _judge_staged(self, info: ObjectInfo, batch: str) -> JudgedFile:
         """Judge a file that no commit has brought, by its batch."""
         if not _NUMBER.fullmatch(batch):
             return _found(info, Reason.UNKNOWN, note="It lies in no directory of a batch.")
@@ -466,7 +455,7 @@ class Judge:
             self._given_back.add(batch_id)
         return _found(info, Reason.YOUNG, note=f"Batch {batch_id} was given up not long ago.")
 
-    def _judge_reservation(self, info: ObjectInfo, rest: str) -> StoredFile:
+    def _judge_reservation(self, info: ObjectInfo, rest: str) -> JudgedFile:
         name = rest.removesuffix(reservation.SUFFIX)
         if name == rest or not _NUMBER.fullmatch(name):
             return _found(info, Reason.UNKNOWN, note="No reservation has such a key.")
@@ -476,7 +465,7 @@ class Judge:
             return self._judge_reserved(info, int(name))
         return _found(info, Reason.YOUNG, note="It was given back while this cleanup looked.")
 
-    def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> StoredFile:
+    def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> JudgedFile:
         record = self._reserved[batch_id].record
         if record is None:
             return _found(info, Reason.UNKNOWN, note="The reservation cannot be read.")
@@ -514,7 +503,7 @@ class Judge:
         started = _moment(batch_id)
         return started is not None and started <= (moment or self._rules.oldest_lease)
 
-    def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> StoredFile:
+    def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> JudgedFile:
         """Judge a segment that the head does not name.
 
         It was merged, or a commit wrote it that did not win, or one that is at work. What took a
@@ -536,8 +525,8 @@ class Judge:
 
 def _found(
     info: ObjectInfo, reason: Reason, *, since: dt.datetime | None = None, note: str = ""
-) -> StoredFile:
-    return StoredFile(
+) -> JudgedFile:
+    return JudgedFile(
         key=info.key, size_bytes=info.size_bytes, reason=reason, since=since, note=note
     )
 
@@ -546,9 +535,9 @@ def _is_of_index(folder: str, rest: str) -> bool:
     column, _, name = rest.partition("/")
     if not column or not name or "/" in name:
         return False
-    if folder == "postings":
-        return _SEGMENT.fullmatch(name) is not None
-    return folder == "indices" and name.endswith(_INDEX_SUFFIX)
+    if folder == Folder.POSTINGS:
+        return is_segment_name(name)
+    return folder == Folder.INDICES and name.endswith(INDEX_SUFFIX)
 
 
 def _before(moment: dt.datetime, span: dt.timedelta) -> dt.datetime:
@@ -581,10 +570,10 @@ def horizon_of(state: State, entries: Sequence[Entry], rules: Rules) -> int:
 __all__ = [
     "AskTables",
     "Judge",
+    "JudgedFile",
     "Reason",
     "Rules",
     "Sight",
-    "StoredFile",
     "horizon_of",
     "look",
     "protected_versions",

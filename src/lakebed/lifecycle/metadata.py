@@ -16,14 +16,19 @@ import pyarrow.compute as pc
 from lakebed.errors import CommitUnknownError, LakebedError, noting
 from lakebed.lifecycle.inventory import Judge, Rules
 from lakebed.state import file_table, history
+from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.list_codecs import CODECS
+from lakebed.state.lists import FILES, HISTORY, Edit
 from lakebed.state.published import Shown
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_and_tell, read_own_head
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
 _ROUNDS = 3
-_MIN_HISTORY = 3  # a merged one, that of the commit that merged it, and anything since
+# So many segments are worth merging. Of the history there always are a merged one and that of the
+# commit that merged it; it takes anything since.
+_LEAST = {FILES: 2, HISTORY: 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,40 +73,40 @@ def compact_metadata(
     done: dict[str, MergedList] = {}
     for _ in range(_ROUNDS):
         state = read_own_head(store, name).state
-        wanted = (_file_table(store, state), _history(store, state))
-        found = [one for one in wanted if one and one.report.name not in done]
+        wanted = [_merged(store, state, one) for one in _LEAST if one not in done]
+        found = [merge for merge in wanted if merge is not None]
         if is_dry_run:
-            return tuple(one.report for one in found)
+            return tuple(merge.report for merge in found)
         if not found:
             break
-        for one in found:
-            for segment in one.new:
-                store.put(segment.key, one.data)
+        for merge in found:
+            for segment in merge.edit.added:
+                store.put(segment.key, merge.data)
         change = Change(
             operation="compact",
             commit_id=uuid.uuid4().hex,
             base_version=state.version,
-            merged={one.report.name: (one.old, one.new) for one in found},
+            edits=tuple(merge.edit for merge in found),
         )
-        written = {segment.key for one in found for segment in one.new}
         try:
-            entry, made = commit_and_tell(store, state, change, options)
+            committed = commit_change(store, state, change, options)
         except CommitUnknownError:
             raise
         except LakebedError:
-            delete_or_leave(store, sorted(written))
+            delete_or_leave(store, sorted(change.brought_keys))
             raise
         # What the commit has named stays, though later ones may name it no more: somebody may
         # have read the head between. If nobody knows what it has named, a cleanup will tell.
-        with noting(f"Version {entry.version} has merged lists: do it again for what is left."):
-            after = made or read_own_head(store, name).state
-        named = {segment.key for segment in (*after.files, *after.history)}
-        if made is not None:
-            delete_or_leave(store, sorted(written - named))
-        for one in found:
-            if all(segment.key in named for segment in one.new):
-                done[one.report.name] = one.report
-        if all(one.report.name in done for one in found):
+        version = committed.entry.version
+        with noting(f"Version {version} has merged lists: do it again for what is left."):
+            after = committed.state or read_own_head(store, name).state
+        named = set(after.lists.keys)
+        if committed.state is not None:
+            delete_or_leave(store, sorted({*change.brought_keys} - named))
+        for merge in found:
+            if all(segment.key in named for segment in merge.edit.added):
+                done[merge.report.name] = merge.report
+        if all(merge.report.name in done for merge in found):
             break
     return tuple(done.values())
 
@@ -109,32 +114,43 @@ def compact_metadata(
 @dataclass(frozen=True, slots=True)
 class _Merge:
     report: MergedList
-    old: tuple[Segment, ...]
-    new: tuple[Segment, ...]
+    edit: Edit
     data: bytes
 
 
-def _file_table(store: Store, state: State) -> _Merge | None:
-    """Return the file table as one segment; None if it is that already, and nothing is to go."""
-    kept = kept_labels(store, state)
-    known = sum(segment.weight for segment in state.files)
-    if len(state.files) < 2 and known <= len(kept):
+def _merged(store: Store, state: State, name: str) -> _Merge | None:
+    """Return a list as one segment; None if it is that already, and nothing is to go."""
+    segments, codec = state.lists[name], CODECS[name]
+    known = count = sum(segment.weight for segment in segments)
+    kept = kept_labels(store, state) if name == FILES else None
+    if len(segments) < _LEAST[name] and (kept is None or known <= len(kept)):
         return None
-    labels = pa.array(sorted(kept), pa.string())
-    parts, count = [], 0
-    for segment in state.files:
-        table = file_table.decode(store.get(segment.key).data, segment.key)
-        left = table.filter(pc.is_in(table.column("label"), labels))
-        count += left.num_rows
-        parts += [file_table.encode(left)] if left.num_rows else []
+    if kept is None:
+        data = codec.merge([store.get(segment.key) for segment in segments])
+    else:
+        count, data = _file_table(store, segments, kept)
+    new = (Segment.new(codec.folder(state.name), count, codec.SUFFIX),) if count else ()
     report = MergedList(
-        name="files",
-        segments_before=len(state.files),
-        segments_after=1 if count else 0,
+        name=name,
+        segments_before=len(segments),
+        segments_after=len(new),
         dropped_count=known - count,
     )
-    new = (Segment.new(file_table.folder(state.name), count, file_table.SUFFIX),) if count else ()
-    return _Merge(report, state.files, new, file_table.merge(parts) if parts else b"")
+    return _Merge(report, Edit(name=name, removed=segments, added=new, is_in_place=True), data)
+
+
+def _file_table(
+    store: Store, segments: Sequence[Segment], kept: frozenset[str]
+) -> tuple[int, bytes]:
+    """Return how many files are left of the file table, and the segment of them."""
+    labels = pa.array(sorted(kept), pa.string())
+    tables = []
+    for segment in segments:
+        table = file_table.decode(store.get(segment.key).data, segment.key)
+        left = table.filter(pc.is_in(table.column("label"), labels))
+        tables += [left] if left.num_rows else []
+    count = sum(table.num_rows for table in tables)
+    return count, file_table.encode_joined(tables) if tables else b""
 
 
 def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> frozenset[str]:
@@ -146,14 +162,4 @@ def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> froz
         shown: What tables of a metastore show: their files are kept too.
     """
     rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
-    return Judge(state, history.read(store, state.history), {}, rules, shown).kept_labels
-
-
-def _history(store: Store, state: State) -> _Merge | None:
-    """Return the history as one segment; None if it is that already, but for the last commit."""
-    if len(state.history) < _MIN_HISTORY:
-        return None
-    entries = history.read(store, state.history)
-    report = MergedList(name="history", segments_before=len(state.history), segments_after=1)
-    new = (Segment.new(history.folder(state.name), len(entries), history.SUFFIX),)
-    return _Merge(report, state.history, new, history.encode_entries(entries))
+    return Judge(state, history.read(store, state.lists.history), {}, rules, shown).kept_labels

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,31 +16,27 @@ from lakebed.arrow import scan
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
-    Job,
-    Rewritten,
+    RewriteJob,
     Routed,
-    check,
-    discard,
     divide,
     file_partition,
-    joined,
     keep,
-    light_plan,
     rewrite_all,
     work_of,
 )
+from lakebed.arrow.workers import Workers
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError, PartitionSpecError
+from lakebed.errors import CommitConflictError, InvalidInputError, PartitionSpecError
 from lakebed.model.allowed import OTHER, TOKENS, Between, OneOf, read_allowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
+from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.predicate import (
-    FALSE,
     Comparison,
     Membership,
     NullCheck,
@@ -53,12 +48,15 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.plan.plan import DataFile, Scan, plan
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, runs, sources
-from lakebed.state.reader import read_head
+from lakebed.state.commit import CommitOptions
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State
-from lakebed.state.transaction import CommitOptions, Transaction, read_own_head
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ _CATCHING_UP = 16  # times that what others have added meanwhile is looked at to
 _ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
 _BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
 _THREADS = 4
-_FILES_PER_TASK = 32
+_FILES_AT_ONCE = 32  # that are looked at by one task
 
 Allowed = DimensionSchema | Mapping[str, object]
 """A dimension schema; or allowed values, as `by.dimension` takes them, by field."""
@@ -152,8 +150,9 @@ def promote(
     grown = grown_dimensions(state.descriptor, new)
     if not grown:
         return PromotionReport(dataset=name, is_dry_run=is_dry_run), new
+    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     if is_dry_run:
-        promotion = _Promotion(store, spark, new, grown)
+        promotion = _Promotion(store, workers, new, grown)
         found = promotion.look_at(state, promotion.candidates(state))
         return promotion.report(state, found, None, is_dry_run=True), new
     for round_ in range(_ROUNDS):
@@ -170,7 +169,7 @@ def promote(
             transaction.abort()
             break
         try:
-            return _Promotion(store, spark, new, grown).run(transaction), new
+            return _Promotion(store, workers, new, grown).run(transaction), new
         except CommitConflictError:
             # Others added to OTHER, or rewrote files of it, at the last moment.
             if round_ == _ROUNDS - 1:
@@ -262,7 +261,7 @@ class _Promotion:
     """Moves rows of dimensions that allow more."""
 
     store: Store
-    spark: SparkSession | None
+    workers: Workers
     new: DatasetDescriptor
     grown: tuple[str, ...]
 
@@ -277,7 +276,7 @@ class _Promotion:
 
     def candidates(self, state: State) -> tuple[DataFile, ...]:
         """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
-        predicate = bind(self._predicate(state), state.predicate_types)
+        predicate = bind(self._predicate(state), state.layout.predicate_types)
         return plan(state, predicate, requests=0, store=self.store).files
 
     def _predicate(self, state: State) -> Predicate:
@@ -293,32 +292,15 @@ class _Promotion:
     def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
         """Read the sources of the grown dimensions, and find what would move."""
         look = _Look(self.functions, state.descriptor.schema)
-        store, light = self.store, light_plan(plan(state, FALSE, requests=0))
-        chunks = [
-            tuple(files[at : at + _FILES_PER_TASK]) for at in range(0, len(files), _FILES_PER_TASK)
-        ]
+        store, layout = self.store, state.layout
+        length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
+        chunks = [files[at : at + length] for at in range(0, len(files), length)]
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            return [
-                look.at(store, replace(light, files=(replace(file, is_filtered=False),)))
-                for file in chunk
-            ]
+            return [look.at(store, layout, replace(file, is_filtered=False)) for file in chunk]
 
-        if self.spark is None or not self.store.is_shared:
-            with ThreadPoolExecutor(_threads()) as pool:
-                singles = pool.map(of_chunk, [(file,) for file in files])
-                return [one for found in singles for one in found]
-        from lakebed.spark.rewrite import run_in_tasks
-
-        answers = run_in_tasks(
-            self.spark, chunks, lambda chunk: msgspec.msgpack.encode(of_chunk(chunk))
-        )
-        found: list[_Looked] = []
-        for answer in answers:
-            if isinstance(answer, LakebedError):
-                raise answer
-            found += msgspec.msgpack.decode(answer, type=list[_Looked])
-        return found
+        parts = self.workers.map(of_chunk, chunks, list[_Looked])
+        return [looked for part in parts for looked in part]
 
     def admitted(self, state: State, found: Iterable[_Looked]) -> dict[str, frozenset[str]]:
         """Return for each grown dimension that is capped the values that get a partition.
@@ -337,7 +319,7 @@ class _Promotion:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
                         counts[name][text] += count
-        present = admitted_values(replace(state, descriptor=self.new))
+        present = admitted_values(state.as_of(self.new, state.lineage))
         admitted = {}
         for name, counter in counts.items():
             have = present.get(name, frozenset())
@@ -352,10 +334,10 @@ class _Promotion:
             dataset=base.name,
             batch_id=transaction.batch_id,
             descriptor=self.new,
-            options=WriteOptions(memory_bytes=WriteOptions().memory_bytes // _threads()),
+            options=WriteOptions(memory_bytes=self.workers.share_of(WriteOptions().memory_bytes)),
             schema_number=base.lineage.number,
         )
-        parts: list[Rewritten] = []
+        parts: list[Written] = []
         looked: list[_Looked] = []
         known: set[str] = set()
         try:
@@ -379,23 +361,17 @@ class _Promotion:
                     break
                 state = now
             assert route is not None  # there is at least one round
-            written = joined(self._job(base, target, route), parts)
+            written = joined([Written.nothing(base.descriptor.stored_schema), *parts])
             affected = frozenset(one.label for one in looked if route.moves(one))
         except BaseException:
-            discard(self.store, target, parts)
-            transaction.abort()
+            transaction.abort(*parts)
             raise
         entry = transaction.commit(
-            written.facts,
+            written,
             PromotedFiles(affected, frozenset(levels), frozenset(known)),
-            written.sources,
-            carried=written.carried,
             descriptor=self.new,
         )
         return self.report(base, looked, Commit.of(entry, base), is_dry_run=False, route=route)
-
-    def _job(self, state: State, target: BatchTarget, route: _Moving) -> Job:
-        return Job(everything=plan(state, FALSE, requests=0), target=target, route=route)
 
     def _rewrite(
         self,
@@ -404,50 +380,31 @@ class _Promotion:
         route: _Moving,
         files: Sequence[DataFile],
         found: Sequence[_Looked],
-    ) -> list[Rewritten]:
+    ) -> list[Written]:
         moving = {one.label for one in found if route.moves(one)}
         affected = [file for file in files if file.label in moving]
         if not affected:
             return []
-        job = self._job(state, target, route)
-        counts = file_table.read_counts(self.store, state.files)
-        noted = sources.read(self.store, state.sources)
-        recorded = file_table.read_recorded(self.store, state.files, sorted(moving))
+        job = RewriteJob(layout=state.layout, target=target, route=route)
+        counts = file_table.read_counts(self.store, state.lists.files)
+        noted = sources.read(self.store, state.lists.sources)
+        recorded = file_table.read_recorded(self.store, state.lists.files, sorted(moving))
         sizes = {label: size for label, (_, size) in counts.items()}
         groups = _grouped(affected, sizes)
-        by_kind = divide(groups, runs.read(self.store, state), noted)
-        is_local = self.spark is None or not self.store.is_shared
-        if is_local:
-            count = _threads()
-        else:
-            from lakebed.spark.rewrite import rewrite_with_spark, task_count
-
-            assert self.spark is not None
-            count = task_count(self.spark)
+        by_kind = divide(groups, runs.read(self.store, state.lists), noted)
         works = []
         for kind, of_kind in by_kind.items():
             by_number = {
                 f"{number:09d}": sum(sizes.get(file.label, 0) for file in group)
                 for number, group in enumerate(of_kind)
             }
-            works += [
-                work_of(kind, [of_kind[int(one)] for one in sorted(names)], noted, recorded)
-                for names in balanced_groups(by_number, count)
-            ]
-        if is_local:
-            parts = rewrite_all(self.store, job, works, threads=_threads())
-        else:
-            assert self.spark is not None
-            parts = rewrite_with_spark(self.spark, self.store, job, works)
-        try:
-            for work, part in zip(works, parts, strict=True):
-                labels = [file.label for group in work.groups for file in group]
+            for names in balanced_groups(by_number, self.workers.count):
+                some = [of_kind[int(name)] for name in sorted(names)]
+                labels = [file.label for group in some for file in group]
                 rows = [counts[label][0] for label in labels if label in counts]
-                check(state.name, part, sum(rows) if len(rows) == len(labels) else None)
-        except BaseException:
-            discard(self.store, target, parts)
-            raise
-        return parts
+                row_count = sum(rows) if len(rows) == len(labels) else None
+                works.append(work_of(kind, some, noted, recorded, row_count))
+        return rewrite_all(self.workers, self.store, job, works)
 
     def report(
         self,
@@ -463,10 +420,10 @@ class _Promotion:
             admitted = self.admitted(state, looked)
             route = _Moving(self.functions, state.descriptor.schema, admitted)
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
-        levels = list(state.partition_level_types)
+        levels = list(state.layout.partition_level_types)
         for one in looked:
             directory = one.label.rpartition("/")[0]
-            values = state.directory_values(directory)
+            values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
             for texts, count in one.texts:
                 target = route.target(own, texts)
@@ -501,10 +458,6 @@ def _grouped(files: Sequence[DataFile], sizes: Mapping[str, int]) -> list[tuple[
     return [tuple(group) for groups in by_partition.values() for group in groups]
 
 
-def _threads() -> int:
-    return min(_THREADS, os.cpu_count() or 1)
-
-
 def _newly_allowed(old: Dimension, new: Dimension, schema: Schema) -> Predicate:
     """Return a condition that every value meets which is allowed now and was not before."""
     kind = new.source_type(schema)
@@ -526,11 +479,10 @@ class _Look:
     functions: tuple[Dimension, ...]
     schema: Schema
 
-    def at(self, store: Store, alone: ScanPlan) -> _Looked:
-        (file,) = alone.files
+    def at(self, store: Store, layout: Layout, file: DataFile) -> _Looked:
         columns = tuple(dict.fromkeys(one.source.split(".")[0] for one in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
-        with scan.scan(store, alone, columns) as batches:
+        with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
             for batch in batches:
                 texts = texts_of(self.functions, self.schema, file, batch)
                 for combination, rows in _combinations(texts, batch.num_rows):

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lakebed.state import history
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.history import Entry
-from lakebed.state.protections import Protection, check_readable, kept_files, protected_batches
+from lakebed.state.protections import Protection
+from lakebed.state.readable import check_readable, kept_files, protected_batches
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store
 
 _ROUNDS = 20  # against other protections and cleanups, each of which is a commit
@@ -93,7 +95,7 @@ def _commit(
     for left in reversed(range(_ROUNDS)):
         base = read_own_head(store, dataset).state
         if operation == "protect":
-            _check_kept(base, history.read(store, base.history), target)
+            _check_kept(base, history.read(store, base.lists.history), target)
         else:
             _check_protected(base, target)
         change = Change(
@@ -104,7 +106,7 @@ def _commit(
             unprotect=(target,) if operation == "unprotect" else (),
         )
         try:
-            return commit_change(store, base, change, options), base
+            return commit_change(store, base, change, options).entry, base
         except CommitConflictError:
             if not left:
                 raise

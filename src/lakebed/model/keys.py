@@ -1,7 +1,6 @@
-"""Keys of a dataset's objects, and the typed encoding of partition values in them.
+"""Labels of data files, `<field=value>/…/batch_id=<ms>/<part>`, and partition values in them.
 
-The layout is Kartothek's, so that plateau reads what we write:
-`<dataset>/data/<field=value>/…/batch_id=<ms>/<part>.parquet`.
+Where the file of a label is, `lakebed.model.layout` knows.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ from lakebed.errors import CorruptMetadataError, InvalidInputError, PartitionSpe
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar, format_value, parse_value
 
-TABLE = "data"  # Kartothek's table name; gives Kite's /data/users/data/userId_hash=15
 BATCH_ID = "batch_id"
-JSON_SUFFIX = ".by-dataset-metadata.json"
-MSGPACK_SUFFIX = ".by-dataset-metadata.msgpack.zstd"
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Data files of ours. Other tools name theirs otherwise, and write types as they like.
 OWN_FILE_PREFIX = "part-"
@@ -116,31 +112,6 @@ def _mismatch(path: str, types: Sequence[str] | Mapping[str, Type]) -> CorruptMe
         f"Partition path {path!r} does not have the form {wanted}.",
         hint="Data files of one dataset have the same partition fields in the same order.",
     )
-
-
-def data_key(dataset: str, table: str, label: str, suffix: str) -> str:
-    """Return the key of a data file.
-
-    Args:
-        dataset: Name of the dataset.
-        table: Kartothek's table name.
-        label: Of the file.
-        suffix: Of data files; an adopted file keeps its own.
-
-    Raises:
-        CorruptMetadataError: The label of an adopted file leads out of the dataset.
-
-    >>> data_key("flights", "data", "dt=2013-01-01/batch_id=1/part-0a", ".parquet")
-    'flights/data/dt=2013-01-01/batch_id=1/part-0a.parquet'
-    >>> label = "dt=2013-01-01/batch_id=1/" + adopted_file_name("dt=2013-01-01/000000_0")
-    >>> data_key("flights", "data", label, ".parquet")
-    'flights/dt=2013-01-01/000000_0'
-    """
-    name = label.rpartition("/")[2]
-    if name.startswith(ADOPTED_PREFIX):
-        path = urllib.parse.unquote(name[len(ADOPTED_PREFIX) :])
-        return check_under(f"{dataset}/{path}", f"{dataset}/")
-    return f"{dataset}/{table}/{label}{suffix}"
 
 
 def adopted_file_name(path: str) -> str:

@@ -6,22 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, tell_nobody
 from lakebed.commit import Commit
 from lakebed.loading import LoadOptions, Rejects, sift_files
 from lakebed.pipeline.candidates import Candidate, Candidates
 from lakebed.pipeline.identity import LeftOut, Work, find_work
 from lakebed.pipeline.quarantine import set_aside
-from lakebed.pipeline.replacement import OPERATION, check_not_rewritten, take_out
+from lakebed.pipeline.replacement import OPERATION, check_not_rewritten, files_of, write_others
 from lakebed.state import sources as source_list
-from lakebed.state.caps import concat_facts
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, TheseFiles
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.writer import target_of
 
@@ -88,7 +86,7 @@ def work_of(store: Store, state: State, candidates: Candidates) -> Work:
     Cost:
         One GET for each segment that tells what was read, of which there are few.
     """
-    return find_work(candidates, source_list.read(store, state.sources), state.labels)
+    return find_work(candidates, source_list.read(store, state.lists.sources), state.labels)
 
 
 def execute(
@@ -111,7 +109,7 @@ def execute(
         return Done(work=work)
     started = Transaction.begin(store, dataset, OPERATION, run=run, options=options.commit)
     base = started.base
-    written: list[pa.Table] = []
+    written: list[Written] = []
     rejects = Rejects(store)
     try:
         if (base.version, base.labels) != (state.version, state.labels):
@@ -130,7 +128,7 @@ def execute(
             files = [one.file for one in work.files]
             on_file = _telling(work.files, on_progress)
             sifted = sift_files(spark, store, job, files, on_file)
-            written = [sifted.facts]
+            written = [sifted.written]
             rejects.add(sifted)
             if options.fail_on_rejects:
                 rejects.refuse()
@@ -139,12 +137,13 @@ def execute(
             if not any(sifted.counts[location].row_count for location in kept_back):
                 break
             # Its rows lie among those of the other files, which are read again without it.
-            started.discard(sifted.facts)
+            started.discard(sifted.written)
             written = []
             rejects.keep_only(kept_back)
         read = _source_files(work.files, sifted.counts, started.batch_id, run)
-        removal = take_out(store, base, work.known, work.replaced, target)
-        written.append(removal.facts)
+        labels = files_of(base, work.known, work.replaced)
+        others = write_others(store, base, work.known, labels, work.replaced, target, spark)
+        written.append(others)
         slots = {file.slot for file in read}
         earlier = [*work.replaced, *(one for one in work.known.files if one.slot in slots)]
         set_aside(
@@ -166,27 +165,22 @@ def execute(
     finally:
         rejects.delete()
     keys = {file.location: file.key for file in read}
-    runs = {
-        label: tuple((keys[location], count) for location, count in found)
-        for label, found in sifted.runs.items()
+    origins = {
+        label: tuple((keys[location], row_count) for location, row_count in runs)
+        for label, runs in sifted.written.origins.items()
     }
     entry = started.commit(
-        concat_facts([removal.facts, sifted.facts]),
-        TheseFiles.of(removal.labels) if removal.labels else Nothing(),
-        Sources(
-            files=read,
-            runs={**removal.runs, **runs},
-            restored=_restored(work, read, started.commit_id),
-        ),
-        carried=removal.carried,
+        others + replace(sifted.written, origins=origins),
+        TheseFiles.of(labels) if labels else Nothing(),
+        Sources(files=read, restored=_restored(work, read, started.commit_id)),
     )
     commit = Commit.of(entry, base)
     return Done(
         work=work,
         commit=commit,
-        row_count=commit.row_count - removal.carried_count,
+        row_count=commit.row_count - others.row_count,
         rejected_count=rejects.count,
-        carried_count=removal.carried_count,
+        carried_count=others.row_count,
     )
 
 

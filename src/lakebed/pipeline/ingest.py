@@ -37,9 +37,9 @@ from lakebed.pipeline.identity import LeftOut, find_work
 from lakebed.pipeline.report import IngestReport
 from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
+from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile, Sources
-from lakebed.state.transaction import CommitOptions
 from lakebed.store import Store, open_store
 
 if TYPE_CHECKING:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import pyarrow as pa
-
 from lakebed.arrow import scan
 from lakebed.arrow.write import write_batches
 from lakebed.deletion import find_deleted, write_rest
@@ -20,11 +18,11 @@ from lakebed.model.predicate import Membership, Predicate, all_of
 from lakebed.pipeline.candidates import Candidate
 from lakebed.plan.plan import plan
 from lakebed.state import sources as source_list
-from lakebed.state.caps import concat_facts
 from lakebed.state.scope import Nothing, TheseFiles
 from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 from lakebed.writer import target_of
 
@@ -77,10 +75,9 @@ def set_aside(
     started = Transaction.begin(store, name, "ingest", run=run, options=options.commit)
     target = target_of(started, options.write)
     base = started.base
-    written: list[pa.Table] = []
+    written: list[Written] = []
     try:
-        facts = write_batches(store, target, with_run(rejects.batches(), run))
-        written.append(facts)
+        written.append(write_batches(store, target, with_run(rejects.batches(), run)))
         read = _notes(files, rejects, started.batch_id, run, of_dataset)
         # Looked for again: the state may be another than before.
         of_runs = _of_runs(store, base, of_dataset, locations, runs)
@@ -89,28 +86,20 @@ def set_aside(
             where = all_of([of_runs, Membership("source_file", tuple(sorted(stale)))])
             chosen = plan(base, where, requests=0)
             deleted = find_deleted(store, chosen)
-            rest = write_rest(store, chosen, deleted, target)
+            written.append(write_rest(store, chosen, deleted, target))
     except BaseException:
         started.abort(*written)
         raise
     # From here on an error proves nothing of what was written: the commit itself cleans up.
-    if not stale:
-        started.commit(facts, Nothing(), Sources(files=read))
-        return
-    origins = {} if rest.sources is None else rest.sources.runs
-    started.commit(
-        concat_facts([facts, rest.facts]),
-        TheseFiles.of(file.label for file in deleted),
-        Sources(files=read, runs=origins),
-        carried=rest.carried,
-    )
+    scope = TheseFiles.of(file.label for file in deleted) if stale else Nothing()
+    started.commit(joined(written), scope, Sources(files=read))
 
 
 def _of_runs(
     store: Store, state: State, of_dataset: str, locations: Collection[str], runs: Collection[str]
 ) -> Predicate:
     """Return what chooses rows of some runs, and of those that have set aside of the files last."""
-    current = source_list.read(store, state.sources).current()
+    current = source_list.read(store, state.lists.sources).current()
     noted = (current.get(_slot(of_dataset, location)) for location in locations)
     return Membership("run", tuple(sorted({*runs, *(one.run for one in noted if one)})))
 

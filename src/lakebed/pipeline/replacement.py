@@ -7,87 +7,143 @@ the same commit that brings the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
-from lakebed.arrow import scan
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.kernel import MIB, BatchTarget
+from lakebed.arrow.rewrite import RewriteJob, Work, file_partition, rewrite_all
 from lakebed.batches.rollback import OPERATION as ROLLBACK
 from lakebed.errors import InvalidInputError
-from lakebed.index.postings import keys_of, postings_in
-from lakebed.model.keys import partition_of_label
+from lakebed.model.grouping import balanced_groups
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, plan
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, history
-from lakebed.state.caps import concat_facts
-from lakebed.state.facts import facts_schema
 from lakebed.state.history import Entry
 from lakebed.state.runs import REWRITING
-from lakebed.state.sources import Runs, SourceFile, Sources
+from lakebed.state.sources import Origins, SourceFile, Sources
 from lakebed.state.state import State
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.written import Written, joined
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OPERATION = "ingest"
 # These note of which raw files the rows are that they write anew.
 _TRACKED = REWRITING | {OPERATION}
+_THREADS = 4
+_BYTES_A_WRITER = 64 * MIB  # of data files; for less, another writer is not worth it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """Rows that are taken out, and what was left of their data files.
+def files_of(base: State, known: Sources, raw_files: Sequence[SourceFile]) -> frozenset[str]:
+    """Return the labels of the live data files that hold rows of raw files.
 
-    Attributes:
-        facts: Of the data files that were written anew.
-        runs: Of which raw files their rows are.
-        labels: Of the data files that are taken out.
-        carried: Which runs they are of.
-        carried_count: Rows that were written anew.
+    Args:
+        base: The dataset.
+        known: What was read into it.
+        raw_files: Some of that.
     """
-
-    facts: pa.Table
-    runs: Mapping[str, Runs] = field(default_factory=dict)
-    labels: frozenset[str] = frozenset()
-    carried: Mapping[str, str] = field(default_factory=dict)
-    carried_count: int = 0
+    return frozenset(base.labels) & _holding({file.key for file in raw_files}, known).keys()
 
 
-def take_out(
+def write_others(
     store: Store,
     base: State,
     known: Sources,
+    labels: frozenset[str],
     replaced: Sequence[SourceFile],
     target: BatchTarget,
-) -> Removal:
-    """Write the data files that hold rows of replaced raw files anew, without these rows.
+    spark: SparkSession | Literal[True] | None,
+) -> Written:
+    """Write data files anew without the rows of replaced raw files.
 
     Args:
         store: Where the dataset is.
         base: Its state.
         known: What was read into it.
+        labels: Of the data files that hold such rows.
         replaced: The raw files.
-        target: Of the batch that the rest goes to.
+        target: Of the batch that the other rows go to.
+        spark: A session whose tasks write, which else this process does.
 
     Raises:
         DamagedFileError: A data file is not what was recorded. What was written is deleted.
+        CorruptMetadataError: What was written is not what was read. It is deleted.
         LakebedError: A file cannot be read, or the store failed. What was written is deleted.
 
     Cost:
-        The data files that hold such rows, read and written once, by this process.
+        The data files, read and written once, and the new ones read once more.
     """
-    empty = Removal(facts=facts_schema(base.descriptor.stored_schema).empty_table())
-    keys = {file.key for file in replaced}
-    if not keys:
-        return empty
-    live = frozenset(base.labels)
-    labels = {label: runs for label, runs in _holding(keys, known).items() if label in live}
-    if not labels:
-        return empty
-    return _write_rest(store, base, known, labels, keys, target)
+    nothing = Written.nothing(base.descriptor.stored_schema)
+    kept_by_run = _kept_by_run(known, labels, replaced)
+    if not kept_by_run:
+        return nothing
+    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
+    options = target.options
+    shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
+    job = RewriteJob(layout=base.layout, target=replace(target, options=shared))
+    recorded = file_table.read_recorded(store, base.lists.files, sorted(labels))
+    files = [
+        replace(file, recorded=recorded.get(file.label))
+        for file in plan(base, TRUE, requests=0).files
+        if file.label in labels
+    ]
+    works = [
+        work
+        for run, kept in kept_by_run.items()
+        for work in _works_of(run, kept, files, known, workers.count)
+    ]
+    return joined([nothing, *rewrite_all(workers, store, job, works)])
 
 
-def _holding(keys: Collection[str], known: Sources) -> dict[str, Runs]:
+def _kept_by_run(
+    known: Sources, labels: frozenset[str], replaced: Sequence[SourceFile]
+) -> dict[str, frozenset[str]]:
+    """Return the raw files whose rows stay, by run: no file may hold rows of several."""
+    gone = {file.key for file in replaced}
+    of_run = {file.key: file.run for file in known.files}
+    kept: dict[str, set[str]] = {}
+    for label, origins in known.runs.items():
+        if label in labels:
+            for key, _ in origins:
+                if key not in gone:
+                    kept.setdefault(of_run.get(key, ""), set()).add(key)
+    return {run: frozenset(keys) for run, keys in kept.items()}
+
+
+def _works_of(
+    run: str, kept: frozenset[str], files: Sequence[DataFile], known: Sources, count: int
+) -> list[Work]:
+    """Divide what stays of a run among some writers, which share no partition."""
+    own = [file for file in files if any(key in kept for key, _ in known.runs[file.label])]
+    sizes: dict[str, int] = {}
+    for file in own:
+        partition = file_partition(file)
+        size_bytes = 0 if file.recorded is None else file.recorded.size_bytes
+        sizes[partition] = sizes.get(partition, 0) + size_bytes
+    enough = -(-sum(sizes.values()) // _BYTES_A_WRITER) or 1
+    works = []
+    for partitions in map(frozenset, balanced_groups(sizes, min(count, enough))):
+        some = [file for file in own if file_partition(file) in partitions]
+        origins = {file.label: known.runs[file.label] for file in some}
+        works.append(
+            Work(
+                groups=tuple((file,) for file in some),
+                run=run or None,
+                origins=origins,
+                kept=kept,
+                row_count=sum(
+                    row_count for runs in origins.values() for key, row_count in runs if key in kept
+                ),
+            )
+        )
+    return works
+
+
+def _holding(keys: Collection[str], known: Sources) -> dict[str, Origins]:
     """Return the data files that hold rows of raw files, or held them."""
     return {
         label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
@@ -114,7 +170,7 @@ def check_not_rewritten(
     # By label of a data file that may hold such rows: one of those that held them before, and what
     # has written that one anew. Only a live one matters: a rollback may have undone it all.
     suspects: dict[str, tuple[str, Entry]] = {}
-    for entry in history.read(store, base.history):
+    for entry in history.read(store, base.lists.history):
         if entry.operation == ROLLBACK:
             continue  # what it has added is older
         found = next((suspects[label] for label in entry.removed if label in suspects), None)
@@ -131,104 +187,3 @@ def check_not_rewritten(
                 f"{entry.version} has written their data files anew.",
                 hint="Delete what is left of them, then run once with replace_rewritten.",
             )
-
-
-def _write_rest(
-    store: Store,
-    base: State,
-    known: Sources,
-    labels: Mapping[str, Runs],
-    keys: set[str],
-    target: BatchTarget,
-) -> Removal:
-    """Write the rest, run by run: no file may hold rows of several."""
-    by_run: dict[str, set[str]] = {}
-    of_run = {file.key: file.run for file in known.files}
-    for runs in labels.values():
-        for key, _ in runs:
-            if key not in keys:
-                by_run.setdefault(of_run.get(key, ""), set()).add(key)
-    found = Removal(
-        facts=facts_schema(base.descriptor.stored_schema).empty_table(), labels=frozenset(labels)
-    )
-    try:
-        for run, kept in by_run.items():
-            part = _write_kept(store, base, labels, kept, target)
-            new = part.facts.column("label").to_pylist()
-            found = replace(
-                found,
-                facts=concat_facts([found.facts, part.facts]),
-                runs={**found.runs, **part.runs},
-                carried={**found.carried, **(dict.fromkeys(new, run) if run else {})},
-                carried_count=found.carried_count + part.carried_count,
-            )
-    except BaseException:
-        written = found.facts.column("label").to_pylist()
-        staged = [target.key(label) for label in written]
-        delete_or_leave(store, [*staged, *keys_of(postings_in(found.facts))])
-        raise
-    return found
-
-
-def _write_kept(
-    store: Store, base: State, labels: Mapping[str, Runs], kept: set[str], target: BatchTarget
-) -> Removal:
-    """Write the rows of some sources anew."""
-    numbers: dict[str, int] = {}
-    everything = plan(base, TRUE, requests=0)
-    recorded = file_table.read_recorded(store, base.files, list(labels))
-    writer = KernelWriter(store, replace(target, is_traced=True))
-    carried_count = 0
-    try:
-        for file in everything.files:
-            runs = labels.get(file.label)
-            if runs is None or all(key not in kept for key, _ in runs):
-                continue
-            as_noted = replace(file, recorded=recorded.get(file.label))
-            alone = replace(everything, files=(as_noted,))
-            with scan.scan(store, alone) as batches:
-                for key, rows in _by_source(batches, runs, file):
-                    if key in kept:
-                        number = numbers.setdefault(key, len(numbers))
-                        writer.write_to(partition_of_label(file.label), rows, number)
-                        carried_count += rows.num_rows
-        facts = writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
-    names = list(numbers)
-    return Removal(
-        facts=facts,
-        runs={
-            label: tuple((names[number], count) for number, count in found)
-            for label, found in writer.runs.items()
-        },
-        carried_count=carried_count,
-    )
-
-
-def _by_source(
-    batches: Iterable[pa.RecordBatch], runs: Runs, file: DataFile
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of a data file in pieces of one source each."""
-    waiting = iter(runs)
-    key, left = "", 0
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            while not left:
-                key, left = next(waiting, ("", 0))
-                if not key:
-                    raise _disagree(file)
-            length = min(left, batch.num_rows - start)
-            yield key, batch.slice(start, length)
-            start, left = start + length, left - length
-    if left or next(waiting, None) is not None:
-        raise _disagree(file)
-
-
-def _disagree(file: DataFile) -> InvalidInputError:
-    return InvalidInputError(
-        f"Data file {file.key} has another number of rows than was noted when it was written.",
-        hint="It was replaced from outside: restore it from a copy.",
-    )

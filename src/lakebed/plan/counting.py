@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakebed.plan.plan import ScanPlan
+from lakebed.plan.plan import Scan
 from lakebed.plan.search import facts_take_less
 from lakebed.state import file_table
 from lakebed.store.base import Store
 
 
-def take_known_rows(store: Store, plan: ScanPlan) -> tuple[int, ScanPlan]:
+def take_known_rows(store: Store, plan: Scan) -> tuple[int, Scan]:
     """Count the rows of whole files by what the file table says.
 
     Returns:
@@ -25,9 +25,9 @@ def take_known_rows(store: Store, plan: ScanPlan) -> tuple[int, ScanPlan]:
     whole = [file for file in plan.files if not file.is_filtered]
     counts = {file.label: file.row_count for file in whole}
     unknown = [label for label, count in counts.items() if count is None]
-    if facts_take_less(plan.state.files, len(unknown)):
+    if facts_take_less(plan.file_table, len(unknown)):
         labels = pa.array(unknown, pa.large_string())
-        facts = file_table.find(store, plan.state.files, labels, {})
+        facts = file_table.find(store, plan.file_table, labels, {})
         counts.update(zip(unknown, facts.row_count.to_pylist(), strict=True))
     rest = tuple(file for file in plan.files if counts.get(file.label) is None)
     known = sum(count for count in counts.values() if count is not None)

@@ -24,7 +24,7 @@ class Paths:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._types = state.partition_types
+        self._types = state.layout.partition_types
         self._levels: dict[str, tuple[np.ndarray, list[Scalar]]] = {}
         self._read: dict[tuple[str, str], Scalar] = {}
 
@@ -62,7 +62,7 @@ class Paths:
         """
         components = directory.split("/") if directory else []
         if len(components) != len(self._types):
-            return self._state.directory_values(directory)  # raises, and names it
+            return self._state.layout.directory_values(directory)  # raises, and names it
         pairs = zip(self._types, components, strict=True)
         return {name: self._value(name, component) for name, component in pairs}
 
@@ -125,7 +125,7 @@ class Paths:
         lengths = pc.list_value_length(split).to_numpy()
         for place in np.flatnonzero(lengths != len(self._types) + 1)[:1].tolist():
             directory = split_label(self._state.labels[place])[0]
-            self._state.directory_values(directory)  # raises, and names it
+            self._state.layout.directory_values(directory)  # raises, and names it
         return split.flatten()
 
     @cached_property

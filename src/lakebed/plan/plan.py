@@ -4,31 +4,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.explanation import Account, Explanation
 from lakebed.plan.search import Search
 from lakebed.state.state import State
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanPlan:
-    """The data files that a view must read.
+class Scan:
+    """Data files to read, and what must be known to read them. Travels to Spark tasks.
 
     Attributes:
-        state: What was planned from.
-        predicate: What was asked for.
+        layout: Of their dataset.
         files: To read, by directory, in the order of the head.
         residual: What is still to filter in files that are `is_filtered`; None if in none.
+        file_table: Its segments, which tell what was recorded of the files; none where the files
+            have been asked for that already, or need not be compared.
+    """
+
+    layout: Layout
+    files: tuple[DataFile, ...]
+    residual: Predicate | None = None
+    file_table: tuple[Segment, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan(Scan):
+    """The data files that a view must read, and why these.
+
+    Attributes:
+        state: What was planned from; what is written later may name it as its base.
+        predicate: What was asked for.
         requests: Requests to the store that planning took.
         account: Which files were dropped, by what, and what was looked at.
     """
 
     state: State
     predicate: Predicate
-    files: tuple[DataFile, ...]
-    residual: Predicate | None
     requests: int
     account: Account = field(default_factory=Account)
 
@@ -37,15 +56,12 @@ class ScanPlan:
         """The version that the plan reads."""
         return self.state.version
 
-    def __len__(self) -> int:
-        return len(self.files)
-
     def explain(self) -> Explanation:
         """Say which files were kept and dropped, by what, and what it cost."""
         kept = {file.label.rpartition("/")[0] for file in self.files}
         account = self.account
         return Explanation(
-            dataset=self.state.name,
+            dataset=self.layout.name,
             version=self.version,
             predicate=str(self.predicate) if self.predicate != TRUE else "everything",
             file_count=len(self.state.labels),
@@ -96,13 +112,15 @@ def plan(
         search.ask_statistics(store)
         search.ask_indices(store)
     return ScanPlan(
-        state=state,
-        predicate=predicate,
+        layout=state.layout,
         files=search.files(),
         residual=search.residual(),
+        file_table=state.lists.files,
+        state=state,
+        predicate=predicate,
         requests=requests + search.requests,
         account=search.account(),
     )
 
 
-__all__ = ["DataFile", "ScanPlan", "plan"]
+__all__ = ["DataFile", "Scan", "ScanPlan", "plan"]

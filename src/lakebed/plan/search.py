@@ -120,7 +120,7 @@ class Search:
         state = self._state
         plain = {
             one.name: one.type
-            for one in state.stored_schema
+            for one in state.layout.stored_schema
             if isinstance(one.type, Primitive | Decimal)
         }
         useful = self._useful(lambda leaf: leaf.column in plain)
@@ -128,14 +128,14 @@ class Search:
         if (
             not wanted
             or self._file_count < _FEW_FILES
-            or not facts_take_less(state.files, self._file_count)
+            or not facts_take_less(state.lists.files, self._file_count)
         ):
             return
         labels = self._labels_at(np.concatenate([group.places for group in self._groups]))
         types = {name: type_to_arrow(kind) for name, kind in wanted.items()}
-        facts = file_table.find(store, state.files, labels, types)
+        facts = file_table.find(store, state.lists.files, labels, types)
         self.requests += facts.requests
-        self._statistics_segments = len(state.files) - len(facts.lost)
+        self._statistics_segments = len(state.lists.files) - len(facts.lost)
         for reason in facts.lost.values():
             self._ignore(reason)
         start = 0
@@ -164,12 +164,12 @@ class Search:
         asked: list[indices.Question] = []
         for questions in self._questions(
             lambda leaf: (
-                (leaf.column in state.postings or leaf.column in state.indices)
+                (leaf.column in state.lists.postings or leaf.column in state.indices)
                 and can(leaf)
                 and leaf not in self._asked
             )
         ):
-            if budget.takes(questions, state.postings):
+            if budget.takes(questions, state.lists.postings):
                 asked += [question for question in questions if question not in asked]
             elif not only_for_values:
                 for column in dict.fromkeys(question[0].column for question in questions):
@@ -195,13 +195,17 @@ class Search:
     def _look_up(self, store: Store, asked: list[indices.Question], max_bytes: int) -> None:
         state = self._state
         answers = indices.ask(
-            store, state.postings, asked, state.predicate_types, max_bytes // len(asked)
+            store,
+            state.lists.postings,
+            asked,
+            state.layout.predicate_types,
+            max_bytes // len(asked),
         )
         self.requests += answers.requests
         for question in asked:
             column, refused = question[0].column, answers.lookups[question].refused
             self._asked.update(question)
-            count = len(state.postings.get(column, ()))
+            count = len(state.lists.postings.get(column, ()))
             if refused < count:
                 self._indices[column] = max(self._indices.get(column, 0), count - refused)
             if refused:
@@ -227,7 +231,7 @@ class Search:
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
         """Return the index of the column as other tools keep it, if it can be gone by."""
         if column not in self._index_files:
-            key, kind = self._state.indices[column], self._state.predicate_types[column]
+            key, kind = self._state.indices[column], self._state.layout.predicate_types[column]
             answer = indices.read_file(store, self._state.name, column, key, kind, max_bytes)
             self.requests += answer.requests
             self._index_files[column] = answer.file
@@ -248,7 +252,7 @@ class Search:
         for column in dict.fromkeys((*self._state.descriptor.index, *self._state.indices)):
             if column not in open_columns or column in (*self._indices, *self._index_files):
                 continue
-            if column not in self._state.postings and column not in self._state.indices:
+            if column not in self._state.lists.postings and column not in self._state.indices:
                 self._ignore(f"index on {column}: it has no segments")
             elif not any(one.startswith(f"index on {column}: ") for one in self._ignored):
                 self._ignore(f"index on {column}: no condition here that it could drop a file by")
@@ -298,6 +302,7 @@ class Search:
         rows = np.concatenate([group.row_counts for group in self._groups])
         by_directory: dict[str, list[DataFile]] = {}
         order = np.argsort(places)
+        key_of = self._state.layout.naming.key
         for place, number, filtered, row_count in zip(
             *(one[order].tolist() for one in (places, numbers, is_filtered, rows)), strict=True
         ):
@@ -307,7 +312,7 @@ class Search:
             partition = alike[0].partition if alike else self._paths.values(directory)
             alike.append(
                 DataFile(
-                    key=self._state.key(label),
+                    key=key_of(label),
                     label=label,
                     partition=partition,
                     is_filtered=filtered,
@@ -355,7 +360,7 @@ class _Question:
 
 
 def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
-    constants = state.lineage.reading(state.stored_schema, number).constants
+    constants = state.lineage.reading(state.layout.stored_schema, number).constants
     known = tuple(simplify(one, constants) for one in conditions)
     return _Question(
         constants=constants,
@@ -368,8 +373,8 @@ def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) ->
 
 
 def _project(state: State, predicate: Predicate, *, strict: bool) -> Predicate:
-    schema, own = state.descriptor.schema, state.partition_types
-    return state.sure_strategy.project(predicate, schema, own, strict=strict)
+    schema, own = state.descriptor.schema, state.layout.partition_types
+    return state.layout.sure_strategy.project(predicate, schema, own, strict=strict)
 
 
 @dataclass(slots=True)

@@ -1,12 +1,26 @@
-"""What a task sends on: tables as bytes, errors as text."""
+"""What a task sends to the driver: what it has done as bytes, errors as text.
+
+An error of ours is an answer, for Spark would only try the same again; any other fails the task.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from lakebed.errors import LakebedError, from_document, to_document
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+_Result = TypeVar("_Result")
+
+ANSWER = "answer binary, error string"
+ANSWER_SCHEMA = pa.schema([("answer", pa.binary()), ("error", pa.string())])
 
 
 def table_to_bytes(table: pa.Table) -> bytes:
@@ -21,6 +35,41 @@ def table_to_bytes(table: pa.Table) -> bytes:
 def table_from_bytes(data: bytes | pa.Buffer) -> pa.Table:
     """Read what `table_to_bytes` gave."""
     return pa.ipc.open_stream(data).read_all()
+
+
+def answer(result: object) -> pa.RecordBatch:
+    """Return what a task gives, such as `Written`, as a message of `ANSWER`."""
+    data = msgspec.msgpack.encode(result, enc_hook=_to_wire)
+    return pa.record_batch([pa.array([data]), pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
+
+
+def refusal(error: LakebedError) -> pa.RecordBatch:
+    """Return an error as a message of `ANSWER`."""
+    told = pa.array([write_error(error)], pa.string())
+    return pa.record_batch([pa.nulls(1, pa.binary()), told], schema=ANSWER_SCHEMA)
+
+
+def results(rows: Iterable[Row], kind: type[_Result]) -> Iterator[_Result]:
+    """Yield what tasks have given, and raise the first error at the end."""
+    errors = []
+    for row in rows:
+        if row.error is None:
+            yield msgspec.msgpack.decode(bytes(row.answer), type=kind, dec_hook=_from_wire)
+        else:
+            errors.append(read_error(row.error))
+    if errors:
+        raise errors[0]
+
+
+def _to_wire(value: Any) -> bytes:
+    """Return as bytes what msgpack does not know."""
+    if isinstance(value, pa.Table):
+        return table_to_bytes(value)
+    raise NotImplementedError(type(value))
+
+
+def _from_wire(_: type, data: bytes) -> pa.Table:
+    return table_from_bytes(data)
 
 
 def write_error(exc: LakebedError) -> str:

@@ -33,15 +33,16 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
             found = [to_spark_column(part, types) for part in parts]
             return reduce(operator.or_, found) if found else F.lit(False)  # noqa: FBT003 - Spark's signature
         case NullCheck(name, negated):
-            column = _column(name, types)
+            column = column_of(name, types)
             return column.isNotNull() if negated else column.isNull()
         case Comparison(name, op, value):
-            return _comparison(_column(name, types), op, value, types[name])
+            return _comparison(column_of(name, types), op, value, types[name])
         case Membership(name, values, negated):
-            return _membership(_column(name, types), values, types[name], negated=negated)
+            return _membership(column_of(name, types), values, types[name], negated=negated)
 
 
-def _column(name: str, types: Mapping[str, Type]) -> Column:
+def column_of(name: str, types: Mapping[str, Type]) -> Column:
+    """Return the column of a frame that a name stands for; a dotted one leads into records."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     return F.col(".".join(f"`{part}`" for part in path_of(name, types)))

@@ -1,17 +1,16 @@
-"""How Spark's own reader is told of planned files: by path, by directory, or by a list with sizes.
+"""How Spark's own reader is told of planned files: by path, or by a list with sizes.
 
-All three give the same rows; they differ in what Spark does before it reads. Given paths, it looks
-at each file. Given directories, it lists them, and would read whatever lies there. A prepared list
-it takes as it is, wherever the files lie.
+Both give the same rows; they differ in what Spark does before it reads. Given paths, it looks at
+each file. A prepared list it takes as it is, wherever the files lie. Whole directories, which it
+would list and read whatever lies there, are never faster than such a list; see bench/reading.py.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-NativeWay = Literal["directories", "paths", "prepared"]
+NativeWay = Literal["paths", "prepared"]
 
 # Of 64 files Spark looks at each faster than a list is made, of 256 no longer surely; see
 # bench/reading.py, action `create`.
 _FEW_FILES = 200
-# So many files a directory on average: then two listings of it are surely less work than a list.
-_FILES_A_DIRECTORY = 16
 
 # Whatever the session says: a file that is missing or damaged is an error, which only checksums of
 # pages tell for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
@@ -63,22 +60,14 @@ class FileList:
     paths: Sequence[Path]
     schema: StructType
     root: Path | None
-    _by_directory: dict[Path, set[str]] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        for path in self.paths:
-            self._by_directory.setdefault(path.parent, set()).add(path.name)
 
     def ways(self, spark: SparkSession) -> tuple[NativeWay, ...]:
         """Return the ways to read the files, the fastest first; the last one always can.
 
-        A session on Connect lists directories anew at each action, when others may have put
-        files there, and has no moment at which it is done with a prepared list.
+        A session on Connect has no moment at which it is done with a prepared list.
         """
         if len(self.paths) <= _FEW_FILES or not is_classic(spark):
             return ("paths",)
-        if len(self.paths) >= _FILES_A_DIRECTORY * len(self._by_directory):
-            return ("directories", "prepared", "paths")
         return ("prepared", "paths")
 
     def read(self, spark: SparkSession, way: NativeWay) -> DataFrame | str:
@@ -87,15 +76,11 @@ class FileList:
         Raises:
             CorruptMetadataError: A file is missing.
         """
-        if way == "directories":
-            return self._read_directories(spark)
         if way == "prepared":
             return self._read_prepared(spark)
+        options = {} if self.root is None else {"basePath": f"file://{self.root}"}
         # Not URIs with percent signs: Spark takes paths as they are.
-        return self._load(spark, [f"file://{path}" for path in self.paths], self._base_path())
-
-    def _base_path(self) -> dict[str, str]:
-        return {} if self.root is None else {"basePath": f"file://{self.root}"}
+        return self._load(spark, [f"file://{path}" for path in self.paths], options)
 
     def _load(
         self, spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
@@ -105,15 +90,6 @@ class FileList:
             frame = reader.parquet(*paths)
             frame.schema  # noqa: B018 - on Connect, only this looks at the files under the settings
         return frame
-
-    def _read_directories(self, spark: SparkSession) -> DataFrame | str:
-        for directory, names in self._by_directory.items():
-            found = _visible_names(directory)
-            if found != names:
-                other = next(iter(found ^ names))
-                return f"{directory} is not read as a whole, since of {other!r}"
-        paths = [f"file://{directory}" for directory in self._by_directory]
-        return self._checked(self._load(spark, paths, self._base_path()))
 
     def _read_prepared(self, spark: SparkSession) -> DataFrame | str:
         if not is_classic(spark):
@@ -157,15 +133,6 @@ class FileList:
         reason = f"Spark found {len(found)} files in place of {len(self.paths)}"
         _log.warning("%s; another way is taken to read them", reason)
         return reason
-
-
-def _visible_names(directory: Path) -> set[str]:
-    """Return what Spark would find in a directory: all but what begins with a dot."""
-    try:
-        with os.scandir(directory) as entries:
-            return {entry.name for entry in entries if not entry.name.startswith(".")}
-    except FileNotFoundError:
-        return set()
 
 
 __all__ = ["FileList", "NativeWay"]

@@ -11,7 +11,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
 from lakebed.model.predicate import roots_of
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
-from lakebed.plan.plan import ScanPlan
+from lakebed.plan.plan import Scan
 from lakebed.spark.column import literal, to_spark_column
 from lakebed.spark.file_lists import FileList, NativeWay
 from lakebed.spark.types import struct_type
@@ -27,10 +27,10 @@ _DISCOVERABLE = frozenset({Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.
 _PATTERN = frozenset("*?[]{}\\")
 
 
-def find_obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
+def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     """Say why Spark's own reader cannot read the plan; empty if it can."""
-    if plan.state.descriptor.format != "parquet":
-        return f"Spark may lack a reader for format {plan.state.descriptor.format!r}"
+    if plan.layout.descriptor.format != "parquet":
+        return f"Spark may lack a reader for format {plan.layout.descriptor.format!r}"
     path = store.local_path(plan.files[0].key)
     if path is None:
         return f"Spark has no connector for {store.uri}"
@@ -39,10 +39,10 @@ def find_obstacle(store: Store, plan: ScanPlan, names: Sequence[str]) -> str:
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
-    alike = _find_alike(plan.state.column_types)
+    alike = _find_alike(plan.layout.column_types)
     if alike:
         return f"Spark takes the columns {' and '.join(map(repr, alike))} for one"
-    partition_types = plan.state.partition_types
+    partition_types = plan.layout.partition_types
     for name in needed_columns(plan, names):
         if name not in partition_types:
             continue
@@ -78,23 +78,23 @@ def _inner(kind: Type) -> list[dict[str, Type]]:
     return _inner(kind.value) if isinstance(kind, MapOf) else []
 
 
-def needed_columns(plan: ScanPlan, names: Sequence[str]) -> tuple[str, ...]:
+def needed_columns(plan: Scan, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are asked for, and those that the filter looks at."""
-    types = plan.state.predicate_types
+    types = plan.layout.predicate_types
     residual = () if plan.residual is None else roots_of(plan.residual, types)
     return tuple(dict.fromkeys([*names, *residual]))
 
 
-def struct_of(plan: ScanPlan, names: Iterable[str]) -> StructType:
+def struct_of(plan: Scan, names: Iterable[str]) -> StructType:
     """Return columns of a plan as Spark's own type."""
-    types: Mapping[str, Type] = plan.state.column_types
+    types: Mapping[str, Type] = plan.layout.column_types
     return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
 
 
 def read_natively(
     spark: SparkSession,
     store: Store,
-    plan: ScanPlan,
+    plan: Scan,
     names: Sequence[str],
     older: OlderFiles,
     way: NativeWay | None,
@@ -115,11 +115,11 @@ def read_natively(
     """
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
-    state = plan.state
-    partitions = state.partition_types
+    layout = plan.layout
+    partitions = layout.partition_types
     needed = needed_columns(plan, names)
     from_path = [name for name in partitions if name in needed]
-    stored = [name for name in state.stored_schema.names if name in needed]
+    stored = [name for name in layout.stored_schema.names if name in needed]
     read = list(older.held_fields(stored))
     if from_path:
         # All levels are named, so that Spark takes each by its type and guesses none.
@@ -130,9 +130,9 @@ def read_natively(
     files = FileList(
         paths=tuple(_path(store, file.key) for file in plan.files),
         schema=struct_type(Schema(fields=tuple(read))),
-        root=_path(store, f"{state.name}/{state.table}") if from_path else None,
+        root=_path(store, f"{layout.name}/{layout.table}") if from_path else None,
     )
-    frame = _read_files(spark, files, way, state.name)
+    frame = _read_files(spark, files, way, layout.name)
     for name in from_path:
         if _is_garbled(plan, name):
             frame = frame.withColumn(name, _mended(name))
@@ -142,11 +142,11 @@ def read_natively(
     for name in older.reading.promoted:
         frame = frame.withColumn(name, F.col(f"`{name}`").cast(types[name]))
     if plan.residual is not None:
-        frame = frame.where(to_spark_column(plan.residual, state.predicate_types))
+        frame = frame.where(to_spark_column(plan.residual, layout.predicate_types))
     constants = older.reading.constants
     return frame.select(
         *[
-            _constant(constants[name], state.column_types[name]).cast(types[name]).alias(name)
+            _constant(constants[name], layout.column_types[name]).cast(types[name]).alias(name)
             if name in constants
             else F.col(f"`{name}`")
             for name in names
@@ -185,7 +185,7 @@ def _constant(value: Any, kind: Type) -> Column:
     return F.create_map() if isinstance(kind, MapOf) else literal(value, kind)
 
 
-def _is_garbled(plan: ScanPlan, name: str) -> bool:
+def _is_garbled(plan: Scan, name: str) -> bool:
     return any(
         isinstance(value, str) and not value.isascii()
         for value in {file.partition[name] for file in plan.files}

@@ -13,17 +13,18 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
 from lakebed.spark.session import settings_for
 from lakebed.spark.types import struct_type
 from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
 
 if TYPE_CHECKING:
@@ -85,11 +86,8 @@ def _is_plain(declared: Field, given: Field | None) -> bool:
     return declared.type == given.type and (declared.nullable or not given.nullable)
 
 
-def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> pa.Table:
+def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
     """Write a frame that `can_write_natively`.
-
-    Returns:
-        The facts of the files.
 
     Raises:
         SchemaMismatchError: A field that is not nullable holds null; what was written is deleted.
@@ -97,7 +95,7 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     Cost:
         One Spark job, a footer a file, and a checksum over all bytes on the driver.
     """
-    staging = store.local_path(f"{target.dataset}/staging/{target.batch_id}")
+    staging = store.local_path(staging_folder(target.dataset, target.batch_id))
     assert staging is not None  # can_write_natively has asked
     columns = [_column(field, given.find(field.name)) for field in target.descriptor.schema]
     compression = target.descriptor.compression
@@ -120,7 +118,7 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
         shutil.rmtree(staging, ignore_errors=True)
         with contextlib.suppress(OSError):  # another batch may be staged beside it
             staging.parent.rmdir()
-    return facts_table(taken, target.descriptor.stored_schema)
+    return Written(facts=facts_table(taken, target.descriptor.stored_schema))
 
 
 def _column(declared: Field, given: Field | None) -> Column:

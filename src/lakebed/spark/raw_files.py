@@ -73,10 +73,12 @@ def contents_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFram
     return _frame(spark, files, _content_batches, _CONTENTS)
 
 
-Read = Callable[[str, StoredFile], Iterator[pa.RecordBatch]]
+_ReadFile = Callable[[str, StoredFile], Iterator[pa.RecordBatch]]
 
 
-def _frame(spark: SparkSession, files: Sequence[Identified], read: Read, schema: str) -> DataFrame:
+def _frame(
+    spark: SparkSession, files: Sequence[Identified], read: _ReadFile, schema: str
+) -> DataFrame:
     by_url = {file.location: (file_id, file) for file_id, file in files}
     sizes = {url: file.size_bytes for url, (_, file) in by_url.items()}
     groups = [[by_url[url] for url in group] for group in grouped_by_size(spark, sizes)]

@@ -12,7 +12,7 @@ from lakebed.arrow.scan import output_schema, scan
 from lakebed.errors import InvalidInputError
 from lakebed.model.lineage import simplify
 from lakebed.model.predicate import TRUE
-from lakebed.plan.plan import DataFile, ScanPlan
+from lakebed.plan.plan import DataFile, Scan
 from lakebed.spark.file_lists import NativeWay
 from lakebed.spark.native_read import find_obstacle, needed_columns, read_natively, struct_of
 from lakebed.spark.session import is_classic
@@ -22,7 +22,7 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Way = Literal["auto", "native", "directories", "paths", "prepared", "arrow"]
+Way = Literal["auto", "native", "paths", "prepared", "arrow"]
 
 # On Connect, Spark looks at each path again at each action: for so many small files longer than its
 # own reader may save. A judgement; bench/reading.py measures sessions that are not of Connect.
@@ -33,16 +33,15 @@ _LARGE_FILE_BYTES = 2**20
 def read_frame(
     spark: SparkSession,
     store: Store,
-    plan: ScanPlan,
+    plan: Scan,
     columns: Sequence[str] | None = None,
     *,
     way: Way = "auto",
 ) -> DataFrame:
     """Return the rows of a plan as a DataFrame.
 
-    `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, by
-    whole `directories` which hold nothing else, or by a list that was `prepared`; `native` takes
-    the fastest of the three. `arrow` reads the files with Arrow inside `mapInArrow`: it serves
+    `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, or by
+    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with Arrow inside `mapInArrow`: it serves
     storage without a Hadoop connector, files of other tools, and partition values that Spark
     garbles. `auto` takes `native` where it gives the right answer, and is not slower.
     Files of older schemas are read apart where they differ, and united under the current one.
@@ -61,13 +60,13 @@ def read_frame(
 
     Cost:
         No Spark job yet. `paths` looks once at each planned file on Spark's driver, `prepared` in
-        this process; `directories` lists each of them twice.
+        this process.
     """
     if way not in get_args(Way):
         raise InvalidInputError(
             f"way is {way!r}.", hint=f"Give one of {', '.join(get_args(Way))}, or none."
         )
-    wanted = output_schema(plan.state, columns)
+    wanted = output_schema(plan.layout, columns)
     schema = struct_of(plan, wanted.names)
     if not store.is_shared:
         rows = to_spark_types(scan(store, plan, columns).read_all())
@@ -77,7 +76,7 @@ def read_frame(
     obstacle = find_obstacle(store, plan, wanted.names)
     if obstacle and way not in ("auto", "arrow"):
         raise InvalidInputError(
-            f"Cannot read {plan.state.name!r} natively: {obstacle}.", hint="Leave 'way' out."
+            f"Cannot read {plan.layout.name!r} natively: {obstacle}.", hint="Leave 'way' out."
         )
     is_slow = way == "auto" and not obstacle and _is_slow_by_path(spark, store, plan)
     if way == "arrow" or obstacle or is_slow:
@@ -85,7 +84,7 @@ def read_frame(
     return _read_mixed(spark, store, plan, wanted.names, way)
 
 
-def _is_slow_by_path(spark: SparkSession, store: Store, plan: ScanPlan) -> bool:
+def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:
     """Whether Spark would look at many small files, one by one."""
     if is_classic(spark) or len(plan.files) <= _MANY_FILES:
         return False
@@ -97,7 +96,7 @@ def _is_slow_by_path(spark: SparkSession, store: Store, plan: ScanPlan) -> bool:
 
 
 def _read_mixed(
-    spark: SparkSession, store: Store, plan: ScanPlan, names: Sequence[str], way: Way
+    spark: SparkSession, store: Store, plan: Scan, names: Sequence[str], way: Way
 ) -> DataFrame:
     """Read natively what Spark can, file by file of one kind, and the rest through Arrow."""
     frames: list[DataFrame] = []
@@ -110,7 +109,7 @@ def _read_mixed(
         if way != "auto":
             name = next(iter(older.reading.rebuilt))
             raise InvalidInputError(
-                f"Cannot read {plan.state.name!r} natively: field {name!r} has another form in "
+                f"Cannot read {plan.layout.name!r} natively: field {name!r} has another form in "
                 f"files of schema {older.number}.",
                 hint="Leave 'way' out.",
             )
@@ -123,10 +122,10 @@ def _read_mixed(
 
 def _native_way(way: Way) -> NativeWay | None:
     """Return how Spark is to be told of the files; None if that is left open."""
-    return way if way in ("directories", "paths", "prepared") else None
+    return way if way in ("paths", "prepared") else None
 
 
-def _by_schema(plan: ScanPlan, names: Sequence[str]) -> list[tuple[OlderFiles, ScanPlan]]:
+def _by_schema(plan: Scan, names: Sequence[str]) -> list[tuple[OlderFiles, Scan]]:
     """Split a plan into files that are read alike, as far as some columns go."""
     needed = needed_columns(plan, names)
     by_number: dict[int | None, OlderFiles] = {}
@@ -134,7 +133,7 @@ def _by_schema(plan: ScanPlan, names: Sequence[str]) -> list[tuple[OlderFiles, S
     for file in plan.files:
         number = file.schema_number
         if number not in by_number:
-            by_number[number] = OlderFiles.of(plan.state, number).for_columns(needed)
+            by_number[number] = OlderFiles.of(plan.layout, number).for_columns(needed)
         older = by_number[number]
         alike = next((files for known, files in found if known.reads_as(older)), None)
         if alike is None:

@@ -18,15 +18,20 @@ import pyarrow as pa
 
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.write import write_batches
-from lakebed.errors import InvalidInputError
-from lakebed.spark.answers import table_from_bytes, table_to_bytes, write_error
+from lakebed.errors import LakebedError
+from lakebed.spark.answers import (
+    ANSWER,
+    ANSWER_SCHEMA,
+    answer,
+    refusal,
+    table_from_bytes,
+    table_to_bytes,
+)
 from lakebed.store.base import Store
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-ANSWER = "facts binary, error string"
 PLACED = f"place int, rows binary, {ANSWER}"
-_ANSWER_SCHEMA = pa.schema([("facts", pa.binary()), ("error", pa.string())])
 
 # Of a message between the JVM and a task.
 ROWS_A_MESSAGE = 2_000
@@ -45,13 +50,13 @@ _BYTES_TO_WRITE = 2**20  # of streams that the kernel is given at once, for it w
 
 
 def writing_task(store: Store, target: BatchTarget) -> Task:
-    """Return the task that writes its rows and answers with the facts of its files."""
+    """Return the task that writes its rows and answers with what it has written."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield _answer(write_batches(store, target, batches))
-        except InvalidInputError as exc:
-            yield _refusal(exc)
+            yield answer(write_batches(store, target, batches))
+        except LakebedError as exc:
+            yield refusal(exc)
 
     return run
 
@@ -70,12 +75,12 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
             gives_on = target.options.cluster or places.are_scattered(waiting, first)
             rows = itertools.chain(first, waiting)
             if not gives_on:
-                yield _placed(_answer(write_batches(store, target, rows)))
+                yield _placed(answer(write_batches(store, target, rows)))
                 return
             for chunk in _chunks(rows, _BYTES_TO_SORT):
                 yield from places.streams(chunk)
-        except InvalidInputError as exc:
-            yield _placed(_refusal(exc))
+        except LakebedError as exc:
+            yield _placed(refusal(exc))
 
     return run
 
@@ -97,11 +102,11 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
             for batch in pa.Table.from_batches(chunk).combine_chunks().to_batches()
         )
         try:
-            yield _answer(write_batches(store, target, rows))
-        except InvalidInputError as exc:
+            yield answer(write_batches(store, target, rows))
+        except LakebedError as exc:
             # The driver must know all files to delete them: also of answers that come later.
             deque(given, maxlen=0)
-            yield _refusal(exc)
+            yield refusal(exc)
         yield from answers
 
     return run
@@ -112,9 +117,9 @@ def _without_answers(
 ) -> Iterator[pa.Array]:
     """Yield streams of rows, and put what is already an answer aside."""
     for batch in batches:
-        found = batch.filter(batch.column("place").is_null()).select(_ANSWER_SCHEMA.names)
+        mine = batch.filter(batch.column("place").is_null()).select(ANSWER_SCHEMA.names)
         # The session may have asked for large texts and bytes.
-        answers.append(found.cast(_ANSWER_SCHEMA))
+        answers.append(mine.cast(ANSWER_SCHEMA))
         yield batch.column("rows").drop_null()
 
 
@@ -160,7 +165,7 @@ class _Places:
             yield _batch(
                 place=pa.array([place] * len(pieces), pa.int32()),
                 rows=pa.array(pieces, pa.binary()),
-                facts=pa.nulls(len(pieces), pa.binary()),
+                answer=pa.nulls(len(pieces), pa.binary()),
                 error=pa.nulls(len(pieces), pa.string()),
             )
 
@@ -189,21 +194,12 @@ def _chunks(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[list
         yield chunk
 
 
-def _answer(facts: pa.Table) -> pa.RecordBatch:
-    return _batch(facts=pa.array([table_to_bytes(facts)]), error=pa.nulls(1, pa.string()))
-
-
-def _refusal(exc: InvalidInputError) -> pa.RecordBatch:
-    """Answer instead of failing: Spark would only try the same rows again."""
-    return _batch(facts=pa.nulls(1, pa.binary()), error=pa.array([write_error(exc)]))
-
-
-def _placed(answer: pa.RecordBatch) -> pa.RecordBatch:
+def _placed(message: pa.RecordBatch) -> pa.RecordBatch:
     return _batch(
         place=pa.nulls(1, pa.int32()),
         rows=pa.nulls(1, pa.binary()),
-        facts=answer.column("facts"),
-        error=answer.column("error"),
+        answer=message.column("answer"),
+        error=message.column("error"),
     )
 
 

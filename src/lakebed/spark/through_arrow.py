@@ -12,10 +12,9 @@ from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
 from lakebed.model.keys import split_label
-from lakebed.plan.explanation import Account
-from lakebed.plan.plan import DataFile, ScanPlan
+from lakebed.model.layout import Layout
+from lakebed.plan.plan import DataFile, Scan
 from lakebed.state.facts import Recorded
-from lakebed.state.state import State
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -38,15 +37,15 @@ _FILES = pa.schema(
 
 
 def read_through_arrow(
-    spark: SparkSession, store: Store, plan: ScanPlan, names: Sequence[str], schema: StructType
+    spark: SparkSession, store: Store, plan: Scan, names: Sequence[str], schema: StructType
 ) -> DataFrame:
     """Return some columns of a plan, read by `mapInArrow`.
 
     Files come to the tasks as rows, so that a task is sent only its own, however many there are.
     """
-    if find_reader(plan.state.descriptor.format) is not None:
+    if find_reader(plan.layout.descriptor.format) is not None:
         # Here, since tasks know nothing of the file table.
-        plan = replace(plan, files=with_recorded(store, plan.state, plan.files))
+        plan = replace(plan, files=with_recorded(store, plan.file_table, plan.files))
     files, count = spark.createDataFrame(_files(plan)), len(plan.files)
     if count > _FEW_FILES:
         files = files.repartition(min(-(-count // _FILES_A_TASK), _MOST_TASKS))
@@ -54,15 +53,15 @@ def read_through_arrow(
 
 
 def reading_task(
-    store: Store, plan: ScanPlan, names: Sequence[str]
+    store: Store, plan: Scan, names: Sequence[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the task that reads the files it is given as rows; it carries none itself."""
-    light = _without_files(plan)
+    layout, residual = plan.layout, plan.residual
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            files = tuple(_planned(light.state, batch))
-            for rows in scan(store, replace(light, files=files), names):
+            files = tuple(_planned(layout, batch))
+            for rows in scan(store, Scan(layout=layout, files=files, residual=residual), names):
                 yield to_spark_types(pa.Table.from_batches([rows])).to_batches()[0]
 
     return run
@@ -77,7 +76,7 @@ def to_spark_types(table: pa.Table) -> pa.Table:
     return table
 
 
-def _files(plan: ScanPlan) -> pa.Table:
+def _files(plan: Scan) -> pa.Table:
     """Return the files as rows."""
     return pa.table(
         [
@@ -91,35 +90,17 @@ def _files(plan: ScanPlan) -> pa.Table:
     )
 
 
-def _without_files(plan: ScanPlan) -> ScanPlan:
-    """Return what is the same for all files of a plan."""
-    light = replace(
-        plan.state,
-        labels=(),
-        files=(),
-        history=(),
-        sources=(),
-        runs=(),
-        postings={},
-        annotations={},
-        indices={},
-        open_batches=(),
-        protections=(),
-    )
-    return replace(plan, state=light, files=(), account=Account())
-
-
-def _planned(state: State, batch: pa.RecordBatch) -> Iterator[DataFile]:
+def _planned(layout: Layout, batch: pa.RecordBatch) -> Iterator[DataFile]:
     """Yield the files that rows name, as the plan had them."""
     for row in batch.to_pylist():
         number, checksum = row["schema_number"], row["checksum"]
         yield DataFile(
-            key=state.key(row["label"]),
+            key=layout.key(row["label"]),
             label=row["label"],
-            partition=state.directory_values(split_label(row["label"])[0]),
+            partition=layout.directory_values(split_label(row["label"])[0]),
             is_filtered=row["is_filtered"],
             schema_number=number,
-            constants=state.lineage.reading(state.stored_schema, number).constants,
+            constants=layout.lineage.reading(layout.stored_schema, number).constants,
             recorded=None
             if checksum is None
             else Recorded(size_bytes=row["size_bytes"], checksum=checksum),

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget
+from lakebed.arrow.workers import gather
 from lakebed.arrow.write import write_batches
-from lakebed.index.postings import keys_of, postings_in
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
-from lakebed.spark.answers import read_error, table_from_bytes
-from lakebed.spark.caps import with_admitted
+from lakebed.spark.admission import with_admitted
+from lakebed.spark.answers import ANSWER, results
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import caller_setting, settings_for
 from lakebed.spark.tasks import (
-    ANSWER,
     FEW_PARTITIONS,
     PLACED,
     ROWS_A_MESSAGE,
@@ -25,9 +22,8 @@ from lakebed.spark.tasks import (
     placing_task,
     writing_task,
 )
-from lakebed.state.caps import concat_facts
-from lakebed.state.facts import facts_schema
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.written import Written, joined
+from lakebed.store.base import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +39,7 @@ def is_spark_frame(data: object) -> bool:
     return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
 
 
-def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table:
+def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     """Write a DataFrame as the data files of one batch.
 
     Each task runs the write kernel and writes the partitions that its rows belong to. Rows of
@@ -51,11 +47,9 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
     `WriteOptions.cluster`. Where Spark's own writer gives the same files, it serves instead, since
     rows then need not travel to Python.
 
-    Returns:
-        The facts of the files.
-
     Raises:
         SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
+        LakebedError: The store failed; what was written is deleted.
 
     Cost:
         One Spark job, with a shuffle of the rows that are scattered, and before it one over the
@@ -78,16 +72,8 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> pa.Table
         answer = frame.mapInArrow(writing_task(store, target), ANSWER)
     with settings_for(frame.sparkSession, _message_settings(frame.sparkSession, given)):
         answers = answer.collect()
-    empty = facts_schema(target.descriptor.stored_schema).empty_table()
-    tables = [table_from_bytes(row.facts) for row in answers if row.facts is not None]
-    facts = concat_facts([empty, *tables])
-    for row in answers:
-        if row.error is not None:
-            labels = facts.column("label").to_pylist()
-            staged = [target.key(label) for label in labels]
-            delete_or_leave(store, [*staged, *keys_of(postings_in(facts))])
-            raise read_error(row.error)
-    return facts
+    parts = gather(store, results(answers, Written), lambda part: part.keys(target))
+    return joined([Written.nothing(target.descriptor.stored_schema), *parts])
 
 
 def _may_scatter(target: BatchTarget) -> bool:

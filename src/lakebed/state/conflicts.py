@@ -33,6 +33,7 @@ from lakebed.state.scope import (
     WholePartitions,
     WholeView,
 )
+from lakebed.state.sources import Sources, changed_meanwhile
 from lakebed.state.state import FOREIGN, Change, State, is_one_dataset
 
 LONGER_LEASE = "Write the data again, with a longer lease."
@@ -134,16 +135,55 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
     )
 
 
+def check_sources(
+    base: State, now: State, change: Change, mine: Sources, known: Sources, found: Sources
+) -> None:
+    """Check that nobody else has read in the same raw files: rows would come twice.
+
+    Args:
+        base: The state that the change was computed from.
+        now: What the head says.
+        change: What is to be committed.
+        mine: What it reads in.
+        known: What had been read in at the base.
+        found: What is read in now.
+
+    Raises:
+        CommitConflictError: Somebody has; the message names the run.
+    """
+    other = changed_meanwhile(known, found, mine)
+    if other is not None:
+        hint = "Run it again: it takes what is left."
+        raise _conflict(base, now, change.operation, f"{other}.", hint)
+
+
+def _conflict(
+    base: State,
+    now: State,
+    operation: str,
+    what: str,
+    hint: str,
+    partitions: tuple[str, ...] = (),
+) -> CommitConflictError:
+    return CommitConflictError(
+        f"{operation} of {base.name!r}, based on version {base.version}, conflicts with {what}",
+        hint=hint,
+        expected=base.version,
+        actual=now.version,
+        partitions=partitions,
+    )
+
+
 def check(
-    base: State, now: State, since: Sequence[Entry], change: Change, reads: Sequence[Read] = ()
+    base: State, now: State, change: Change, since: Sequence[Entry], reads: Sequence[Read] = ()
 ) -> None:
     """Check that nothing that happened since stands in the way of a change.
 
     Args:
         base: The state that the change was computed from.
         now: What the head says.
-        since: The entries of the history since the base, and since the oldest of the reads.
         change: What is to be committed.
+        since: The entries of the history since the base, and since the oldest of the reads.
         reads: What else it rests on.
 
     Raises:
@@ -154,9 +194,9 @@ def check(
     for read in reads:
         check_same_dataset(read.state, now)
     later = after(since, base)
-    _check_upkeep(base, now, later, change)
-    _check_cleanup(base, now, later, change)
-    _check_descriptor(base, now, later, change, reads)
+    _check_upkeep(base, now, change, later)
+    _check_cleanup(base, now, change, later)
+    _check_descriptor(base, now, change, later, reads)
     own = Read(state=base, scope=change.scope)
     for read in (own, *reads):
         what = _Since(read.state, now, tuple(after(since, read.state)))
@@ -221,7 +261,7 @@ def after(since: Iterable[Entry], state: State) -> list[Entry]:
     return [entry for entry in since if entry.version > state.version]
 
 
-def check_descriptor_kept(base: State, now: State, since: Iterable[Entry], operation: str) -> None:
+def check_descriptor_kept(base: State, now: State, operation: str, since: Iterable[Entry]) -> None:
     """Check that nobody has changed the descriptor since the base.
 
     Raises:
@@ -229,22 +269,17 @@ def check_descriptor_kept(base: State, now: State, since: Iterable[Entry], opera
     """
     updates = [entry for entry in after(since, base) if entry.descriptor is not None]
     if updates:
-        raise _descriptor_conflict(base, now, updates, operation, _BOTH)
+        raise _descriptor_conflict(base, now, operation, updates, _BOTH)
 
 
 def _descriptor_conflict(
-    base: State, now: State, updates: Sequence[Entry], operation: str, reason: str
+    base: State, now: State, operation: str, updates: Sequence[Entry], reason: str
 ) -> CommitConflictError:
-    return CommitConflictError(
-        f"{operation} of {base.name!r}, based on version {base.version}, conflicts with "
-        f"{named(updates[-1]) if updates else 'another update'}. {reason}",
-        hint=_AGAIN,
-        expected=base.version,
-        actual=now.version,
-    )
+    what = named(updates[-1]) if updates else "another update"
+    return _conflict(base, now, operation, f"{what}. {reason}", _AGAIN)
 
 
-def _check_upkeep(base: State, now: State, since: Sequence[Entry], change: Change) -> None:
+def _check_upkeep(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
     """Check that what is kept from cleanup is what it was when a protection was found right."""
     if not change.protect and not change.unprotect:
         return
@@ -252,16 +287,11 @@ def _check_upkeep(base: State, now: State, since: Sequence[Entry], change: Chang
     if have_changed or any(
         entry.horizon is not None or entry.protected or entry.unprotected for entry in since
     ):
-        raise CommitConflictError(
-            f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts "
-            "with a cleanup or another protection.",
-            hint="Look at `protections`, and do it again if it still is right.",
-            expected=base.version,
-            actual=now.version,
-        )
+        hint = "Look at `protections`, and do it again if it still is right."
+        raise _conflict(base, now, change.operation, "a cleanup or another protection.", hint)
 
 
-def _check_cleanup(base: State, now: State, since: Sequence[Entry], change: Change) -> None:
+def _check_cleanup(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
     """Check that no cleanup may have taken what was written for a change without a reservation.
 
     A cleanup says by a commit what it gives up, and deletes it then: also what no head names and
@@ -269,17 +299,12 @@ def _check_cleanup(base: State, now: State, since: Sequence[Entry], change: Chan
     """
     cleanups = [entry for entry in since if entry.operation == "cleanup"]
     if cleanups and change.brings_unreserved:
-        raise CommitConflictError(
-            f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts with "
-            f"{named(cleanups[-1])}: it may have deleted what was written for this.",
-            hint="Do it again.",
-            expected=base.version,
-            actual=now.version,
-        )
+        what = f"{named(cleanups[-1])}: it may have deleted what was written for this."
+        raise _conflict(base, now, change.operation, what, "Do it again.")
 
 
 def _check_descriptor(
-    base: State, now: State, since: Sequence[Entry], change: Change, reads: Sequence[Read]
+    base: State, now: State, change: Change, since: Sequence[Entry], reads: Sequence[Read]
 ) -> None:
     """Check again what depends on the descriptor, if it is no longer that of the base.
 
@@ -287,14 +312,14 @@ def _check_descriptor(
     under a later one if the rules of evolution let the one become the other.
     """
     if change.descriptor is not None:
-        check_descriptor_kept(base, now, since, change.operation)
+        check_descriptor_kept(base, now, change.operation, since)
     if (now.descriptor, now.lineage) == (base.descriptor, base.lineage):
         return
     if change.descriptor is not None:
-        raise _descriptor_conflict(base, now, (), change.operation, _BOTH)
+        raise _descriptor_conflict(base, now, change.operation, (), _BOTH)
     scopes = [*_parts(change.scope), *(part for read in reads for part in _parts(read.scope))]
     reason = ""
-    if base.partition_types != now.partition_types and not all(
+    if base.layout.partition_types != now.layout.partition_types and not all(
         isinstance(one, Nothing) for one in scopes
     ):
         reason = "Partition values have another type now."
@@ -308,7 +333,7 @@ def _check_descriptor(
         reason = reason or _misrouted(grown, scopes, change.added)
     if reason:
         updates = [entry for entry in since if entry.descriptor is not None]
-        raise _descriptor_conflict(base, now, updates, change.operation, reason)
+        raise _descriptor_conflict(base, now, change.operation, updates, reason)
 
 
 def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[str]) -> str:
@@ -341,16 +366,9 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
     last = max(touched.values(), key=lambda one: float("inf") if one is None else one.version)
     partitions = tuple(sorted(touched))
     shown = ", ".join(one or "the whole dataset" for one in partitions[:5])
-    base = since.state
-    raise CommitConflictError(
-        f"{change.operation} of {base.name!r}, based on version {base.version}, conflicts with "
-        f"{'a change by another tool' if last is None else named(last)}: "
-        + (f"both touch {shown}." if is_own else f"it touched {shown} since."),
-        hint=_AGAIN,
-        expected=base.version,
-        actual=since.now.version,
-        partitions=partitions,
-    )
+    what = "a change by another tool" if last is None else named(last)
+    told = f"both touch {shown}." if is_own else f"it touched {shown} since."
+    raise _conflict(since.state, since.now, change.operation, f"{what}: {told}", _AGAIN, partitions)
 
 
 def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | None]:

@@ -1,16 +1,33 @@
-"""The first state of a dataset."""
+"""Creation: the first state of a dataset, and how its name becomes that of the dataset."""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import time
 import uuid
+from dataclasses import replace
 
+from lakebed.errors import (
+    CommitUnknownError,
+    DatasetNotFoundError,
+    LakebedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StorageError,
+)
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE
+from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.state import history
-from lakebed.state.head import HeadFormat
-from lakebed.state.state import State, digest_of
+from lakebed.state.codec import to_document
+from lakebed.state.head import HeadFormat, encode_head
+from lakebed.state.history import Entry
+from lakebed.state.lists import Lists
+from lakebed.state.moving import read_settled_head, remove_leftover
+from lakebed.state.reader import Head, read_head
+from lakebed.state.state import CREATION, State, digest_of
+from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
 _SUFFIX = f".first{history.SUFFIX}"
@@ -26,11 +43,8 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
     descriptor.check()
     now = dt.datetime.now(dt.UTC)
     return State(
-        name=name,
-        table=TABLE,
+        layout=Layout.of_ours(name, descriptor),
         head_format=head_format,
-        descriptor=descriptor,
-        partition_keys=tuple(descriptor.partition_types),
         labels=(),
         created_at=now.isoformat(),
         commit_id=uuid.uuid4().hex,
@@ -41,7 +55,7 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
     )
 
 
-def first_segment(state: State) -> Segment:
+def _first_segment(state: State) -> Segment:
     """Return the segment of the first entry in the history.
 
     It is written before the head, so that its key says of which dataset it is: who drops another
@@ -53,13 +67,174 @@ def first_segment(state: State) -> Segment:
 
 def is_of_a_namesake(key: str, state: State) -> bool:
     """Whether a key is of the first segment of another dataset, whose head may yet come."""
-    is_first = key.startswith(f"{history.folder(state.name)}/") and key.endswith(_SUFFIX)
+    is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIX)
     return is_first and not key.startswith(_begin_of(state))
 
 
 def _begin_of(state: State) -> str:
-    return f"{history.folder(state.name)}/{1:010d}-{_sign_of(state)}"
+    return segment_key(Folder.HISTORY.of(state.name), 1, _sign_of(state))
 
 
 def _sign_of(state: State) -> str:
     return hashlib.blake2b(state.created_at.encode(), digest_size=8).hexdigest()
+
+
+_CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
+
+
+def create(store: Store, state: State) -> State:
+    """Write the first head of a dataset, put-if-absent.
+
+    Args:
+        store: Where the dataset shall be.
+        state: Without history; version 0.
+
+    Returns:
+        The state with its history.
+
+    Raises:
+        ObjectExistsError: The name is taken; nothing became visible.
+        DatasetNotFoundError: It has been dropped in the same moment.
+        CommitUnknownError: The store stopped answering; the dataset may exist or not.
+
+    Cost:
+        One PUT, two conditional PUTs, and up to three GETs.
+    """
+    written: dict[str, State] = {}
+    try:
+        return _create_head(store, state, written)
+    except CommitUnknownError:
+        raise
+    except LakebedError:
+        delete_or_leave(store, [key for first in written.values() for key in first.lists.keys])
+        raise
+
+
+def _with_history(store: Store, state: State, written: dict[str, State]) -> State:
+    """Return a first state with the entry of its creation, which is stored and noted."""
+    entry = Entry(
+        version=0,
+        commit_id=state.commit_id,
+        operation="create",
+        committed_at=state.committed_at or dt.datetime.now(dt.UTC),
+        descriptor=state.descriptor.to_document(),
+    )
+    segment = _first_segment(state)
+    first = replace(state, lists=Lists(history=(segment,)))
+    written[state.created_at] = first
+    store.put(segment.key, history.encode([entry]))
+    return first
+
+
+def _as_another(state: State) -> State:
+    """Return a first state as that of another dataset, by the same commit.
+
+    The head that was put before may have landed and been dropped since, and whoever drops it
+    deletes its history, also while the next head is put.
+    """
+    created_at = dt.datetime.fromisoformat(state.created_at) + dt.timedelta(microseconds=1)
+    return replace(state, created_at=created_at.isoformat())
+
+
+def _create_head(store: Store, state: State, written: dict[str, State]) -> State:
+    key = state.head_format.key(state.name)
+    first = _with_history(store, state, written)
+    trouble: StorageError | None = None
+    for wait_s in _CREATE_WAITS_S:
+        time.sleep(wait_s)
+        etag = None
+        try:
+            if trouble is not None:
+                first = _with_history(store, _as_another(first), written)
+            document = to_document(replace(first, moved_from=CREATION))
+            etag = store.create(key, encode_head(document, state.head_format))
+        except ObjectExistsError:
+            if _is_free(store, state) and remove_leftover(store, state.name, state.head_format):
+                continue
+            # Perhaps it is ours, from a put whose answer was lost.
+        except StorageError as exc:
+            if not exc.retryable and trouble is None:
+                raise
+            trouble = exc
+            continue
+        try:
+            claimed = _claim_name(store, first, etag)
+        except ObjectExistsError:
+            # Where there is a commit, nobody looks for what has lost against it, nor commits to it.
+            if etag is not None:
+                store.delete_if_match(key, etag=etag)
+            raise
+        return written.get(claimed.state.created_at, first)
+    raise _unknown_creation(state, trouble) from trouble
+
+
+def _claim_name(store: Store, state: State, etag: str | None) -> Head:
+    """Let the name be that of the dataset, also where others create it at the same time.
+
+    The head has said so far that its creator may have overlooked another one. It has looked now,
+    after it put its own; so whoever puts another one from now on sees that it came later.
+    """
+    trouble: StorageError | None = None
+    for wait_s in _CREATE_WAITS_S:
+        time.sleep(wait_s)
+        head = _own_first_head(store, state, etag)
+        if head.state.moved_from != CREATION:
+            return (
+                head  # from an answer that was lost; or somebody has committed to it, or moved it
+            )
+        data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
+        try:
+            store.replace(head.key, data, if_match=head.etag)
+        except (ObjectNotFoundError, PreconditionFailedError):
+            continue  # others act on it: the next look tells what they have done
+        except StorageError as exc:
+            trouble = exc
+            continue
+        return head
+    raise _unknown_creation(state, trouble) from trouble
+
+
+def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
+    """Return the head of a dataset that is being created, unless another one has the name."""
+    try:
+        head = read_settled_head(store, state.name)
+        if any(one is not None and not one.state.is_ours for one in (head, head.stale)):
+            raise _taken(state)  # by another tool, which knows no such rules
+        if head.state.commit_id == state.commit_id:
+            return head
+        entries = history.read(store, head.state.lists.history)
+    except DatasetNotFoundError as exc:
+        if etag is None:
+            raise _taken(state) from exc
+        raise  # it was there, and was dropped again
+    except StorageError as exc:
+        raise _unknown_creation(state, exc) from exc
+    except LakebedError as exc:
+        # Something is damaged. What was just written is not, and somebody may have committed to it.
+        raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
+    if all(entry.commit_id != state.commit_id for entry in entries):
+        raise _taken(state)
+    return head
+
+
+def _is_free(store: Store, state: State) -> bool:
+    try:
+        read_head(store, state.name)
+    except DatasetNotFoundError:
+        return True
+    except LakebedError:
+        return False
+    return False
+
+
+def _taken(state: State) -> ObjectExistsError:
+    return ObjectExistsError(f"Dataset {state.name!r} was just created by somebody else.")
+
+
+def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknownError:
+    return CommitUnknownError(
+        f"The store did not say whether dataset {state.name!r} was created: "
+        f"{cause.message if cause else 'no answer'}",
+        hint="Open it, or create it again and let it be opened if it exists.",
+        commit_id=state.commit_id,
+    )

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
+from lakebed.model.layout import Folder
 from lakebed.state.facts import Recorded
-from lakebed.store.base import Store
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.cache import cached_get, is_cached
 from lakebed.store.segments import Segment
 
@@ -38,7 +39,7 @@ _PLAIN = {**_COUNTS, "checksum": pa.string()}  # what every segment holds
 
 def folder(dataset: str) -> str:
     """Return where the segments of a dataset lie."""
-    return f"{dataset}/files"
+    return Folder.FILES.of(dataset)
 
 
 def encode(facts: pa.Table) -> bytes:
@@ -133,13 +134,17 @@ def _unreadable(key: str, cause: object) -> CorruptMetadataError:
     )
 
 
-def merge(parts: Sequence[bytes]) -> bytes:
-    """Return several segments as one.
+def merge(parts: Sequence[StoredObject]) -> bytes:
+    """Return several segments as one."""
+    return encode_joined([decode(part.data, part.key) for part in parts])
+
+
+def encode_joined(tables: Sequence[pa.Table]) -> bytes:
+    """Return what several segments hold as one.
 
     They may be of files of different schemas: facts of a column that was promoted are promoted
     too, and what one of the segments lacks is null there.
     """
-    tables = [decode(part, "file table segment") for part in parts]
     try:
         schemas = [table.schema for table in tables]
         wanted = reduce(_wider, (pa.struct(list(schema)) for schema in schemas))
@@ -445,9 +450,3 @@ def prune(
 
     found = (pruned(segment) for segment in segments)
     return tuple(segment for segment in found if segment is not None)
-
-
-def labels_and_rows(facts: pa.Table) -> tuple[tuple[str, ...], int]:
-    """Return the labels of a facts table, and the sum of their rows."""
-    rows = pc.sum(facts.column("row_count")).as_py() or 0
-    return tuple(facts.column("label").to_pylist()), rows

@@ -9,11 +9,12 @@ import uuid
 
 from lakebed.errors import noting
 from lakebed.state import history
+from lakebed.state.commit import CommitOptions, commit_change
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
 from lakebed.store.base import Store
 
 OPERATION = "hand-over"
@@ -50,7 +51,7 @@ def hand_over(
     read_own_head(store, dataset)
     base = read_settled_head(store, dataset).state
     if base.head_format is head_format:
-        return history.read(store, base.history, after=base.version - 1)[-1]
+        return history.read(store, base.lists.history, after=base.version - 1)[-1]
     encode_moved(base, head_format)
     change = Change(
         operation=OPERATION,
@@ -58,7 +59,7 @@ def hand_over(
         base_version=base.version,
         moves_to=head_format,
     )
-    entry = commit_change(store, base, change, options)
+    entry = commit_change(store, base, change, options).entry
     with noting(
         f"Version {entry.version} has announced the move to {head_format}: the next commit of any "
         "writer goes on with it."

@@ -16,7 +16,7 @@ import msgspec
 import zstandard
 
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
-from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.state.packed import decompress
 
 METADATA_VERSION = 4  # of the Kartothek specification

@@ -12,7 +12,8 @@ import msgspec
 
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
-from lakebed.state.caps import Caught
+from lakebed.model.layout import Folder
+from lakebed.state.caught import Caught
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
 
@@ -21,7 +22,7 @@ SUFFIX = ".json"
 
 def folder(dataset: str) -> str:
     """Return where the entries of a dataset lie."""
-    return f"{dataset}/history"
+    return Folder.HISTORY.of(dataset)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +79,7 @@ class PastState:
     entry: Entry
 
 
-def encode_entries(entries: Sequence[Entry]) -> bytes:
+def encode(entries: Sequence[Entry]) -> bytes:
     """Return the bytes of a segment."""
     return msgspec.json.encode({"entries": entries})
 
@@ -87,9 +88,7 @@ class _Document(msgspec.Struct):
     entries: tuple[Entry, ...]
 
 
-def decode_entries(
-    data: bytes, key: str, stored_at: dt.datetime | None = None
-) -> tuple[Entry, ...]:
+def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple[Entry, ...]:
     """Read a segment.
 
     Args:
@@ -116,11 +115,11 @@ def decode_entries(
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
     """Return several segments as one, with the time at which the storage took each."""
-    return encode_entries([entry for part in parts for entry in _entries_in(part)])
+    return encode([entry for part in parts for entry in _entries_in(part)])
 
 
 def _entries_in(segment: StoredObject) -> tuple[Entry, ...]:
-    return decode_entries(segment.data, segment.key, segment.modified_at)
+    return decode(segment.data, segment.key, segment.modified_at)
 
 
 def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple[Entry, ...]:

@@ -18,19 +18,14 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE, split_label
+from lakebed.model.keys import split_label
+from lakebed.model.layout import TABLE, Folder, Layout, Naming, schema_key
 from lakebed.model.schema import Schema, Type
+from lakebed.state.codec import annotations_of, creation_time_of
 from lakebed.state.head import HeadDocument, HeadFormat
-from lakebed.state.partitions import Naming, PartitionEntry, checked_labels, read_entries
-from lakebed.state.state import State, annotations_of, creation_time_of
+from lakebed.state.partitions import PartitionEntry, checked_labels, read_entries
+from lakebed.state.state import State
 from lakebed.store.base import Store
-
-_SCHEMA_FILE = "_common_metadata"
-
-
-def schema_key(dataset: str, table: str) -> str:
-    """Return the key of the schema file."""
-    return f"{dataset}/{table}/{_SCHEMA_FILE}"
 
 
 def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, key: str) -> State:
@@ -59,11 +54,14 @@ def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, 
                 hint=f"Columns are: {', '.join(schema.names)}.",
             )
     return State(
-        name=document.dataset_uuid,
-        table=table,
+        layout=Layout(
+            name=document.dataset_uuid,
+            table=table,
+            descriptor=DatasetDescriptor.of_other_tool(schema),
+            partition_keys=tuple(keys),
+            is_ours=False,
+        ),
         head_format=head_format,
-        descriptor=DatasetDescriptor.of_other_tool(schema),
-        partition_keys=tuple(keys),
         labels=labels,
         created_at=creation_time_of(document),
         annotations=annotations_of(document),
@@ -76,7 +74,7 @@ def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     found = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
-        if rest.endswith(".parquet") and table != "indices":
+        if rest.endswith(".parquet") and table != Folder.INDICES:
             found[rest.removesuffix(".parquet")] = PartitionEntry({table: info.key})
     return found
 

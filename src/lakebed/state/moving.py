@@ -38,6 +38,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
+from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.reader import Head, find_head, read_head
 from lakebed.state.state import (
@@ -46,7 +47,6 @@ from lakebed.state.state import (
     State,
     claim_of,
     is_one_dataset,
-    to_document,
 )
 from lakebed.store.base import Store
 

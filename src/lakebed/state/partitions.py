@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
-from lakebed.model.keys import ADOPTED_PREFIX, data_key
+from lakebed.model.layout import Naming
 from lakebed.state.head import HeadDocument, HeadFormat, Partitions
 
 _CHUNK = 10_000  # labels at a time, which keeps a proof within a few megabytes
@@ -33,36 +32,6 @@ class PartitionEntry(msgspec.Struct, gc=False):
 
 class _Skipped(msgspec.Struct, gc=False):
     """An entry of which only the label is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """What leads from a label to the key of its file.
-
-    Attributes:
-        dataset: Its name.
-        table: Of Kartothek.
-        suffix: Of data files.
-    """
-
-    dataset: str
-    table: str
-    suffix: str
-
-    @property
-    def prefix(self) -> str:
-        """What keys begin with, before the label."""
-        return f"{self.dataset}/{self.table}/"
-
-    def key(self, label: str) -> str:
-        """Return the key of a file."""
-        return data_key(self.dataset, self.table, label, self.suffix)
-
-    def is_plain(self, labels: Sequence[str]) -> bool:
-        """Whether all keys are the label between prefix and suffix, in characters that are bytes."""
-        bare = "/".join((*labels, self.prefix, self.suffix))
-        # Also false for a label that only looks so; those are encoded one by one.
-        return bare.isascii() and ADOPTED_PREFIX not in bare
 
 
 def encode_partitions(labels: Sequence[str], naming: Naming, head_format: HeadFormat) -> Partitions:

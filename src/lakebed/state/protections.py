@@ -1,24 +1,13 @@
-"""What the head says of older versions: which are protected, and which were given up.
-
-A cleanup commits what it gives up before it deletes anything. So whoever reads, restores or
-protects an older version asks the head alone, and the swap of the head decides every race.
-"""
+"""Protections: what the head says that no cleanup may take."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
-from lakebed.errors import VersionNotFoundError
 from lakebed.model.keys import BatchId
-from lakebed.state.history import Entry, labels_of
-
-if TYPE_CHECKING:
-    from lakebed.state.state import State
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,86 +47,3 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_of(self, *, version: int | None, batch_id: int | None) -> bool:
         """Whether it keeps this version, or this batch."""
         return (self.version, self.batch_id) == (version, batch_id)
-
-
-def protected_versions(state: State) -> frozenset[int]:
-    """Return the versions that protections keep.
-
-    Also those that have expired, as long as the head names them: clocks differ, and only the
-    commit of a cleanup takes them out.
-    """
-    return frozenset(one.version for one in state.protections if one.version is not None)
-
-
-def protected_batches(state: State) -> frozenset[int]:
-    """Return the batches whose files protections keep; expired ones as for versions."""
-    return frozenset(one.batch_id for one in state.protections if one.batch_id is not None)
-
-
-def is_readable(state: State, version: int) -> bool:
-    """Whether no cleanup has given up a file of the version."""
-    return version >= state.horizon or version in protected_versions(state)
-
-
-def check_readable(state: State, entries: Sequence[Entry], version: int) -> None:
-    """Check that all files of an older version are there.
-
-    Args:
-        state: What the head says.
-        entries: The history, for the error.
-        version: Which one.
-
-    Raises:
-        VersionNotFoundError: A cleanup has given it up. The message says when, the hint what can
-            be read.
-    """
-    if is_readable(state, version):
-        return
-    cleanups = [one for one in entries if one.horizon is not None and one.horizon > version]
-    when = f" at {cleanups[0].committed_at.isoformat()}" if cleanups else ""
-    others = sorted(one for one in protected_versions(state) if one < state.horizon)
-    protected = f", and the protected {', '.join(map(str, others))}" if others else ""
-    raise VersionNotFoundError(
-        f"Version {version} of {state.name!r} was cleaned up{when}.",
-        hint=f"Versions from {state.horizon} on can be read{protected}.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFiles:
-    """Labels of the data files that somebody may still read.
-
-    Attributes:
-        retained: Of the versions from the horizon on.
-        protected: Of the protected versions before it, and of protected batches.
-    """
-
-    retained: frozenset[str]
-    protected: frozenset[str]
-
-    @property
-    def labels(self) -> frozenset[str]:
-        """All of them."""
-        return self.retained | self.protected
-
-
-def kept_files(entries: Sequence[Entry], state: State) -> KeptFiles:
-    """Return what no cleanup may delete. What tables of a metastore show comes on top of it.
-
-    Args:
-        entries: The whole history.
-        state: What the head says.
-
-    Raises:
-        VersionNotFoundError: The history lacks a version that the head names.
-    """
-    retained = {*labels_of(entries, (state.horizon,)), *state.labels}
-    batches = protected_batches(state)
-    of_batches: set[str] = set()
-    for entry in entries:
-        if entry.version > state.horizon:
-            retained.update(entry.added)
-        if entry.batch_id in batches:
-            of_batches.update(entry.added)
-    older = [version for version in protected_versions(state) if version < state.horizon]
-    return KeptFiles(retained=frozenset(retained), protected=labels_of(entries, older) | of_batches)

@@ -21,9 +21,9 @@ from lakebed.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
+from lakebed.model.layout import Folder
 from lakebed.store.base import Store
 
-FOLDER = "published"
 LEASE = dt.timedelta(hours=6)  # then a publisher that has not ended is taken for dead
 LEASE_MARGIN = dt.timedelta(minutes=15)  # clocks that differ, and the last call of a publisher
 _SUFFIX = ".json"
@@ -222,7 +222,7 @@ def read(store: Store, dataset: str) -> tuple[Shown, ...]:
 
 def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | CorruptMetadataError]]:
     """Yield each note with its key, or why it cannot be read."""
-    keys = [info.key for info in store.list(f"{dataset}/{FOLDER}/")]
+    keys = [info.key for info in store.list(f"{Folder.PUBLISHED.of(dataset)}/")]
     for key in keys:
         if not key.endswith(_SUFFIX):
             continue
@@ -235,7 +235,7 @@ def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | Corrupt
 
 
 def _key(dataset: str, table: str) -> str:
-    return f"{dataset}/{FOLDER}/{table}{_SUFFIX}"
+    return Folder.PUBLISHED.of(dataset, f"{table}{_SUFFIX}")
 
 
 def _decode(data: bytes, key: str) -> Shown:

@@ -8,22 +8,25 @@ from lakebed.errors import (
     CorruptMetadataError,
     DatasetNotFoundError,
     ObjectNotFoundError,
+    ReadOnlyError,
     StorageError,
 )
-from lakebed.model.keys import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.model.names import nearest
 from lakebed.state import kartothek
+from lakebed.state.codec import (
+    creation_time_of,
+    from_document,
+    is_only_head,
+    is_ours,
+    to_document,
+)
 from lakebed.state.head import HeadDocument, HeadFormat, decode_head
 from lakebed.state.state import (
     COMMITTED,
     State,
     claim_of,
-    creation_time_of,
-    from_document,
     is_one_dataset,
-    is_only_head,
-    is_ours,
-    to_document,
 )
 from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
@@ -266,3 +269,22 @@ def _contradict(low: State, high: State) -> bool:
         return True
     # A head that moves takes along what another tool has changed in it.
     return high.is_changed_by_others and low.labels != high.labels
+
+
+def read_own_head(store: Store, dataset: str) -> Head:
+    """Read the head of a dataset that Lakebed created, to commit to it.
+
+    Raises:
+        DatasetNotFoundError: There is no such dataset.
+        ReadOnlyError: Another tool created it.
+
+    Cost:
+        As `read_head`.
+    """
+    head = read_head(store, dataset)
+    if not head.state.is_ours:
+        raise ReadOnlyError(
+            f"Dataset {dataset!r} was not created by Lakebed, so that it has no batches.",
+            hint="It can be read; create a dataset of your own and append its rows there.",
+        )
+    return head

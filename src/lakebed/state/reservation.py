@@ -21,9 +21,10 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.keys import BatchId
+from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
 from lakebed.model.sql import parse_sql
-from lakebed.state.caps import Caught
+from lakebed.state.caught import Caught
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import ObjectInfo, Store
 
@@ -302,14 +303,9 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def folder(dataset: str) -> str:
-    """Return where the reservations of a dataset lie."""
-    return f"{dataset}/batches"
-
-
 def key_of(dataset: str, batch_id: int) -> str:
     """Return where the reservation of a batch is."""
-    return f"{folder(dataset)}/{batch_id}{SUFFIX}"
+    return Folder.BATCHES.of(dataset, f"{batch_id}{SUFFIX}")
 
 
 def listed(store: Store, dataset: str) -> dict[int, ObjectInfo]:
@@ -318,7 +314,7 @@ def listed(store: Store, dataset: str) -> dict[int, ObjectInfo]:
     Cost:
         One LIST for each 1,000 of them.
     """
-    prefix = f"{folder(dataset)}/"
+    prefix = f"{Folder.BATCHES.of(dataset)}/"
     names = {info.key.removeprefix(prefix): info for info in store.list(prefix)}
     matches = ((_NAME.fullmatch(name), info) for name, info in names.items())
     return {int(match[1]): info for match, info in matches if match}

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lakebed.model.keys import BATCH_ID, batch_id_of
+from lakebed.model.layout import Folder
 from lakebed.state import history
 from lakebed.state.history import Entry
+from lakebed.state.lists import Lists
 from lakebed.state.packed import pack, unpack
-from lakebed.state.state import State
-from lakebed.store.base import Store
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
 
 SUFFIX = ".json.zst"
@@ -62,7 +63,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def folder(dataset: str) -> str:
     """Return where the segments of a dataset lie."""
-    return f"{dataset}/runs"
+    return Folder.RUNS.of(dataset)
 
 
 def noted_by(entries: Iterable[Entry]) -> Runs:
@@ -90,9 +91,9 @@ def decode(data: bytes, key: str) -> Runs:
     return unpack(data, Runs, f"Runs {key!r}", _LOSS)
 
 
-def merge(parts: Sequence[bytes]) -> bytes:
+def merge(parts: Sequence[StoredObject]) -> bytes:
     """Return several segments as one."""
-    return encode(_joined(decode(part, "runs segment") for part in parts))
+    return encode(_joined(decode(part.data, part.key) for part in parts))
 
 
 def _joined(parts: Iterable[Runs]) -> Runs:
@@ -109,21 +110,16 @@ def new_segment(dataset: str, runs: Runs) -> Segment:
     return Segment.new(folder(dataset), len(runs.batches) + len(runs.carried), SUFFIX)
 
 
-def read(store: Store, state: State) -> Runs:
-    """Return which run wrote what, up to a state.
+def read(store: Store, lists: Lists) -> Runs:
+    """Return which run wrote what, as the lists of a state tell it.
 
     Cost:
         One GET a segment, of which there are few. Where the head names none, since no run has had
         a name so far or an older release wrote the head, the history.
     """
-    if not state.runs:
-        return noted_by(history.read(store, state.history))
-    return _joined(decode(store.get(one.key).data, one.key) for one in state.runs)
-
-
-def live_files_of_run(state: State, runs: Runs, run: str) -> tuple[str, ...]:
-    """Return the labels of the live files that hold rows of a run."""
-    return runs.files_of(run, state.labels)
+    if not lists.runs:
+        return noted_by(history.read(store, lists.history))
+    return _joined(decode(store.get(one.key).data, one.key) for one in lists.runs)
 
 
 def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:
@@ -133,12 +129,12 @@ def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:
             yield entry
 
 
-def to_note(store: Store, state: State, entries: Sequence[Entry]) -> Runs:
+def to_note(store: Store, lists: Lists, entries: Sequence[Entry]) -> Runs:
     """Return what a commit has to note.
 
     Args:
         store: Where the dataset is.
-        state: That the commit changes.
+        lists: Of the state that the commit changes.
         entries: That it adds to the history.
 
     Cost:
@@ -146,6 +142,6 @@ def to_note(store: Store, state: State, entries: Sequence[Entry]) -> Runs:
         segment, so that what the segments tell is whole.
     """
     mine = noted_by(entries)
-    if state.runs or not (mine.batches or mine.carried):
+    if lists.runs or not (mine.batches or mine.carried):
         return mine
-    return _joined([noted_by(history.read(store, state.history)), mine])
+    return _joined([noted_by(history.read(store, lists.history)), mine])

@@ -6,7 +6,7 @@ import logging
 
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import TABLE
+from lakebed.model.layout import TABLE, schema_key
 from lakebed.state import kartothek
 from lakebed.state.reader import read_head
 from lakebed.store.base import Store
@@ -21,7 +21,7 @@ def put(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
         One PUT.
     """
     store.put(
-        kartothek.schema_key(dataset, TABLE),
+        schema_key(dataset, TABLE),
         kartothek.encode_schema(descriptor.schema, descriptor.partition_types),
     )
 

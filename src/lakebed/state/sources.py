@@ -14,9 +14,10 @@ from typing import Annotated
 import msgspec
 
 from lakebed.model.keys import BatchId
+from lakebed.model.layout import Folder
 from lakebed.state.history import Entry
 from lakebed.state.packed import pack, unpack
-from lakebed.store.base import Store
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
 
 SUFFIX = ".json.zst"
@@ -24,7 +25,7 @@ _LOSS = "Data files are not affected; only what is known of where rows came from
 
 _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
-Runs = tuple[tuple[str, int], ...]
+Origins = tuple[tuple[str, int], ...]
 """Rows of a data file from its begin on: so many of this source, so many of the next."""
 
 
@@ -102,7 +103,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     files: tuple[SourceFile, ...] = ()
-    runs: dict[str, Runs] = {}
+    runs: dict[str, Origins] = {}
     restored: tuple[Restored, ...] = ()
 
     def current(self, entries: Iterable[Entry] | None = None) -> dict[str, SourceFile]:
@@ -132,7 +133,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def folder(dataset: str) -> str:
     """Return where the segments of a dataset lie."""
-    return f"{dataset}/sources"
+    return Folder.SOURCES.of(dataset)
 
 
 def new_segment(dataset: str, sources: Sources) -> Segment:
@@ -156,9 +157,9 @@ def decode(data: bytes, key: str) -> Sources:
     return unpack(data, Sources, f"Sources {key!r}", _LOSS)
 
 
-def merge(parts: Sequence[bytes]) -> bytes:
+def merge(parts: Sequence[StoredObject]) -> bytes:
     """Return several segments as one."""
-    return encode(_joined(decode(part, "sources segment") for part in parts))
+    return encode(_joined(decode(part.data, part.key) for part in parts))
 
 
 def read(store: Store, segments: Iterable[Segment]) -> Sources:
@@ -172,7 +173,7 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
 
 def _joined(parts: Iterable[Sources]) -> Sources:
     files: list[SourceFile] = []
-    runs: dict[str, Runs] = {}
+    runs: dict[str, Origins] = {}
     restored: list[Restored] = []
     for part in parts:
         restored += (
@@ -183,21 +184,18 @@ def _joined(parts: Iterable[Sources]) -> Sources:
     return Sources(files=tuple(files), runs=runs, restored=tuple(restored))
 
 
-def changed_meanwhile(
-    store: Store, before: Sequence[Segment], now: Sequence[Segment], mine: Sources
-) -> str | None:
-    """Say what has changed since for a slot that is also in `mine`; None if nothing has.
+def changed_meanwhile(known: Sources, found: Sources, mine: Sources) -> str | None:
+    """Say what has changed for a slot that is also in `mine`; None if nothing has.
 
-    Cost:
-        Nothing if nobody has read anything in; else one GET a segment of both lists.
+    Args:
+        known: What was read in before.
+        found: What is read in now.
+        mine: What a commit reads in.
     """
-    if tuple(before) == tuple(now):
-        return None
     slots = {file.slot for file in mine.files}
     # One archived file may stand for several things, by the rule that an ingest goes by.
     ids = {file.file_id for file in mine.files if file.file_id is not None}
     slots.update(slot for one in mine.restored for slot in one.current)
-    known, found = read(store, before), read(store, now)
     keys = {file.key for file in known.files}
     for file in found.files:
         if file.key not in keys and (file.slot in slots or file.file_id in ids):

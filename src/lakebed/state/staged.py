@@ -22,12 +22,16 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
+from lakebed.model.layout import Folder
 from lakebed.state import history, reservation, runs
+from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
+from lakebed.state.lists import Lists
+from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
-from lakebed.state.state import Change, State, apply, descriptor_from
-from lakebed.state.transaction import CommitOptions, commit_change, read_own_head
+from lakebed.state.state import Change, State, apply
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -103,7 +107,7 @@ def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None
     if record.staging is not None and record.staging.base_version == state.version:
         return None
     after = record.staging.base_version if record.staging else -1
-    for entry in history.read(store, state.history, after=after):
+    for entry in history.read(store, state.lists.history, after=after):
         if entry.commit_id == record.commit_id:
             return entry
     return None
@@ -118,6 +122,13 @@ def change_of(state: State, record: BatchRecord) -> Change:
     """
     staging = record.staging
     assert staging is not None  # which `read` has made sure of
+    brought = Lists(
+        files=() if staging.facts is None else (Segment.parse(staging.facts, state.name),),
+        postings={
+            column: tuple(Segment.parse(key, state.name) for key in keys)
+            for column, keys in staging.postings.items()
+        },
+    )
     return Change(
         operation=record.operation,
         commit_id=record.commit_id,
@@ -127,12 +138,8 @@ def change_of(state: State, record: BatchRecord) -> Change:
         added=_labels(state, record),
         row_count=staging.row_count,
         caught=staging.caught,
-        facts=None if staging.facts is None else Segment.parse(staging.facts, state.name),
-        postings={
-            column: tuple(Segment.parse(key, state.name) for key in keys)
-            for column, keys in staging.postings.items()
-        },
-        scope=staging.scope.scope(state.partition_level_types),
+        edits=brought.additions(),
+        scope=staging.scope.scope(state.layout.partition_level_types),
     )
 
 
@@ -140,7 +147,7 @@ def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
     """Return the labels of the files, each of which must lie in its batch's directory."""
     labels = tuple(file.label for file in record.files or ())
     for label in labels:
-        check_under(state.key(label), f"{state.name}/{state.table}/")
+        check_under(state.layout.key(label), f"{state.name}/{state.layout.table}/")
         if split_label(split_label(label)[0])[1] != f"{BATCH_ID}={record.batch_id}":
             raise CorruptMetadataError(
                 f"The manifest of batch {record.batch_id} of {state.name!r} names {label!r}.",
@@ -162,7 +169,7 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     """
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
-        own = runs.live_files_of_run(state, runs.read(store, state), change.scope.run)
+        own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
         change = replace(change, scope=RunFiles(change.scope.run, frozenset(own)))
     return apply(state, change, dt.datetime.now(dt.UTC))[0]
 
@@ -205,10 +212,10 @@ def commit(
         return entry, state
     base = _base(store, state, staging)
     change = change_of(base, record)
-    entry = commit_change(
+    committed = commit_change(
         store, base, change, options, only_on=only_on, staged_until=record.lease_until
     )
-    return entry, base
+    return committed.entry, base
 
 
 def _base(store: Store, state: State, staging: Staging) -> State:
@@ -216,15 +223,13 @@ def _base(store: Store, state: State, staging: Staging) -> State:
     was_foreign = staging.foreign_added or staging.foreign_removed
     if state.version == staging.base_version and not was_foreign and not state.is_changed_by_others:
         return state
-    past = history.replay(history.read(store, state.history), staging.base_version)
-    descriptor, lineage = descriptor_from(past.descriptor, f"{state.name}/history")
+    past = history.replay(history.read(store, state.lists.history), staging.base_version)
+    descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
     gone = frozenset(staging.foreign_removed)
     labels = [label for label in past.labels if label not in gone]
     return replace(
-        state,
+        state.as_of(descriptor, lineage),
         labels=(*labels, *staging.foreign_added),
-        descriptor=descriptor,
-        lineage=lineage,
         version=staging.base_version,
     )
 
@@ -252,9 +257,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
-    doomed = [state.key(label) for label in change.added]
-    doomed += [one.key for segments in change.postings.values() for one in segments]
-    doomed += [change.facts.key] if change.facts else []
+    doomed = [*map(state.layout.naming.key, change.added), *change.brought_keys]
     if delete_or_leave(store, doomed):
         delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 
@@ -271,7 +274,7 @@ def _check_not_committed(state: State, record: BatchRecord, committed: Entry | N
 def _shutting_out(store: Store, state: State, batch_id: int) -> Change:
     """Return the change after which no commit lets a batch in, and every other one as before."""
     oldest = max(state.oldest_batch, batch_id + 1)
-    committed = {entry.batch_id for entry in history.read(store, state.history)}
+    committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
     return Change(
         operation=OPERATION,
         commit_id=uuid.uuid4().hex,

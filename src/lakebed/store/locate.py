@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
-from lakebed.store.object import ObjectStore
 from lakebed.store.posix import PosixStore
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 ENTRY_POINT_GROUP = "lakebed.store"
 
@@ -100,7 +102,10 @@ def _open_memory(url: str, options: Mapping[str, str]) -> MemoryStore:
     return MemoryStore(url.partition(":")[2].removeprefix("//"))
 
 
-def _open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
+def _open_object_store(url: str, options: Mapping[str, str]) -> Store:
+    # Here, not above: whoever keeps a lake in a directory need not wait for it.
+    from lakebed.store.object import ObjectStore
+
     return ObjectStore(url, options=options)
 
 
@@ -115,14 +120,21 @@ _OPENERS: Mapping[str, Opener] = {
 
 
 def _added_schemes() -> set[str]:
-    return {found.name for found in entry_points(group=ENTRY_POINT_GROUP)}
+    return _added_openers().names
 
 
 def _find_added_opener(scheme: str) -> Opener | None:
-    for found in entry_points(group=ENTRY_POINT_GROUP, name=scheme):
+    for found in _added_openers().select(name=scheme):
         opener: Opener = found.load()
         return opener
     return None
+
+
+def _added_openers() -> EntryPoints:
+    # Here, not above: it brings parsers of mail, and only schemes that are not ours need it.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINT_GROUP)
 
 
 def _refuse_unknown(url: str, options: Mapping[str, str], known: set[str]) -> None:

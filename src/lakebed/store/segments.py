@@ -17,6 +17,7 @@ from typing import Self
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
+from lakebed.model.layout import segment_key
 from lakebed.store.base import Store, StoredObject, is_listed
 
 _log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Segment:
     @classmethod
     def new(cls, folder: str, weight: int, suffix: str) -> Self:
         """Return a segment under a key that nobody else uses."""
-        return cls(f"{folder}/{weight:010d}-{uuid.uuid4().hex}{suffix}", weight)
+        return cls(segment_key(folder, weight, f"{uuid.uuid4().hex}{suffix}"), weight)
 
     @classmethod
     def parse(cls, key: str, dataset: str) -> Self:
@@ -85,17 +86,6 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
         if tail.count(level) >= FANOUT:
             return len(tail)
     return 0
-
-
-def of_contents(
-    merge: Callable[[Sequence[bytes]], bytes],
-) -> Callable[[Sequence[StoredObject]], bytes]:
-    """Return what merges stored objects by their contents alone."""
-
-    def merge_objects(parts: Sequence[StoredObject]) -> bytes:
-        return merge([part.data for part in parts])
-
-    return merge_objects
 
 
 def compact(

@@ -62,8 +62,6 @@ _PUT = """INSERT OR REPLACE INTO files
     (id, what, place, work_id, start, last, span_class, url, create_time, size, metadata)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
-_Row = tuple[str, str, int, int]
-
 
 class SqliteIndex(ArchiveIndex):
     """An index in a file, made by the first write; or in memory, for this object alone."""

@@ -89,7 +89,7 @@ def _rest_of_rows(number: int, cause: Exception) -> Reject:
     return Reject(reason, number, b"", "Look at the file.", is_rest=True)
 
 
-class AvroReader(FormatReader):
+class AvroRowsReader(FormatReader):
     """Avro files, read by the schema that is in each of them."""
 
     def __init__(self, descriptor: DatasetDescriptor) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from lakebed.arrow.reading.binary import AvroReader, ParquetReader
+from lakebed.arrow.reading.binary import AvroRowsReader, ParquetReader
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.csv import CsvReader
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
@@ -35,7 +35,7 @@ def open_reader(
         case "submissions":
             return SubmissionLinesReader(descriptor)
         case "avro":
-            return AvroReader(descriptor)
+            return AvroRowsReader(descriptor)
         case "parquet":
             return ParquetReader(descriptor)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.rows import open_reader
+from lakebed.arrow.workers import Workers, gather
 from lakebed.errors import (
     CorruptMetadataError,
     FormatError,
@@ -21,7 +23,9 @@ from lakebed.errors import (
     ReadOnlyError,
     SchemaMismatchError,
 )
-from lakebed.state.sources import Runs
+from lakebed.model.grouping import balanced_groups
+from lakebed.model.layout import staging_folder
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
 # Rejects are gathered up to this size before they are set aside in a file.
@@ -60,7 +64,7 @@ class Job:
 
     def new_reject_key(self) -> str:
         """Return a key for rejects that nobody else uses, in the staging of the batch."""
-        return f"{self.target.dataset}/staging/{self.target.batch_id}/{uuid.uuid4().hex}.parquet"
+        return f"{staging_folder(self.target.dataset, self.target.batch_id)}/{uuid.uuid4().hex}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +101,86 @@ def tell_nobody(location: str, counts: Counts) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
-    """What became of some files.
+    """What became of some files. Travels from Spark tasks.
 
     Attributes:
-        facts: Of the data files that were staged.
+        written: The rows that were staged; their origins are locations, if the target is traced.
         reject_keys: Of the files that hold the rejects, for a while.
         rejected_count: How many rejects they hold.
         counts: What became of each file, by location.
-        runs: By label, of which files the rows of a data file are; where the target is traced.
     """
 
-    facts: pa.Table
+    written: Written
     reject_keys: tuple[str, ...]
     rejected_count: int
     counts: Mapping[str, Counts] = field(default_factory=dict)
-    runs: Mapping[str, Runs] = field(default_factory=dict)
+
+    def keys(self, target: BatchTarget) -> tuple[str, ...]:
+        """Return the keys of all objects that were written."""
+        return (*self.written.keys(target), *self.reject_keys)
+
+
+def sift_all(
+    workers: Workers,
+    store: Store,
+    job: Job,
+    files: Sequence[RawFile],
+    on_file: OnFile = tell_nobody,
+) -> Sifted:
+    """Sift files, divided among workers into groups of about equal size; see `sift`.
+
+    `on_file` is called as files are read, or as tasks end; on Spark Connect, when all have.
+
+    Raises:
+        LakebedError: As of `sift`; what all workers have written is deleted.
+
+    Cost:
+        As `sift`. From each task of Spark come some hundred bytes for each file that was written.
+    """
+    groups = [list(files)]
+    if workers.count > 1:
+        by_location = {file.location: file for file in files}
+        sizes = {file.location: file.size_bytes for file in files}
+        groups = [
+            [by_location[location] for location in group]
+            for group in balanced_groups(sizes, workers.count)
+        ]
+    # Workers cannot see one another: each admits its part of the values that caps leave room for.
+    job = replace(job, target=replace(job.target, admitting_writers=len(groups)))
+    tell_once = _TellingOnce(on_file)
+    tell = tell_nobody if on_file is tell_nobody else workers.telling(tell_once)
+
+    def sift_group(group: Sequence[RawFile]) -> Sifted:
+        return sift(store, job, group, tell)
+
+    parts = gather(
+        store, workers.map(sift_group, groups, Sifted), lambda part: part.keys(job.target)
+    )
+    counts = {location: became for part in parts for location, became in part.counts.items()}
+    for location, became in counts.items():
+        tell_once(location, became)
+    empty = Written.nothing(job.target.descriptor.stored_schema)
+    return Sifted(
+        written=joined([empty, *(part.written for part in parts)]),
+        reject_keys=tuple(key for part in parts for key in part.reject_keys),
+        rejected_count=sum(part.rejected_count for part in parts),
+        counts=counts,
+    )
+
+
+class _TellingOnce:
+    """Passes on each file once, however often and from where it is told of it."""
+
+    def __init__(self, on_file: OnFile) -> None:
+        self._on_file = on_file
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, location: str, counts: Counts) -> None:
+        with self._lock:
+            if location not in self._told:  # a task that failed is run again
+                self._told.add(location)
+                self._on_file(location, counts)
 
 
 def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tell_nobody) -> Sifted:
@@ -146,16 +215,11 @@ def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tel
                 )
             on_file(file.location, counts[file.location])
         rejects.flush()
-        facts = writer.finish()
         return Sifted(
-            facts=facts,
+            written=writer.finish([file.location for file in files]),
             reject_keys=tuple(rejects.keys),
             rejected_count=rejects.count,
             counts=counts,
-            runs={
-                label: tuple((files[number].location, count) for number, count in runs)
-                for label, runs in writer.runs.items()
-            },
         )
     except BaseException:
         writer.abort()

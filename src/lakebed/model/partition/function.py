@@ -1,8 +1,8 @@
 """What every partition function is.
 
 Each function is one class with a Python face (`value`) and an Arrow face (`array`) that agree
-value by value; `lakebed.spark.partition` has the Spark face. It projects predicates on its source
-to predicates on its result. The law is *strict ⊆ predicate ⊆ permissive*: a partition that the
+value by value; tasks of Spark use the latter. It projects predicates on its source to predicates
+on its result. The law is *strict ⊆ predicate ⊆ permissive*: a partition that the
 permissive projection drops holds no matching entity, and in one that the strict projection keeps,
 every entity matches.
 

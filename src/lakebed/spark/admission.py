@@ -13,11 +13,14 @@ from lakebed.arrow.formats.submissions import with_document_fields
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.errors import InvalidInputError
 from lakebed.model.allowed import TOKENS
-from lakebed.model.partition import PartitionFunction
-from lakebed.spark.partition import partition_column
+from lakebed.model.partition import Dimension
+from lakebed.model.schema import Field, Schema, dotted_types
+from lakebed.spark.column import column_of
+from lakebed.spark.dimension import dimension_column
+from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
@@ -37,7 +40,11 @@ def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
         return target
     room = {name: cap - len(target.admitted.get(name, ())) for name, cap in caps.items()}
     found = {name: set(target.admitted.get(name, ())) for name in caps}
-    wanted = [function for function in descriptor.partition_by if room.get(function.name, 0) > 0]
+    wanted = [
+        function
+        for function in descriptor.partition_by
+        if isinstance(function, Dimension) and room.get(function.name, 0) > 0
+    ]
     if wanted:
         read = _pairs_of_documents if descriptor.format == "submissions" else _pairs
         for name, value in _most_frequent(read(frame, wanted, target), target, room):
@@ -46,22 +53,28 @@ def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
     return replace(target, admitted=admitted, admitting_writers=0)
 
 
-def _pairs(frame: DataFrame, wanted: list[PartitionFunction], target: BatchTarget) -> DataFrame:
+def _pairs(frame: DataFrame, wanted: list[Dimension], target: BatchTarget) -> DataFrame:
     """Return a row of `name` and `value` for each row and dimension."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     schema = target.descriptor.schema
     pairs = [
-        F.struct(
-            F.lit(function.name).alias("name"), partition_column(function, schema).alias("value")
-        )
+        F.struct(F.lit(function.name).alias("name"), _value(function, schema).alias("value"))
         for function in wanted
     ]
     return frame.select(F.explode(F.array(*pairs)).alias("pair")).select("pair.name", "pair.value")
 
 
+def _value(function: Dimension, schema: Schema) -> Column:
+    """Return a dimension of a frame, whose source casts to the type that the schema gives it."""
+    kind = function.source_type(schema)
+    (field,) = struct_type(Schema(fields=(Field(name="value", type=kind),))).fields
+    source = column_of(function.source, dotted_types(schema)).cast(field.dataType)
+    return dimension_column(function, source, kind)
+
+
 def _pairs_of_documents(
-    frame: DataFrame, wanted: list[PartitionFunction], target: BatchTarget
+    frame: DataFrame, wanted: list[Dimension], target: BatchTarget
 ) -> DataFrame:
     """Return the same of submissions, whose fields stand in their documents."""
     descriptor, provided = target.descriptor, target.provided

@@ -1,0 +1,15 @@
+"""What upkeep goes by where nobody says otherwise."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+MIB = 2**20
+GIB = 2**30
+
+TARGET_BYTES = 128 * MIB  # of a compacted file
+# What one commit has done need not be done again after a crash.
+COMPACTION_COMMIT_BYTES = 64 * GIB  # of old files
+INDEX_COMMIT_BYTES = 4 * GIB  # of data files that are indexed
+
+CLOCK_SKEW = dt.timedelta(hours=1)

@@ -1,0 +1,47 @@
+"""What the caps of dimensions sent to `OTHER`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+MAX_SAMPLE = 5
+
+
+class Caught(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cap of one dimension sent to `OTHER` in one write.
+
+    Attributes:
+        dimension: The partition field.
+        cap: How many values may have a partition of their own.
+        row_count: Entities that went to `OTHER` for it.
+        values: Some of their values, at most `MAX_SAMPLE`.
+    """
+
+    dimension: str
+    cap: int
+    row_count: int
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.values)
+        return f"{self.dimension}: {self.row_count} rows beyond {self.cap} values, as {shown}"
+
+
+def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
+    """Add up what several writers caught: one for each dimension."""
+    found: dict[str, Caught] = {}
+    for one in caught:
+        before = found.get(one.dimension)
+        if before is None:
+            found[one.dimension] = one
+            continue
+        values = dict.fromkeys((*before.values, *one.values))
+        found[one.dimension] = Caught(
+            dimension=one.dimension,
+            cap=one.cap,
+            row_count=before.row_count + one.row_count,
+            values=tuple(values)[:MAX_SAMPLE],
+        )
+    return tuple(found.values())

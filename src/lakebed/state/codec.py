@@ -1,0 +1,323 @@
+"""The codec of the head: from a state to its document, and back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from lakebed.errors import CorruptMetadataError, FormatError, UnsupportedVersionError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import check_under
+from lakebed.model.layout import Layout, postings_folder
+from lakebed.state.descriptors import describe, read_descriptor
+from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat
+from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
+from lakebed.state.partitions import encode_partitions, labels_of
+from lakebed.state.protections import Protection
+from lakebed.state.state import State
+from lakebed.store.segments import Segment
+
+FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
+# What earlier releases would do wrong without knowing it. A head on its way to the other format: they
+# do not confirm it, so that what they leave would pass for a remnant of a dropped dataset. What raw
+# files were read in: they do not know what stands for a path, and would read those files again.
+_FORMAT_OF_MOVING_AND_SOURCES = 3
+_FORMAT_WITH_LINEAGE = 2
+# Datasets whose schema never changed, and into which no raw files were ingested, are as they were:
+# releases that know neither schema numbers nor sources read them too, and refuse the others instead
+# of taking old files for new ones, or forgetting what was read in.
+_FORMAT_WITHOUT_LINEAGE = 1
+_PREFIX = "lakebed."
+_CREATED = "creation_time"  # Kartothek's own entry
+_NO_TEXTS = "[]"
+_POSTINGS = "postings"
+_ALWAYS = {
+    FILES,
+    HISTORY,
+}  # others only where there are any: heads of other datasets stay as they are
+_NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
+_T = TypeVar("_T")
+
+
+def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
+    """Return the head of a dataset of ours, or only what it says beside its files."""
+    return HeadDocument(
+        dataset_metadata_version=METADATA_VERSION,
+        dataset_uuid=state.name,
+        indices=dict(state.indices) or None,
+        metadata={
+            _CREATED: state.created_at,
+            **state.annotations,
+            f"{_PREFIX}format_version": str(_format_version(state)),
+            f"{_PREFIX}head": str(state.head_format),
+            f"{_PREFIX}version": str(state.version),
+            f"{_PREFIX}commit": state.commit_id,
+            f"{_PREFIX}committed_at": state.committed_at.isoformat() if state.committed_at else "",
+            f"{_PREFIX}batch": str(state.last_batch_id),
+            f"{_PREFIX}descriptor": _encode(describe(state.descriptor, state.lineage)),
+            **_list_entries(state.lists),
+            **_upkeep_entries(state),
+            **_moving_entries(state),
+            f"{_PREFIX}digest": state.digest,
+        },
+        partitions=encode_partitions(state.labels, state.layout.naming, state.head_format)
+        if with_partitions
+        else None,
+        partition_keys=list(state.layout.partition_keys),
+    )
+
+
+def _list_entries(lists: Lists) -> dict[str, str]:
+    """Return what names the segments; of most lists only where there are any."""
+    postings = {column: _keys(segments) for column, segments in lists.postings.items()}
+    return {
+        _PREFIX + name: _encode(keys)
+        for name, keys in (
+            (FILES, _keys(lists.files)),
+            (HISTORY, _keys(lists.history)),
+            (SOURCES, _keys(lists.sources)),
+            (_POSTINGS, postings),
+            (RUNS, _keys(lists.runs)),
+        )
+        if keys or name in _ALWAYS
+    }
+
+
+def _keys(segments: Segments) -> list[str]:
+    return [segment.key for segment in segments]
+
+
+def _upkeep_entries(state: State) -> dict[str, str]:
+    """Return what cleanups and protections have put into the head.
+
+    A release that does not know them would read, restore or commit files that are gone.
+    """
+    entries = {
+        "horizon": str(state.horizon) if state.horizon else "",
+        "oldest_batch": str(state.oldest_batch) if state.oldest_batch else "",
+        "open_batches": _encode(state.open_batches) if state.open_batches else "",
+        "protections": _encode(state.protections) if state.protections else "",
+    }
+    return {f"{_PREFIX}{name}": text for name, text in entries.items() if text}
+
+
+def _moving_entries(state: State) -> dict[str, str]:
+    """Return what a hand-over has put into the head.
+
+    A release that does not know it would commit to a head that is about to be removed.
+    """
+    entries = {"moves_to": state.moves_to or "", "moved_from": state.moved_from}
+    return {f"{_PREFIX}{name}": str(text) for name, text in entries.items() if text}
+
+
+def _format_version(state: State) -> int:
+    """Return the lowest format version of which releases do right by a state."""
+    if state.moves_to is not None or state.is_unconfirmed or state.lists.sources:
+        return _FORMAT_OF_MOVING_AND_SOURCES
+    is_more = (
+        state.lineage.number > 1
+        or state.descriptor.index
+        or _upkeep_entries(state)
+        or _moving_entries(state)
+    )
+    return _FORMAT_WITH_LINEAGE if is_more else _FORMAT_WITHOUT_LINEAGE
+
+
+def is_only_head(document: HeadDocument) -> bool:
+    """Whether a JSON head says that there is no other of any meaning; every other may have a twin.
+
+    Until its first commit, somebody may have created the dataset in the other format as well.
+    """
+    entries = document.metadata
+    return (
+        entries.get(f"{_PREFIX}head") == HeadFormat.JSON
+        and entries.get(f"{_PREFIX}version") != "0"
+        and not entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}
+    )
+
+
+def _encode(document: object) -> str:
+    return msgspec.json.encode(document).decode()
+
+
+def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> State:
+    """Read the head of a dataset of ours.
+
+    Raises:
+        CorruptMetadataError: An entry is missing, of a wrong type, or points outside.
+        UnsupportedVersionError: A newer release wrote it, or it has several tables.
+    """
+    ours = _Entries(document.metadata, key)
+    version = ours.number("format_version")
+    if version > FORMAT_VERSION:
+        raise UnsupportedVersionError(
+            f"Head {key!r} has lakebed.format_version {version}; "
+            f"this release reads up to {FORMAT_VERSION}.",
+            hint="Upgrade Lakebed.",
+        )
+    name = document.dataset_uuid
+    descriptor, lineage = read_descriptor(ours.text("descriptor"), key)
+    layout = Layout.of_ours(name, descriptor, lineage)
+    labels = labels_of(document, layout.naming, key)
+    keys = tuple(document.partition_keys or ())
+    if keys != layout.partition_keys:
+        raise CorruptMetadataError(
+            f"Head {key!r} has partition_keys {list(keys)}, but its descriptor has "
+            f"{list(layout.partition_keys)}.",
+            hint="Restore the object from a copy; no data file was touched.",
+        )
+    return State(
+        layout=layout,
+        head_format=head_format,
+        labels=labels,
+        created_at=str(document.metadata.get(_CREATED, "")),
+        version=ours.number("version"),
+        commit_id=ours.text("commit"),
+        committed_at=ours.time("committed_at"),
+        last_batch_id=ours.number("batch"),
+        lists=_read_lists(ours, descriptor, name),
+        digest=ours.text("digest"),
+        annotations=annotations_of(document),
+        indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
+        horizon=ours.number("horizon", default=0),
+        oldest_batch=ours.number("oldest_batch", default=0),
+        open_batches=ours.values("open_batches", int),
+        protections=ours.values("protections", Protection),
+        moves_to=_read_move(ours, head_format),
+        moved_from=ours.text("moved_from", default=""),
+    )
+
+
+def _read_move(ours: _Entries, head_format: HeadFormat) -> HeadFormat | None:
+    text = ours.text("moves_to", default="")
+    try:
+        target = HeadFormat(text) if text else None
+    except ValueError as exc:
+        raise ours.corrupt("moves_to", text) from exc
+    # plateau copies the entries of a msgpack head into the JSON head that it writes.
+    return None if target is head_format else target
+
+
+def _read_lists(ours: _Entries, descriptor: DatasetDescriptor, dataset: str) -> Lists:
+    def read(name: str) -> Segments:
+        keys = ours.texts(name, default=None if name in _ALWAYS else _NO_TEXTS)
+        return _parsed(keys, dataset)
+
+    return Lists(
+        files=read(FILES),
+        history=read(HISTORY),
+        sources=read(SOURCES),
+        runs=read(RUNS),
+        postings=_read_postings(ours, descriptor, dataset),
+    )
+
+
+def _read_postings(
+    ours: _Entries, descriptor: DatasetDescriptor, dataset: str
+) -> dict[str, Segments]:
+    """Read the segments of the indexed columns, each of which lies in its column's directory."""
+    lists = {}
+    for column, keys in ours.lists(_POSTINGS).items():
+        if column not in descriptor.index:
+            raise ours.corrupt(_POSTINGS, column)
+        lists[column] = _parsed(keys, dataset)
+        for segment in lists[column]:
+            check_under(segment.key, f"{postings_folder(dataset, column)}/")
+    return lists
+
+
+def _parsed(keys: Iterable[str], dataset: str) -> Segments:
+    return tuple(Segment.parse(key, dataset) for key in keys)
+
+
+def is_ours(document: HeadDocument) -> bool:
+    """Whether Lakebed wrote the head, or another tool changed one that Lakebed wrote."""
+    return f"{_PREFIX}format_version" in document.metadata
+
+
+def annotations_of(document: HeadDocument) -> dict[str, Any]:
+    """Return the metadata entries that are neither ours nor Kartothek's."""
+    return {
+        name: value
+        for name, value in document.metadata.items()
+        if name != _CREATED and not name.startswith(_PREFIX)
+    }
+
+
+def creation_time_of(document: HeadDocument) -> str:
+    """Return when the dataset was created, as the head says it."""
+    return str(document.metadata.get(_CREATED, ""))
+
+
+class _Entries:
+    """Our metadata entries, each of which must be text of its form."""
+
+    def __init__(self, metadata: Mapping[str, Any], key: str) -> None:
+        self._metadata = metadata
+        self._key = key
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        if default is not None and _PREFIX + name not in self._metadata:
+            return default
+        value = self._metadata.get(_PREFIX + name)
+        if not isinstance(value, str) or not value:
+            raise self.corrupt(name, value)
+        return value
+
+    def number(self, name: str, *, default: int | None = None) -> int:
+        if default is not None and _PREFIX + name not in self._metadata:
+            return default
+        text = self.text(name)
+        if not _NUMBER.fullmatch(text):
+            raise self.corrupt(name, text)
+        return int(text)
+
+    def time(self, name: str) -> dt.datetime:
+        text = self.text(name)
+        try:
+            moment = dt.datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                raise self.corrupt(name, text)
+            return moment.astimezone(dt.UTC)
+        except (ValueError, OverflowError) as exc:
+            raise self.corrupt(name, text) from exc
+
+    def texts(self, name: str, *, default: str | None = None) -> list[str]:
+        if default is not None and _PREFIX + name not in self._metadata:
+            text = default
+        else:
+            text = self.text(name)
+        try:
+            return msgspec.json.decode(text, type=list[str])
+        except msgspec.MsgspecError as exc:
+            raise self.corrupt(name, text) from exc
+
+    def values(self, name: str, kind: type[_T]) -> tuple[_T, ...]:
+        """Read a list of values; none where the entry is missing."""
+        if _PREFIX + name not in self._metadata:
+            return ()
+        text = self.text(name)
+        try:
+            return msgspec.json.decode(text, type=tuple[kind, ...])  # type: ignore[valid-type]  # known at run time
+        except (msgspec.MsgspecError, RecursionError) as exc:
+            raise self.corrupt(name, text) from exc
+
+    def lists(self, name: str) -> dict[str, list[str]]:
+        """Read lists of texts by name; none where the entry is missing."""
+        if _PREFIX + name not in self._metadata:
+            return {}
+        text = self.text(name)
+        try:
+            return msgspec.json.decode(text, type=dict[str, list[str]])
+        except msgspec.MsgspecError as exc:
+            raise self.corrupt(name, text) from exc
+
+    def corrupt(self, name: str, value: object) -> FormatError:
+        return CorruptMetadataError(
+            f"Head {self._key!r}, metadata entry '{_PREFIX}{name}' is {str(value)[:80]!r}.",
+            hint="Restore the object from a copy; no data file was touched.",
+        )

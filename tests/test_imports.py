@@ -1,0 +1,185 @@
+"""What is loaded when: a bare import and a call for help are quick, and names are where they were."""
+
+import ast
+import os
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+import lakebed.archive
+import lakebed.batches
+import lakebed.hive
+import lakebed.lifecycle
+import lakebed.pipeline
+
+SOURCE = Path(lakebed.__file__).parents[1]
+LAZY_PACKAGES = [
+    lakebed,
+    lakebed.archive,
+    lakebed.batches,
+    lakebed.hive,
+    lakebed.lifecycle,
+    lakebed.pipeline,
+]
+
+# What reading a head takes. msgspec brings typing_extensions, Cython names modules of its own.
+DATA = {"msgspec", "numpy", "pyarrow", "typing_extensions", "zstandard"}
+
+
+def loaded_by(statement: str, *arguments: str) -> set[str]:
+    """Return the modules that a statement loads in a process of its own, but for Python's."""
+    program = (
+        f"import sys; before = set(sys.modules)\n{statement}\n"
+        "print(*(set(sys.modules) - before), file=sys.stderr)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    modules = answer.stderr.splitlines()[-1].split()
+    return {
+        module
+        for module in modules
+        if module.partition(".")[0] not in sys.stdlib_module_names
+        and not module.startswith(("cython_runtime", "_cython_", "_sysconfigdata_"))
+    }
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
+
+
+def test_bare_import_loads_nothing_but_itself() -> None:
+    assert loaded_by("import lakebed") == {"lakebed", "lakebed.lazy"}
+
+
+def test_opening_a_repository_loads_what_reading_a_head_takes() -> None:
+    loaded = loaded_by("from lakebed import open_repository")
+
+    assert packages(loaded) <= {"lakebed", *DATA}
+    assert "pyarrow.dataset" not in loaded
+    rooms = {module.split(".")[1] for module in loaded if module.startswith("lakebed.")}
+    assert rooms.isdisjoint({"archive", "checks", "cli", "loading", "pipeline", "spark", "testing"})
+    assert "lakebed.store.object" not in loaded
+    # Rooms of upkeep, of which the defaults stand in signatures of `Dataset`.
+    upkeep = {one for one in loaded if one.startswith(("lakebed.lifecycle.", "lakebed.hive."))}
+    assert upkeep == {"lakebed.lifecycle.defaults"}
+
+
+def test_help_loads_no_verb_and_nothing_that_reads_data() -> None:
+    loaded = loaded_by(
+        "from lakebed.cli import main; main(sys.argv[1:], standalone_mode=False)", "-h"
+    )
+
+    assert packages(loaded) == {"click", "lakebed"}
+    assert {module for module in loaded if module.startswith("lakebed.cli.")} == {
+        "lakebed.cli.group",
+        "lakebed.cli.main",
+        "lakebed.cli.output",
+        "lakebed.cli.verbs",
+    }
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """Of a dataset that holds a row."""
+    repository = lakebed.open_repository(tmp_path)
+    descriptor = lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    repository.create("numbers", descriptor).append([{"n": 1}])
+    return str(tmp_path / "numbers")
+
+
+@pytest.mark.parametrize(("output", "drawing"), [("table", {"rich"}), ("json", set())])
+def test_show_loads_what_reading_a_head_takes(address: str, output: str, drawing: set[str]) -> None:
+    loaded = loaded_by(
+        "from lakebed.cli import main; main(sys.argv[1:], standalone_mode=False)",
+        *("show", address, "-o", output),
+    )
+
+    assert packages(loaded) == {"click", "lakebed", *drawing, *DATA}
+    assert "pyarrow.dataset" not in loaded
+
+
+def imports_of(package: ModuleType) -> list[tuple[str, str]]:
+    """Return what a type checker sees: module and name of each import of a package."""
+    tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    return [
+        (str(statement.module), alias.name)
+        for statement in checked.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    ]
+
+
+@pytest.mark.parametrize("package", LAZY_PACKAGES, ids=lambda package: package.__name__)
+def test_type_checkers_see_what_is_loaded(package: ModuleType) -> None:
+    seen = imports_of(package)
+
+    assert sorted(name for _, name in seen) == sorted(package.__all__)
+    for module, name in seen:
+        if module == package.__name__:
+            assert getattr(package, name) is import_module(f"{module}.{name}")
+        else:
+            assert getattr(package, name) is getattr(import_module(module), name)
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_names_can_be_asked_for_before_they_are_loaded() -> None:
+    statement = (
+        "import lakebed; names = dir(lakebed); assert set(lakebed.__all__) <= set(names), names\n"
+        "from lakebed import *; assert open_repository is lakebed.open_repository"
+    )
+
+    assert "lakebed.repository" in loaded_by(statement)
+
+
+def test_unknown_name_is_an_error_of_python() -> None:
+    with pytest.raises(AttributeError, match="module 'lakebed' has no attribute 'opne_uri'"):
+        lakebed.opne_uri  # noqa: B018 - asking for it is what is tested
+    with pytest.raises(ImportError, match="cannot import name 'opne_uri' from 'lakebed'"):
+        from lakebed import opne_uri  # noqa: F401
+
+
+def modules_by_name() -> dict[str, ast.Module]:
+    trees = {}
+    for path in (SOURCE / "lakebed").rglob("*.py"):
+        name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        trees[name.removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+    return trees
+
+
+def imported_at_once(body: list[ast.stmt], known: set[str]) -> set[str]:
+    """Return the modules that must be loaded before the body of a module can run."""
+    found: set[str] = set()
+    for statement in body:
+        match statement:
+            case ast.Import():
+                found.update(alias.name for alias in statement.names)
+            case ast.ImportFrom():
+                parts = {f"{statement.module}.{alias.name}" for alias in statement.names}
+                found.update({part for part in parts if part in known} or {str(statement.module)})
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                found |= imported_at_once(statement.orelse, known)
+            case ast.If() | ast.Try():
+                found |= imported_at_once(statement.body, known)
+    return found & known
+
+
+def test_every_module_can_be_the_first_that_is_imported() -> None:
+    trees = modules_by_name()
+    graph = {name: imported_at_once(tree.body, set(trees)) for name, tree in trees.items()}
+
+    assert len(graph["lakebed.dataset"]) > 20
+    TopologicalSorter(graph).prepare()  # raises, with the names, where modules need each other
