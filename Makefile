@@ -13,15 +13,21 @@ DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
+# A worker a core; tests/conftest.py says which tests stay together. ARGS='-n 0' takes none.
+PARALLEL := -n auto --maxprocesses 4 --dist loadgroup
 ARGS ?=
 
+# Where it is set, each worker and each process that a test starts would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env demo test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale clean
+.PHONY: help setup interop-env demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
+	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
-	@echo "make test-long  the tests that take minutes"
+	@echo "make test-long  the tests that take minutes, and many more random examples of the others"
 	@echo "make interop    only the comparison with plateau and datalake"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
@@ -67,14 +73,18 @@ demo: setup
 	$(BIN) examples/archive.py
 	$(BIN) examples/batches.py
 
+quick: setup
+	HYPOTHESIS_PROFILE=quick $(PYTEST) $(PARALLEL) \
+		-m 'not (spark or interop or install or crash or slow or long)' $(ARGS)
+
 test: setup interop-env
-	$(PYTEST) -m 'not long' $(ARGS)
+	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
 test-long: setup interop-env
-	$(PYTEST) -m long $(ARGS)
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m 'long or hypothesis' $(ARGS)
 
 coverage: setup interop-env
-	$(PYTEST) -m 'not long' --cov $(ARGS)
+	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)
 
 interop: setup interop-env
 	$(PYTEST) -m interop $(ARGS)

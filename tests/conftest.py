@@ -16,16 +16,51 @@ if TYPE_CHECKING:
 
 # No deadline and no complaint about slowness: a shared machine is slow at any moment.
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "long",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    max_examples=2_000,
 )
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+# What a change is judged by says the same each time; `long` looks elsewhere in each run.
+settings.register_profile(
+    "ci", settings.get_profile("long"), derandomize=True, database=None, max_examples=100
+)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Look for doctests in test files only: a worker script may need packages of its own."""
     is_helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
     return True if is_helper else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep on one worker the tests that share what is dear to start."""
+    for item in items:
+        group = _group_of(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest whose groups pytest-xdist forgets without a word: each worker would start Spark."""
+    if session.config.getoption("loadgroup", default=False):  # only workers have it
+        marked = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        if not all("@" in item.nodeid for item in marked):
+            raise pytest.UsageError("This pytest-xdist does not group tests: take constraints.txt")
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    """Return the name of what an item shares with others: a JVM, a process, a fixture of its module."""
+    for mark in ("spark", "interop"):
+        if item.get_closest_marker(mark):
+            return mark
+    definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    is_shared = any(found[-1].scope == "module" for found in definitions.values())
+    return item.nodeid.partition("::")[0] if is_shared else None
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
+pytestmark = pytest.mark.install
+
 # Runs in the bare environment; what it prints is compared at the end.
 LOCAL_WORK = """
 import sys

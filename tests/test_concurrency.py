@@ -15,6 +15,8 @@ import pytest
 import lakebed
 from lakebed import by
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).parent / "state" / "commit_worker.py"
 SOURCE = Path(lakebed.__file__).parents[1]
 DESCRIPTOR = lakebed.DatasetDescriptor(

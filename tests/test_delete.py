@@ -1,13 +1,16 @@
 """Deleting the entities of a view."""
 
 import datetime as dt
+import functools
 import os
 import uuid
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from copies import copy_of
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
 from writing_calls import writing_calls
@@ -136,7 +139,7 @@ def as_text(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(
     batches=st.lists(st.lists(ROWS, max_size=8), min_size=1, max_size=3),
     predicate=predicates(VALUES, max_leaves=4),
@@ -304,10 +307,15 @@ DENIED = AccessDeniedError("Access was denied.")
 
 
 def lake() -> tuple[Store, Dataset]:
+    store = copy_of(four_rows())
+    return store, Repository(store).open("d")
+
+
+@functools.cache
+def four_rows() -> Store:
     store = MemoryStore(uuid.uuid4().hex)
-    dataset = make(store, by.identity("p"))
-    dataset.append([row(1), row(2), row(1, "b"), row(3, "c")])
-    return store, dataset
+    make(store, by.identity("p")).append([row(1), row(2), row(1, "b"), row(3, "c")])
+    return store
 
 
 def calls_of_a_delete() -> list[tuple[str, int]]:
@@ -315,13 +323,19 @@ def calls_of_a_delete() -> list[tuple[str, int]]:
     return writing_calls(store, lambda lake: lake.open("d").where("n = 1").delete())
 
 
-@pytest.mark.parametrize(("name", "nth"), calls_of_a_delete())
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "landed"), [(LOST, False), (LOST, True), (DENIED, False)], ids=["lost", "late", "no"]
 )
 def test_delete_on_a_failing_store_happens_once_or_not_at_all(
-    name: Any, nth: int, error: StorageError, landed: bool
+    subtests: pytest.Subtests, error: StorageError, landed: bool
 ) -> None:
+    for name, nth in calls_of_a_delete():
+        with subtests.test(call=name, nth=nth):
+            delete_on_a_failing_store(name, nth, error, landed=landed)
+
+
+def delete_on_a_failing_store(name: Any, nth: int, error: StorageError, *, landed: bool) -> None:
     store, dataset = lake()
     failing = FailingStore(store, fail_on=name, nth=nth, landed=landed, error=error)
     failure: LakebedError | None = None

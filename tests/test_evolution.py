@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -284,7 +285,7 @@ def versions(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
 
 
 @given(versions(), st.sampled_from(["parquet", "avro"]))
-@settings(max_examples=60)
+@examples(0.6)
 def test_an_allowed_update_never_changes_what_old_rows_read_as(
     schemas: list[list[dict[str, Any]]], format_: str
 ) -> None:

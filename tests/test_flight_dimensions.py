@@ -13,6 +13,8 @@ import pytest
 import lakebed
 from lakebed import by
 
+pytestmark = pytest.mark.slow
+
 ALLOWED = ["ATL", "BOS", "LAX", "ORD", "SFO"]
 COLUMNS = {
     "time_hour": pa.timestamp("us", tz="UTC"),

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from effort import examples_with_fixtures
+from hypothesis import given
 from hypothesis import strategies as st
 from raw_files import EVENTS, Raw, lines, version_in
 
@@ -197,9 +198,7 @@ def test_files_of_other_places_and_works_stand_beside_each_other(raw) -> None:
         max_size=8,
     )
 )
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples_with_fixtures(0.25)
 def test_the_dataset_always_holds_what_the_last_push_of_each_day_held(
     tmp_path_factory, steps
 ) -> None:
@@ -388,6 +387,7 @@ def test_ingests_of_other_files_at_once_do_not_conflict(raw) -> None:
     assert Counter(day for day, _ in raw.rows()) == {0: 8, 7: 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", range(1, 8))
 def test_a_store_that_fails_leaves_old_or_new_and_the_next_run_completes(
     raw, nth, monkeypatch

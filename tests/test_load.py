@@ -11,7 +11,8 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -203,6 +204,7 @@ def test_run_of_an_append_is_no_load(pings, raw) -> None:
     assert pings.load(raw, run="monday").row_count == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", range(1, 12))
 @pytest.mark.parametrize("landed", [True, False])
 def test_run_that_broke_off_is_started_again_and_loses_and_doubles_nothing(
@@ -584,7 +586,7 @@ def test_storage_that_fails_is_no_reject(tmp_path, raw) -> None:
     assert lakebed.Repository(store).list() == ["pings"]
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(
     st.lists(
         st.tuples(st.booleans(), st.integers(0, 99), st.binary(max_size=20)),

@@ -9,6 +9,8 @@ import pytest
 
 import lakebed
 
+pytestmark = pytest.mark.slow
+
 _script = runpy.run_path(str(Path(__file__).parents[1] / "bench" / "movielens.py"))
 DAY_S = 86_400
 

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
 
@@ -180,7 +181,7 @@ MEANINGS: dict[str, Callable[[Any, int], bool]] = {
 NARROWED = make(MemoryStore(uuid.uuid4().hex))
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(
     conditions=st.lists(CONDITIONS, min_size=1, max_size=3),
     verb=REFINEMENTS,
@@ -243,7 +244,7 @@ ENTITIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(
     entities=st.lists(ENTITIES, min_size=1, max_size=20),
     predicate=predicates(VALUES, max_leaves=5),
@@ -272,7 +273,7 @@ def test_view_reads_exactly_the_entities_that_it_includes(
     assert set(included) <= {n for partition in covering for n in numbers(partition)}
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(
     entities=st.lists(ENTITIES, min_size=1, max_size=8),
     predicate=predicates(VALUES, max_leaves=5),

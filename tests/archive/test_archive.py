@@ -534,6 +534,7 @@ def test_missing_boto3_is_told_with_its_extra(monkeypatch) -> None:
         open_index("dynamodb://raw")
 
 
+@pytest.mark.slow
 def test_many_processes_push_into_one_index(tmp_path: Path) -> None:
     worker = Path(__file__).with_name("archive_worker.py")
     processes = [

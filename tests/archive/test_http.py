@@ -204,6 +204,7 @@ def test_bad_question_is_refused_with_the_code_of_datalake(server: Server) -> No
     assert codes == {text: (400, code) for text, code in BAD_QUESTIONS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("archive", ["directory", "s3-dynamodb"], indirect=True)
 def test_pages_hold_100_files_and_each_file_comes_once(server: Server, archive, record_of) -> None:
     small = 1000  # below 1973 numbers would be seconds
@@ -667,6 +668,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         yield start
 
 
+@pytest.mark.slow
 @on_a_directory
 def test_big_file_is_streamed_in_little_memory(archive, push, run, tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import tracemalloc
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ def test_file_without_rows_or_codec_is_read() -> None:
     assert list(fastavro.reader(UncompressedAvro(io.BytesIO(bare)))) == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", PACKED)
 def test_block_that_unpacks_to_too_much_is_refused_and_takes_no_more(
     codec: str, monkeypatch: pytest.MonkeyPatch
@@ -112,7 +114,7 @@ def test_compressed_file_that_is_cut_is_not_a_shorter_one(tmp_path: Path, suffix
             out.write(data)
         packed = sink.getvalue().to_pybytes()
     (tmp_path / f"a.avro.{suffix}").write_bytes(packed[: len(packed) // 2])
-    dataset = lakebed.open_repository(f"memory://{tmp_path.name}").create(
+    dataset = lakebed.open_repository(f"memory://{uuid.uuid4().hex}").create(
         "texts", lakebed.DatasetDescriptor(schema=WANTED)
     )
 
@@ -127,7 +129,7 @@ def test_rows_before_a_bomb_are_loaded_and_the_rest_is_set_aside(
 ) -> None:
     rows = [*ROWS[:100], {"s": "x" * (4 * MB)}]
     (tmp_path / "a.avro").write_bytes(avro(rows, "deflate", sync_interval=200))
-    dataset = lakebed.open_repository(f"memory://{tmp_path.name}").create(
+    dataset = lakebed.open_repository(f"memory://{uuid.uuid4().hex}").create(
         "texts", lakebed.DatasetDescriptor(schema=WANTED)
     )
     monkeypatch.setattr(avro_blocks, "MAX_BLOCK_BYTES", MB)

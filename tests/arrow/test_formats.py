@@ -10,7 +10,8 @@ import uuid
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -71,7 +72,7 @@ def dataset_of(schema: object, **options: object) -> lakebed.Dataset:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-@settings(max_examples=50)
+@examples(0.5)
 @given(rows=ROWS)
 def test_what_was_written_is_read(format_: str, rows: list[dict]) -> None:
     dataset = dataset_of(ALL, format=format_)
@@ -82,7 +83,7 @@ def test_what_was_written_is_read(format_: str, rows: list[dict]) -> None:
     assert dataset.count() == len(rows)
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(rows=ROWS)
 def test_facts_of_both_formats_are_the_same(rows: list[dict]) -> None:
     table = pa.Table.from_pylist([*rows, dict.fromkeys(ALL.names)], schema=ALL)

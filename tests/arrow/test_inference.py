@@ -10,7 +10,8 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -231,7 +232,7 @@ def says_the_same(value: object, text: str) -> bool:
     return value == text
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(
     st.integers(1, 3).flatmap(
         lambda width: st.lists(
@@ -281,7 +282,7 @@ def documents(depth: int):
     )
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(documents(2).flatmap(lambda shape: st.lists(shape, min_size=1, max_size=5)))
 def test_every_object_is_read_without_loss(tmp_path_factory, objects) -> None:
     path = tmp_path_factory.mktemp("json") / "a.jsonl"

@@ -221,6 +221,7 @@ def test_many_partitions_beyond_the_memory_make_one_file_each(store: Store) -> N
         assert table["x"].to_pylist() == expected[table["n"][0].as_py()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_", "partition_by", "row_count"),
     [("parquet", (), 1_000_000), ("parquet", "hash(n, 2)", 1_000_000), ("avro", (), 300_000)],

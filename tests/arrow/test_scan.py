@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
 
@@ -93,7 +94,7 @@ STRATEGIES = [
 PREDICATES = predicates(COLUMNS, max_leaves=5)
 
 
-@settings(max_examples=2 * settings().max_examples)
+@examples(2)
 @given(ROWS, ROWS, st.sampled_from(STRATEGIES), PREDICATES, st.sampled_from([1, 2**20]))
 def test_view_holds_the_rows_that_its_predicate_selects(
     first: list[dict], second: list[dict], partition_by: str, predicate: Predicate, group: int

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -299,7 +300,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(
     st.lists(
         st.tuples(
@@ -343,7 +344,7 @@ def test_every_document_comes_back_byte_for_byte(submissions, compression: str) 
     assert rows == expected
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(st.binary(max_size=200))
 def test_hostile_bytes_are_an_error_or_a_document(data: bytes) -> None:
     repository = lakebed.open_repository("memory://submissions-hostile")

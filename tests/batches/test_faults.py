@@ -1,11 +1,13 @@
 """Reruns, rollbacks and staged batches on a store that fails at any of its writing calls."""
 
+import functools
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from copies import copy_of
 from writing_calls import writing_calls
 
 import lakebed
@@ -14,6 +16,8 @@ from lakebed.errors import AccessDeniedError, LakebedError, StorageError
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
+
+pytestmark = pytest.mark.slow
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
@@ -32,13 +36,19 @@ def content(dataset: Dataset) -> list[tuple[str, int]]:
 
 def lake() -> tuple[Store, Dataset]:
     """Version 1 holds what a rollback goes to; version 2 is current; batch 3 is staged."""
+    store = copy_of(two_versions())
+    return store, Repository(store).open("d")
+
+
+@functools.cache
+def two_versions() -> Store:
     store = MemoryStore(uuid.uuid4().hex)
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
     dataset = Repository(store).create("d", descriptor)
     dataset.rerun(rows(*NEW), "daily")
     dataset.rerun(rows(*OLD), "daily")
     dataset.stage(rows(*NEW), "rerun", run="daily")
-    return store, dataset
+    return store
 
 
 def commit_staged(dataset: Dataset) -> None:
@@ -76,16 +86,19 @@ KINDS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize(
-    ("verb", "name", "nth"),
-    [(verb, *call) for verb, act in ACTS.items() for call in calls_of(act)],
-)
+@pytest.mark.parametrize("verb", ACTS)
 @KINDS
 def test_it_happens_once_or_not_at_all(
-    verb: str, name: str, nth: int, error: StorageError, landed: bool
+    subtests: pytest.Subtests, verb: str, error: StorageError, landed: bool
 ) -> None:
-    store, dataset, failure = run_failing(ACTS[verb], name, nth, error, landed)
+    for name, nth in calls_of(ACTS[verb]):
+        with subtests.test(call=name, nth=nth):
+            check_once_or_not_at_all(verb, *run_failing(ACTS[verb], name, nth, error, landed))
 
+
+def check_once_or_not_at_all(
+    verb: str, store: Store, dataset: Dataset, failure: LakebedError | None
+) -> None:
     assert content(dataset) == (NEW if failure is None else OLD)
     assert dataset.version == (3 if failure is None else 2)
     for batch in dataset.staged():
@@ -100,17 +113,22 @@ def test_it_happens_once_or_not_at_all(
     assert content(dataset) == NEW
 
 
-@pytest.mark.parametrize(
-    "call", calls_of(lambda dataset: dataset.stage(rows(("z", 9)), "overwrite"))
-)
 @KINDS
 def test_staging_on_a_failing_store_leaves_a_whole_batch_or_none(
-    call: tuple[str, int], error: StorageError, landed: bool
+    subtests: pytest.Subtests, error: StorageError, landed: bool
 ) -> None:
-    store, dataset, failure = run_failing(
-        lambda one: one.stage(rows(("z", 9)), "overwrite"), *call, error, landed
-    )
+    for name, nth in calls_of(stage):
+        with subtests.test(call=name, nth=nth):
+            check_staged_or_not(*run_failing(stage, name, nth, error, landed), landed=landed)
 
+
+def stage(dataset: Dataset) -> None:
+    dataset.stage(rows(("z", 9)), "overwrite")
+
+
+def check_staged_or_not(
+    store: Store, dataset: Dataset, failure: LakebedError | None, *, landed: bool
+) -> None:
     assert content(dataset) == OLD
     new = dataset.staged()[1:]
     assert len(new) == (failure is None)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -332,7 +333,7 @@ _row = st.tuples(st.sampled_from("xyz"), st.integers(0, 9))
         max_size=10,
     )
 )
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 def test_an_ingest_after_any_rollbacks_leaves_what_the_raw_files_hold(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]
 ) -> None:

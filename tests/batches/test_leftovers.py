@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from copies import copy_of
 from raw_files import run_through
 from writing_calls import writing_calls
 
@@ -18,6 +19,8 @@ from lakebed.state.reader import read_head
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
+
+pytestmark = pytest.mark.slow
 
 SCHEMA = pa.schema([("kind", pa.string()), ("n", pa.int64())])
 EVENTS = DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("kind", ["a"])], index=["n"])
@@ -68,10 +71,7 @@ class Lake:
 
     def copy(self) -> Store:
         """Return another store with the same objects."""
-        copied = MemoryStore(uuid.uuid4().hex)
-        for info in self.store.list(""):
-            copied.put(info.key, self.store.get(info.key).data)
-        return copied
+        return copy_of(self.store)
 
     def _ingest(self, repository: Repository) -> None:
         run_through(repository._store, ingest_of(self.folder))

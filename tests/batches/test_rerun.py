@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed import Dataset, DatasetDescriptor, Repository, by, open_repository
@@ -261,7 +262,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(steps=STEPS)
 def test_runs_are_as_a_model_has_them(steps: list[Any]) -> None:
     store = MemoryStore(uuid.uuid4().hex)

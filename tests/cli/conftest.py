@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -99,10 +100,11 @@ def lake(tmp_path: Path) -> lakebed.Repository:
     return lakebed.open_repository(tmp_path / "lake")
 
 
-@pytest.fixture
-def flights(lake: lakebed.Repository) -> lakebed.Dataset:
-    """A dataset of four rows in two days."""
-    dataset = lake.create(
+@pytest.fixture(scope="session")
+def lake_of_flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that is made once, to be copied."""
+    root = tmp_path_factory.mktemp("flights")
+    flights = lakebed.open_repository(root).create(
         "flights",
         lakebed.DatasetDescriptor(
             schema=SCHEMA,
@@ -110,22 +112,37 @@ def flights(lake: lakebed.Repository) -> lakebed.Dataset:
             properties={"owner": "ops"},
         ),
     )
-    dataset.append(ROWS, run="first")
-    return dataset
+    flights.append(ROWS, run="first")
+    return root
 
 
 @pytest.fixture
-def pings(lake: lakebed.Repository) -> lakebed.Dataset:
-    """A dataset of a dimension, with a value in OTHER that may be promoted."""
-    dataset = lake.create(
+def flights(lake_of_flights: Path, lake: lakebed.Repository, tmp_path: Path) -> lakebed.Dataset:
+    """A dataset of four rows in two days."""
+    shutil.copytree(lake_of_flights, tmp_path / "lake", dirs_exist_ok=True)
+    return lake.open("flights")
+
+
+@pytest.fixture(scope="session")
+def lake_of_pings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that is made once, to be copied."""
+    root = tmp_path_factory.mktemp("pings")
+    pings = lakebed.open_repository(root).create(
         "pings",
         lakebed.DatasetDescriptor(
             schema=pa.schema([("channel", pa.string()), ("n", pa.int64())]),
             partition_by=[by.dimension("channel", ["beta"])],
         ),
     )
-    dataset.append([{"channel": one, "n": n} for n, one in enumerate(["beta", "esr", "own"])])
-    return dataset
+    pings.append([{"channel": one, "n": n} for n, one in enumerate(["beta", "esr", "own"])])
+    return root
+
+
+@pytest.fixture
+def pings(lake_of_pings: Path, lake: lakebed.Repository, tmp_path: Path) -> lakebed.Dataset:
+    """A dataset of a dimension, with a value in OTHER that may be promoted."""
+    shutil.copytree(lake_of_pings, tmp_path / "lake", dirs_exist_ok=True)
+    return lake.open("pings")
 
 
 @pytest.fixture

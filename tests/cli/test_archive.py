@@ -78,6 +78,7 @@ def test_result_is_valid(cli, root: str, file: Path, verb: str, output: str) -> 
     check_rows(result.stdout, output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
 def test_server_tells_where_it_is(root: str, output: str) -> None:
     lakebed_ = Path(sys.executable).parent / "lakebed"

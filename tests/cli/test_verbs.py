@@ -303,6 +303,7 @@ class TestAddress:
         assert "region" in error["message"]
 
 
+@pytest.mark.slow
 class TestProcess:
     """The command as the shell sees it."""
 

@@ -81,9 +81,19 @@ def _needs_spark(page: Path) -> bool:
     )
 
 
+def _starts_processes(page: Path) -> bool:
+    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    return any(block.is_run and block.language == "console" for block in blocks)
+
+
 def _parameters() -> list[Any]:
     return [
-        pytest.param(page, id=page_name(page), marks=[pytest.mark.spark] * _needs_spark(page))
+        pytest.param(
+            page,
+            id=page_name(page),
+            marks=[pytest.mark.spark] * _needs_spark(page)
+            + [pytest.mark.slow] * _starts_processes(page),
+        )
         for page in PAGES
     ]
 

@@ -25,9 +25,24 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     It takes no address to listen on, only a port: so it lives no longer than the tests need it.
     """
+    for _ in range(3):  # before it listens, somebody else may take its port
+        home = tmp_path_factory.mktemp("metastore")
+        process, port = _start(home)
+        if _is_up(process, port):
+            break
+    else:
+        pytest.fail(f"the metastore does not answer: {(home / 'log').read_text()[-3000:]}")
+    try:
+        yield f"thrift://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _start(home: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a metastore and say on which port it will listen."""
     import pyspark
 
-    home = tmp_path_factory.mktemp("metastore")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -54,25 +69,23 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name, value in settings.items():
         command += ["--hiveconf", f"{name}={value}"]
     with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, stdout=log, stderr=log)
-    try:
-        _wait_for(process, port, home / "log")
-        yield f"thrift://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+        return subprocess.Popen(command, cwd=home, stdout=log, stderr=log), port
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until it answers; False if it has ended, or was ended because it never would."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()[-3000:]
+        if process.poll() is not None:
+            return False
         with socket.socket() as client:
             client.settimeout(1)
             if client.connect_ex(("127.0.0.1", port)) == 0:
-                return
+                return True
         time.sleep(0.1)
-    pytest.fail(f"the metastore does not answer: {log.read_text()[-3000:]}")
+    process.kill()
+    process.wait(timeout=30)
+    return False
 
 
 class HiveWorker:

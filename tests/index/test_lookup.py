@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
@@ -72,7 +73,7 @@ def put_segment(
 
 
 @pytest.mark.parametrize("kind", VALUES, ids=str)
-@settings(max_examples=15)
+@examples(0.15)
 @given(data=st.data())
 def test_every_condition_is_answered_as_by_a_look_at_every_value(kind: Type, data: st.DataObject):
     value = VALUES[kind]
@@ -109,7 +110,7 @@ def test_every_condition_is_answered_as_by_a_look_at_every_value(kind: Type, dat
     ],
     ids=str,
 )
-@settings(max_examples=15)
+@examples(0.15)
 @given(data=st.data())
 def test_a_segment_of_an_earlier_type_answers_for_the_wider_one(
     held: Type, kind: Type, data: st.DataObject
@@ -190,7 +191,7 @@ def test_a_small_segment_takes_one_request():
     assert [answer.requests for answer in answers] == [1, 0]
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(place=st.integers(0, 10**9), flip=st.integers(1, 255), seed=st.integers(0, 3))
 def test_a_damaged_byte_gives_an_error_or_the_right_answer(place: int, flip: int, seed: int):
     store = a_store()
@@ -259,7 +260,7 @@ def test_without_segments_nothing_is_covered():
     assert (len(answer.covered), len(answer.found), answer.requests) == (0, 0, 0)
 
 
-@settings(max_examples=30)
+@examples(0.3)
 @given(
     values=st.lists(st.integers(-20, 20), min_size=1, max_size=30),
     low=st.integers(-22, 22),

@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
@@ -31,7 +32,7 @@ def read_pairs(store, segment: Segment) -> list[tuple]:
 
 
 @pytest.mark.parametrize("kind", VALUES, ids=str)
-@settings(max_examples=12)
+@examples(0.12)
 @given(data=st.data())
 def test_a_merged_segment_answers_as_its_parts_do(kind: Type, data: st.DataObject):
     pool = data.draw(st.lists(VALUES[kind], min_size=1, max_size=9))
@@ -146,6 +147,7 @@ def test_small_segments_behind_large_ones_merge_when_they_are_due(large: Segment
     assert merged[-1].weight == FANOUT
 
 
+@pytest.mark.slow
 def test_long_texts_are_left_to_a_compaction_however_small_their_segments_are():
     store = a_store()
     count = COMMIT_RAW_BYTES // (4 * 20_000)

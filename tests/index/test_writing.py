@@ -6,7 +6,8 @@ import uuid
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -212,7 +213,7 @@ def test_values_of_a_field_that_was_dropped_and_added_again_are_not_those_of_the
     assert dataset.where("plane IS NULL").count() == 1
 
 
-@settings(max_examples=20)
+@examples(0.2)
 @given(
     parts=st.lists(
         st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["N1", "N2", None])), max_size=8),

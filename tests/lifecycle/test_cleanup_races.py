@@ -33,6 +33,8 @@ from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
 from lakebed.writer import target_of
 
+pytestmark = pytest.mark.slow
+
 # Where somebody else comes in: an operation, a part of its key, and whether before or after it.
 WRITER_STEPS = [
     ("create", "batches", False),

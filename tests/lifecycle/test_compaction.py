@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import datetime as dt
+import functools
 import itertools
 import os
 import random
@@ -18,7 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from copies import copy_of
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from upkeep_lake import DyingStore, HaltingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
@@ -60,12 +63,21 @@ def make(
     return lakebed.Repository(store).create("d", descriptor)
 
 
-def scattered(count: int = 6, **options: Any) -> lakebed.Dataset:
+def scattered(count: int = 6, store: Store | None = None) -> lakebed.Dataset:
     """A dataset of many small files in two partitions."""
-    dataset = make(**options)
+    if store is None:
+        return lakebed.Repository(copy_of(scattered_store(count))).open("d")
+    dataset = make(store)
     for n in range(count):
         dataset.append([row(n), row(n, "b"), row(n + 100)])
     return dataset
+
+
+@functools.cache
+def scattered_store(count: int) -> Store:
+    store = MemoryStore(os.urandom(8).hex())
+    scattered(count, store)
+    return store
 
 
 def content(dataset: lakebed.Dataset) -> collections.Counter[str]:
@@ -108,7 +120,7 @@ batches = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(0.25)
 @given(batches, st.sampled_from([(), ("n",), ("text", "n")]), st.integers(1, 3))
 def test_rows_are_the_same_in_each_partition_and_of_each_run(
     given_batches: list, sort_by: tuple[str, ...], commits: int
@@ -473,6 +485,7 @@ def test_append_at_any_moment_hinders_nobody(phase: str) -> None:
     assert (report.files_before, report.skipped) == (12, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", ["overwrite", "delete", "rows", "rerun", "compact"])
 def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, operation: str) -> None:
@@ -619,11 +632,17 @@ def calls_of_a_compaction() -> list[tuple[str, int]]:
     return writing_calls(scattered(3)._source.store, lambda lake: lake.open("d").compact())
 
 
-@pytest.mark.parametrize(("name", "nth"), calls_of_a_compaction())
+@pytest.mark.slow
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
-    name: Any, nth: int, landed: bool
+    subtests: pytest.Subtests, landed: bool
 ) -> None:
+    for name, nth in calls_of_a_compaction():
+        with subtests.test(call=name, nth=nth):
+            compact_on_a_failing_store(name, nth, landed=landed)
+
+
+def compact_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     dataset = scattered(3)
     before, store = content(dataset), dataset._source.store
     lost = StorageError("The answer was lost.", retryable=True)
@@ -645,6 +664,7 @@ def test_on_a_failing_store_it_happens_once_or_not_at_all(
     assert content(dataset) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_every_row_is_there_and_it_can_be_done_again(after: bool) -> None:
     outcomes = []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import zstandard
+from copies import copy_of
 from upkeep_lake import DESCRIPTOR, content, data_keys, live_keys, row, sweep
 
 import lakebed
@@ -174,9 +175,7 @@ def test_cleanup_needs_room_for_its_commit_and_for_nothing_else(store) -> None:
         dataset.overwrite([row(f"{p}", n) for p in range(19)])
     step, outcomes = 400, []
     for room in range(0, 16_000, step):
-        copy = MemoryStore(uuid.uuid4().hex)
-        for info in store.list(""):
-            copy.put(info.key, store.get(info.key).data)
+        copy = copy_of(store)
         small, of_small = full(copy)
         small.room = room
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import datetime as dt
+import functools
 import itertools
 import os
 import threading
@@ -14,7 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from copies import copy_of
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from upkeep_lake import DyingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
@@ -64,10 +67,19 @@ def row(channel: str | None, number: int = 0, n: int = 0) -> dict[str, Any]:
 
 def three(store: Store | None = None) -> lakebed.Dataset:
     """A dataset of three batches, each with an allowed channel and two that are not."""
+    if store is None:
+        return lakebed.Repository(copy_of(store_of_three())).open("d")
     dataset = make(store)
     for number in range(3):
         dataset.append([row(one, number) for one in ("beta", "esr", "own", None)])
     return dataset
+
+
+@functools.cache
+def store_of_three() -> Store:
+    store = new_store()
+    three(store)
+    return store
 
 
 ESR = {"channel": ["beta", "esr"]}
@@ -112,7 +124,7 @@ batches = st.lists(
 )
 
 
-@settings(max_examples=20)
+@examples(0.2)
 @given(
     batches,
     st.lists(st.integers(0, 3), min_size=2, max_size=3).map(sorted),
@@ -429,6 +441,7 @@ def expected_after(operation: str) -> collections.Counter[str]:
     return collections.Counter(map(str, kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", OTHERS)
 def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
@@ -451,6 +464,7 @@ def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
     assert data_keys(dataset._source.store) == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", OTHERS)
 def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
@@ -570,6 +584,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(monkeypatch: pytest.Mo
     assert data_keys(dataset._source.store) == keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool) -> None:
     outcomes = []
@@ -592,14 +607,17 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
     assert set(outcomes) == {0, 3}
 
 
-@pytest.mark.parametrize(
-    ("name", "nth"),
-    writing_calls(three()._source.store, lambda lake: lake.open("d").promote(ESR)),
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
-    name: Any, nth: int, landed: bool
+    subtests: pytest.Subtests, landed: bool
 ) -> None:
+    for name, nth in writing_calls(three()._source.store, lambda lake: lake.open("d").promote(ESR)):
+        with subtests.test(call=name, nth=nth):
+            promote_on_a_failing_store(name, nth, landed=landed)
+
+
+def promote_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     dataset = three()
     store = dataset._source.store
     lost = StorageError("The answer was lost.", retryable=True)

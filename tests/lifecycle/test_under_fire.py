@@ -29,6 +29,8 @@ from upkeep_lake import (
 import lakebed
 from lakebed.errors import CommitConflictError, LakebedError, VersionNotFoundError
 
+pytestmark = pytest.mark.slow
+
 RETENTION = dt.timedelta(seconds=2)
 LEASE = lakebed.CommitOptions(lease=dt.timedelta(milliseconds=300))
 PARTITIONS = "abcde"

@@ -4,7 +4,8 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
 
@@ -108,7 +109,9 @@ def check_law(function: Dimension, predicate: Predicate, value: object) -> None:
             assert matches(exact, partition) == is_match
 
 
-def check_random(data: st.DataObject) -> None:
+@examples(3, long=10_000)
+@given(st.data())
+def test_strict_implies_predicate_implies_permissive(data) -> None:
     function = data.draw(st.sampled_from(list(DIMENSIONS.values())))
     names = VALUES[function.source]
     texts = [t for value in (*names, None) for t in partitions_of(function, value)]
@@ -119,19 +122,6 @@ def check_random(data: st.DataObject) -> None:
     )
 
     check_law(function, predicate, data.draw(st.none() | st.sampled_from(names)))
-
-
-@settings(max_examples=3 * settings().max_examples)
-@given(st.data())
-def test_strict_implies_predicate_implies_permissive(data) -> None:
-    check_random(data)
-
-
-@pytest.mark.long
-@settings(max_examples=10_000)
-@given(st.data())
-def test_law_holds_in_many_cases(data) -> None:
-    check_random(data)
 
 
 @pytest.mark.parametrize("name", DIMENSIONS)

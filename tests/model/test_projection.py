@@ -10,7 +10,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from partition_cases import CASES, accepted, random_predicate, values_of
 from partition_cases import EDGES as EDGES_OF
@@ -124,7 +125,7 @@ def check_law(strategy: PartitionStrategy, predicate: Predicate, entity: dict) -
         assert matches(exact, partition) == is_match
 
 
-@settings(max_examples=5 * settings().max_examples)
+@examples(5)
 @given(st.data())
 def test_strict_implies_predicate_implies_permissive(data) -> None:
     strategy = PartitionStrategy.parse(data.draw(st.sampled_from(STRATEGIES)))
@@ -142,6 +143,7 @@ def test_strict_implies_predicate_implies_permissive(data) -> None:
     check_law(strategy, predicate, entity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", STRATEGIES)
 def test_law_holds_for_every_comparison_by_brute_force(text: str) -> None:
     strategy = PartitionStrategy.parse(text)

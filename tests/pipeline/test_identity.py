@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from effort import examples_with_fixtures
+from hypothesis import example, given
 from hypothesis import strategies as st
 from raw_files import Raw, lines
 
@@ -226,9 +227,7 @@ ROLLBACK = st.tuples(st.just("rollback"), st.integers(0, 5), st.booleans())
     ]
 )
 @given(st.lists(st.one_of(PUSH, PUSH, RUN, RUN, ROLLBACK), max_size=12))
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples_with_fixtures(0.1)
 def test_every_archived_file_is_read_once_or_named_as_left_out_whatever_rules_change(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]
 ) -> None:

@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import TYPES, VALUES, predicates
 
@@ -33,7 +34,7 @@ def select(rows: list[dict], predicate: Predicate) -> list[int]:
     return numbered.filter(to_arrow_expression(predicate, TYPES))["row"].to_pylist()
 
 
-@settings(max_examples=2 * settings().max_examples)
+@examples(2)
 @given(ROWS, PREDICATES)
 def test_arrow_selects_what_matches_says(rows: list[dict], predicate: Predicate) -> None:
     expected = [number for number, row in enumerate(rows) if matches(predicate, row)]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import TYPES, VALUES, predicates
 
@@ -148,7 +149,16 @@ class Model:
         assert chosen.files == view.plan().files
 
 
-def check_plans(
+@pytest.mark.timeout(3_600)  # with the profile `long` eight minutes, on two cores that are idle
+@examples(0.5, long=2_500)
+@given(
+    st.sampled_from(["p", None]),
+    st.sets(st.sampled_from(INDEXED), max_size=4),
+    st.lists(steps, min_size=2, max_size=6),
+    damages,
+    st.lists(PREDICATES, min_size=3, max_size=6),
+)
+def test_rows_of_a_plan_are_those_of_a_full_scan(
     partition_by: str | None,
     index: set[str],
     todo: list[tuple[str, Any]],
@@ -164,38 +174,3 @@ def check_plans(
         model.damage(how, number)
     for predicate in asked:
         model.check(predicate)
-
-
-CASES = (
-    st.sampled_from(["p", None]),
-    st.sets(st.sampled_from(INDEXED), max_size=4),
-    st.lists(steps, min_size=2, max_size=6),
-    damages,
-    st.lists(PREDICATES, min_size=3, max_size=6),
-)
-
-
-@settings(max_examples=settings().max_examples // 2)
-@given(*CASES)
-def test_rows_of_a_plan_are_those_of_a_full_scan(
-    partition_by: str | None,
-    index: set[str],
-    todo: list[tuple[str, Any]],
-    damage: list[tuple[str, int]],
-    asked: list[Predicate],
-) -> None:
-    check_plans(partition_by, index, todo, damage, asked)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3_600)  # eight minutes on two cores that have nothing else to do
-@settings(max_examples=2_500)
-@given(*CASES)
-def test_rows_of_many_plans_are_those_of_a_full_scan(
-    partition_by: str | None,
-    index: set[str],
-    todo: list[tuple[str, Any]],
-    damage: list[tuple[str, int]],
-    asked: list[Predicate],
-) -> None:
-    check_plans(partition_by, index, todo, damage, asked)

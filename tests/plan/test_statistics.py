@@ -5,7 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import TYPES, VALUES, leaves_of
 
@@ -64,7 +65,7 @@ CASES = st.sampled_from(sorted(TYPES)).flatmap(
 )
 
 
-@settings(max_examples=4 * settings().max_examples)
+@examples(4)
 @given(CASES)
 def test_facts_never_say_more_than_the_rows(
     case: tuple[str, list[list[Any]], Leaf, bool],

@@ -38,6 +38,7 @@ def tell(failing: list[Played]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_no_schedule_breaks_a_rule() -> None:
     failing = list(failures(SHORT))
 
@@ -55,6 +56,7 @@ def test_no_schedule_of_many_breaks_a_rule() -> None:
     assert not failing, tell(failing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", sorted(THEMES))
 def test_a_schedule_is_a_function_of_its_seed(theme: str) -> None:
     with simulated():

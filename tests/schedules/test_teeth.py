@@ -15,6 +15,8 @@ from lakebed.store.memory import MemoryStore
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 
+pytestmark = pytest.mark.slow
+
 MOST_SEEDS = 200
 UNDONE = {
     "fields are never undone by another verb",

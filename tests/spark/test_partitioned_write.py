@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from effort import examples
 from frames import comparable, frame_of, spark_rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
@@ -113,7 +114,7 @@ def _is_unicode(text):
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(
     tasks=st.lists(
         st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), encodable), max_size=30), max_size=4

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
 
@@ -49,7 +50,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Dataset:
     return dataset
 
 
-@settings(max_examples=2)  # a frame costs a look at its files
+@examples(0.02)  # a frame costs a look at its files
 @given(many=st.lists(predicates(VALUES, max_leaves=4), min_size=8, max_size=8))
 def test_spark_reads_exactly_the_entities_that_a_view_includes(
     spark: Any, dataset: lakebed.Dataset, many: list[Predicate]

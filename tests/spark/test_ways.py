@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from effort import examples
 from frames import comparable, spark_rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
@@ -124,13 +125,19 @@ def dataset_of(lake: lakebed.Repository, strategy: str, history: str) -> lakebed
     return dataset
 
 
-def check_ways(
+@examples(0.03, long=100)
+@given(
+    strategy=st.sampled_from(list(STRATEGIES)),
+    history=st.sampled_from(list(HISTORIES)),
+    predicate=st.sampled_from(PREDICATES),
+    levels=st.booleans(),
+)
+def test_every_way_gives_the_rows_of_the_scan(
     spark: Any,
     lake: lakebed.Repository,
     strategy: str,
     history: str,
     predicate: str,
-    *,
     levels: bool,
 ) -> None:
     dataset = dataset_of(lake, strategy, history)
@@ -141,31 +148,6 @@ def check_ways(
 
     for way in ("auto", "native", "paths", "prepared", "arrow"):
         assert spark_rows(view.spark(spark, columns, way=way)) == expected, way
-
-
-CASES = {
-    "strategy": st.sampled_from(list(STRATEGIES)),
-    "history": st.sampled_from(list(HISTORIES)),
-    "predicate": st.sampled_from(PREDICATES),
-    "levels": st.booleans(),
-}
-
-
-@settings(max_examples=3)
-@given(**CASES)
-def test_every_way_gives_the_rows_of_the_scan(
-    spark: Any, lake: lakebed.Repository, **case: Any
-) -> None:
-    check_ways(spark, lake, **case)
-
-
-@pytest.mark.long
-@settings(max_examples=100)
-@given(**CASES)
-def test_every_way_gives_the_rows_of_the_scan_in_many_cases(
-    spark: Any, lake: lakebed.Repository, **case: Any
-) -> None:
-    check_ways(spark, lake, **case)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -176,7 +177,7 @@ def test_adopting_what_others_did_leads_to_what_they_left(
 
 @pytest.mark.parametrize("fanout", [2, 3, 8])
 @given(weights=st.lists(st.integers(1, 3), min_size=1, max_size=60))
-@settings(max_examples=25)
+@examples(0.25)
 def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int]) -> None:
     store = open_store(f"memory://apply-{next(_names)}")
     held: tuple[Segment, ...] = ()
@@ -212,7 +213,7 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
 
 @pytest.mark.parametrize("fanout", [2, 8])
 @given(weights=st.lists(st.integers(1, 1) | st.integers(1, 5000), max_size=200))
-@settings(max_examples=25)
+@examples(0.25)
 def test_lists_of_segments_stay_short_and_entries_are_seldom_rewritten(
     fanout: int, weights: list[int]
 ) -> None:

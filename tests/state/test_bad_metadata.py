@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 import itertools
 import json
 from collections.abc import Callable
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import given, settings
+from copies import copy_of
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -47,6 +50,11 @@ _names = itertools.count()
 
 def make_store(head_format: HeadFormat = HeadFormat.JSON) -> Store:
     """Return a store with a dataset of three commits in two partitions."""
+    return copy_of(sound_store(head_format))
+
+
+@functools.cache
+def sound_store(head_format: HeadFormat) -> Store:
     store = open_store(f"memory://bad-{next(_names)}")
     dataset = lakebed.Repository(store).create("d", DESCRIPTOR, head_format=head_format.value)
     for number in range(3):
@@ -473,18 +481,11 @@ damages = st.builds(
 )
 
 
-@pytest.fixture(scope="module")
-def stores() -> dict[HeadFormat, Store]:
-    return {head_format: make_store(head_format) for head_format in FORMATS}
-
-
 @both_formats
 @given(damage=damages)
-@settings(max_examples=300)
-def test_a_damaged_head_is_read_or_refused_by_name(
-    stores: dict[HeadFormat, Store], head_format: HeadFormat, damage: Damage
-) -> None:
-    store = stores[head_format]
+@examples(3)
+def test_a_damaged_head_is_read_or_refused_by_name(head_format: HeadFormat, damage: Damage) -> None:
+    store = sound_store(head_format)
     key = KEYS[head_format]
     data = store.get(key).data
     expected = read_head(store, "d").state
@@ -512,11 +513,9 @@ def check_directory(state: Any, directory: str) -> None:
 
 
 @given(damage=damages)
-@settings(max_examples=300)
-def test_a_damaged_history_is_read_or_refused_by_name(
-    stores: dict[HeadFormat, Store], damage: Damage
-) -> None:
-    store = stores[HeadFormat.JSON]
+@examples(3)
+def test_a_damaged_history_is_read_or_refused_by_name(damage: Damage) -> None:
+    store = sound_store(HeadFormat.JSON)
     segment = read_head(store, "d").state.lists.history[0]
 
     try:
@@ -527,11 +526,9 @@ def test_a_damaged_history_is_read_or_refused_by_name(
 
 
 @given(damage=damages)
-@settings(max_examples=300)
-def test_a_damaged_file_table_is_read_or_refused_by_name(
-    stores: dict[HeadFormat, Store], damage: Damage
-) -> None:
-    store = stores[HeadFormat.JSON]
+@examples(3)
+def test_a_damaged_file_table_is_read_or_refused_by_name(damage: Damage) -> None:
+    store = sound_store(HeadFormat.JSON)
     segment = read_head(store, "d").state.lists.files[0]
     data = store.get(segment.key).data
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
 import zstandard
+from copies import copy_of
 
 import lakebed
 from lakebed import by
@@ -26,6 +29,8 @@ from lakebed.errors import (
 from lakebed.state import reservation
 from lakebed.store import Store, open_store, segments
 from lakebed.testing import DelegatingStore, FailingStore
+
+pytestmark = pytest.mark.slow
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("tag", pa.string())]), partition_by=[by.identity("p")]
@@ -93,13 +98,20 @@ class HookedStore(DelegatingStore):
         return self._hooked("delete", key, lambda: self.inner.delete_if_match(key, etag=etag))
 
 
+@functools.cache
+def one_batch() -> Store:
+    store = open_store(f"memory://faults-{next(_names)}")
+    dataset = lakebed.Repository(store).create("d", DESCRIPTOR)
+    dataset.append([{"p": "a", "tag": "old"}, {"p": "b", "tag": "old"}])
+    return store
+
+
 class Lake:
     """A store of its own with a dataset of one batch."""
 
     def __init__(self) -> None:
-        self.store = open_store(f"memory://faults-{next(_names)}")
-        self.dataset = lakebed.Repository(self.store).create("d", DESCRIPTOR)
-        self.dataset.append([{"p": "a", "tag": "old"}, {"p": "b", "tag": "old"}])
+        self.store = copy_of(one_batch())
+        self.dataset = lakebed.Repository(self.store).open("d")
         self.tags_before = self.tags()
         self.version = self.dataset.version
 
@@ -150,38 +162,37 @@ def write(dataset: lakebed.Dataset, operation: str) -> lakebed.Commit:
     return commit
 
 
-def calls_of(operation: str) -> list[tuple[str, str, int]]:
-    """Return the calls of a commit: name, key, and how many of that name came before."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a commit to its store: what, on which key, and as the how manieth of its name."""
+
+    name: Any
+    key: str
+    nth: int
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.name, self.key.split("/")[1] if "/" in self.key else "head"
+
+
+@functools.cache
+def calls_of(operation: str) -> tuple[Call, ...]:
     seen: list[tuple[str, str]] = []
-    with pytest.MonkeyPatch.context() as monkeypatch:  # before there are fixtures
-        monkeypatch.setattr(segments, "FANOUT", MERGE_AT)
-        lake = Lake()
-        recording = HookedStore(lake.store, before=lambda name, key: seen.append((name, key)))
-        write(lake.through(recording), operation)
+    recording = HookedStore(Lake().store, before=lambda name, key: seen.append((name, key)))
+    write(lakebed.Repository(recording).open("d"), operation)
     counts = collections.Counter[str]()
-    found = []
+    calls = []
     for name, key in seen:
         counts[name] += 1
-        found.append((name, key, counts[name]))
-    return found[1:]  # the first one opened the dataset
+        calls.append(Call(name, key, counts[name]))
+    return tuple(calls[1:])  # the first one opened the dataset
 
 
-CALLS = [
-    (operation, *call) for operation in ("append", "overwrite") for call in calls_of(operation)
-]
-
-
-def ids() -> Iterator[str]:
-    for operation, name, key, nth in CALLS:
-        folder = key.split("/")[1] if "/" in key else "head"
-        yield f"{operation}-{name}-{folder}-{nth}"
-
-
-each_call = pytest.mark.parametrize(("operation", "name", "key", "nth"), CALLS, ids=list(ids()))
+each_operation = pytest.mark.parametrize("operation", ["append", "overwrite"])
 
 
 def test_matrix_holds_every_kind_of_call() -> None:
-    kinds = {(name, key.split("/")[1] if "/" in key else "head") for _, name, key, _ in CALLS}
+    kinds = {call.kind for name in ("append", "overwrite") for call in calls_of(name)}
 
     assert kinds >= {
         ("create", "batches"),
@@ -196,53 +207,65 @@ def test_matrix_holds_every_kind_of_call() -> None:
     }
 
 
-@each_call
+@each_operation
 @pytest.mark.parametrize("landed", [False, True], ids=["refused", "landed"])
 def test_lost_answer_leaves_one_commit_or_none(
-    operation: str, name: Any, key: str, nth: int, landed: bool
+    subtests: pytest.Subtests, operation: str, landed: bool
 ) -> None:
-    lake = Lake()
-    failing = FailingStore(lake.store, fail_on=name, nth=nth, landed=landed, error=LOST)
+    for call in calls_of(operation):
+        with subtests.test(call=call):
+            lake = Lake()
+            failing = FailingStore(
+                lake.store, fail_on=call.name, nth=call.nth, landed=landed, error=LOST
+            )
 
-    failure = failure_of(lambda: write(lake.through(failing), operation))
+            failure = failure_of(write, lake.through(failing), operation)
 
-    assert failing.has_failed
-    if failure is None:
-        lake.assert_committed_once(operation)
-    else:
-        assert failure is LOST  # not CommitUnknownError: the store answers again
-        lake.assert_untouched()
+            assert failing.has_failed
+            if failure is None:
+                lake.assert_committed_once(operation)
+            else:
+                assert failure is LOST  # not CommitUnknownError: the store answers again
+                lake.assert_untouched()
 
 
-def failure_of(call: Callable[[], object]) -> LakebedError | None:
+def failure_of(act: Callable[..., object], *arguments: Any) -> LakebedError | None:
     try:
-        call()
+        act(*arguments)
     except LakebedError as error:
         return error
     return None
 
 
-@each_call
+@each_operation
 @pytest.mark.parametrize("refusal", [FULL, DENIED], ids=["full", "denied"])
 def test_refusal_leaves_nothing_and_is_told_as_it_is(
-    operation: str, name: Any, key: str, nth: int, refusal: StorageError
+    subtests: pytest.Subtests, operation: str, refusal: StorageError
 ) -> None:
-    lake = Lake()
-    failing = FailingStore(lake.store, fail_on=name, nth=nth, error=refusal)
-    dataset = lake.through(failing)
+    for call in calls_of(operation):
+        with subtests.test(call=call):
+            lake = Lake()
+            failing = FailingStore(lake.store, fail_on=call.name, nth=call.nth, error=refusal)
+            dataset = lake.through(failing)
 
-    with pytest.raises(StorageError) as caught:
-        write(dataset, operation)
+            with pytest.raises(StorageError) as caught:
+                write(dataset, operation)
 
-    assert caught.value is refusal
-    lake.assert_untouched()
+            assert caught.value is refusal
+            lake.assert_untouched()
 
 
-@each_call
+@each_operation
 @pytest.mark.parametrize("landed", [False, True], ids=["refused", "landed"])
 def test_silent_store_makes_a_commit_unknown_only_once_the_head_was_put(
-    operation: str, name: str, key: str, nth: int, landed: bool
+    subtests: pytest.Subtests, operation: str, landed: bool
 ) -> None:
+    for call in calls_of(operation):
+        with subtests.test(call=call):
+            fall_silent(call, operation, landed=landed)
+
+
+def fall_silent(call: Call, operation: str, *, landed: bool) -> None:
     lake = Lake()
     counts = collections.Counter[str]()
     is_silent = False
@@ -252,7 +275,7 @@ def test_silent_store_makes_a_commit_unknown_only_once_the_head_was_put(
         counts[called] += 1
         if is_silent and called != "delete":  # so that a wrong deletion does its damage
             raise LOST
-        is_silent = (called, counts[called]) == (name, nth)
+        is_silent = (called, counts[called]) == (call.name, call.nth)
         if is_silent and not landed:
             raise LOST
 
@@ -265,7 +288,7 @@ def test_silent_store_makes_a_commit_unknown_only_once_the_head_was_put(
     with pytest.raises(LakebedError) as caught:
         write(dataset, operation)
 
-    is_swap = (name, key) == ("replace", HEAD)
+    is_swap = (call.name, call.key) == ("replace", HEAD)
     assert isinstance(caught.value, CommitUnknownError) is is_swap
     if not is_swap:
         assert caught.value is LOST

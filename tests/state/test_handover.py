@@ -239,6 +239,7 @@ def _format_version(store: Store, key: str) -> str:
     return str(head["metadata"]["lakebed.format_version"])
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 def test_killed_at_any_call_readers_read_on_and_the_next_writer_finishes(
@@ -263,6 +264,7 @@ def test_killed_at_any_call_readers_read_on_and_the_next_writer_finishes(
         lake.assert_settled(new if landed else old)
 
 
+@pytest.mark.slow
 @both_ways
 def test_whatever_others_do_between_two_calls_nothing_is_lost(
     old: HeadFormat, new: HeadFormat
@@ -366,6 +368,7 @@ def test_of_two_datasets_of_one_name_the_later_one_is_read(
     lake.assert_settled(new)
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("landed", [False, True], ids=["lost", "landed"])
 @pytest.mark.parametrize("operation", ["get", "put", "replace", "create", "delete"])

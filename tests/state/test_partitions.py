@@ -6,7 +6,8 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
@@ -126,7 +127,7 @@ def test_a_label_that_stands_twice_counts_once() -> None:
 
 @both_formats
 @given(name=labels, at=st.floats(0, 1), mask=st.integers(1, 255))
-@settings(max_examples=300)
+@examples(3)
 def test_a_changed_byte_is_noticed_or_harmless(
     head_format: HeadFormat, name: str, at: float, mask: int
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
+from effort import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -153,6 +153,4 @@ class RepositoryMachine(RuleBasedStateMachine):
 
 
 TestRepository = RepositoryMachine.TestCase
-TestRepository.settings = settings(
-    max_examples=15, stateful_step_count=15, suppress_health_check=[HealthCheck.too_slow]
-)
+TestRepository.settings = examples(0.15, stateful_step_count=15)

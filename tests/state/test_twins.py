@@ -29,6 +29,8 @@ from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.testing import DelegatingStore, FailingStore
 
+pytestmark = pytest.mark.slow
+
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("tag", pa.string())]), partition_by=[by.identity("p")]
 )

@@ -17,6 +17,8 @@ import pytest
 import lakebed.store
 from lakebed.store.posix import PosixStore
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("posix_worker.py")
 SOURCE = Path(lakebed.store.__file__).parents[2]
 HEAD, document = map(runpy.run_path(str(WORKER)).get, ("HEAD", "document"))
@@ -64,6 +66,7 @@ def test_four_processes_never_create_the_same_object(tmp_path: Path) -> None:
     assert {n: store.get(f"batches/{n}.json").data.decode() for n in range(100)} == pids
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("operation", ["create", "replace", "put"])
 def test_process_killed_at_any_step_leaves_the_old_or_the_new_object(
     tmp_path: Path, operation: str
@@ -90,6 +93,7 @@ def test_process_killed_at_any_step_leaves_the_old_or_the_new_object(
     assert set(seen) == {old, document(1)}
 
 
+@pytest.mark.crash
 def test_process_killed_at_a_random_moment_loses_nothing_that_it_had_written(
     tmp_path: Path,
 ) -> None:
