@@ -88,12 +88,12 @@ def encode(
     names = [labels[int(number)] for number in ids]
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
     count = size_bytes = 0
-    for some, places in merged_pairs(sources, len(ids)):
+    for distinct, places in merged_pairs(sources, len(ids)):
         count += len(places)
-        size_bytes += some.nbytes + int(lengths[places].sum())
+        size_bytes += distinct.nbytes + int(lengths[places].sum())
         if count > MAX_PAIRS or size_bytes > MAX_BYTES:
             return None
-        values.append(some)
+        values.append(distinct)
         files.append(places)
     return _encode(column, pa.concat_arrays(values), np.concatenate(files), names)
 
@@ -153,8 +153,8 @@ class IndexFile:
         is_found[self.files[matching[self.places]]] = True
         is_found[-1] = True  # where the place of what is not listed points to
         places = pc.index_in(labels.cast(self.labels.type), value_set=self.labels)
-        found: np.ndarray = is_found[places.fill_null(-1).to_numpy(zero_copy_only=False)]
-        return found
+        answers: np.ndarray = is_found[places.fill_null(-1).to_numpy(zero_copy_only=False)]
+        return answers
 
 
 def read_index_file(
@@ -194,9 +194,9 @@ def read_index_file(
         data = store.get(key).data
     except ObjectNotFoundError as exc:
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is missing.") from exc
-    found = _decode(data, column, key, type_to_arrow(kind))
-    PROCESS_CACHE.hold(name, found, size_bytes=found.size_bytes)
-    return found, 2
+    index_file = _decode(data, column, key, type_to_arrow(kind))
+    PROCESS_CACHE.hold(name, index_file, size_bytes=index_file.size_bytes)
+    return index_file, 2
 
 
 # Of a stored byte, in memory: about what sorted numbers and a repeated label take.

@@ -94,7 +94,7 @@ def lookup(
         by side. Memory: 32 MiB of values for each of eight segments.
     """
     leaves = leaf if isinstance(leaf, Sequence) else (leaf,)
-    questions = [_ask(one, type_to_arrow(kind)) for one in leaves]
+    questions = [_ask(condition, type_to_arrow(kind)) for condition in leaves]
     opened: list[_Opened] = []
     parts: list[Lookup] = []
 
@@ -103,23 +103,24 @@ def lookup(
             raise exc
         on_damage(segment, exc)
 
-    footers = _side_by_side(lambda one: _open(store, one, questions), segments)
+    footers = _side_by_side(lambda segment: _open(store, segment, questions), segments)
     for segment, footer in zip(segments, footers, strict=True):
         if isinstance(footer, _Opened):
             opened.append(footer)
         else:
             note(segment, footer)
     chosen = _smallest(opened, max_bytes)
-    answers = _side_by_side(lambda one: _answer(store, one, questions), chosen)
-    for one, answer in zip(chosen, answers, strict=True):
+    answers = _side_by_side(lambda candidate: _answer(store, candidate, questions), chosen)
+    for candidate, answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Lookup):
             parts.append(answer)
         else:
-            note(one.segment, answer)
+            note(candidate.segment, answer)
     return Lookup(
-        covered=np.unique(np.concatenate([_NO_FILES, *(one.covered for one in parts)])),
-        found=np.unique(np.concatenate([_NO_FILES, *(one.found for one in parts)])),
-        requests=sum(one.requests for one in opened) + sum(one.requests for one in parts),
+        covered=np.unique(np.concatenate([_NO_FILES, *(part.covered for part in parts)])),
+        found=np.unique(np.concatenate([_NO_FILES, *(part.found for part in parts)])),
+        requests=sum(part.requests for part in parts)
+        + sum(candidate.requests for candidate in opened),
         refused=len(opened) - len(chosen),
     )
 
@@ -135,10 +136,10 @@ def match_values(values: pa.ChunkedArray, leaves: Sequence[Leaf]) -> pa.ChunkedA
         A truth for each value; None where null or NaN would meet the conditions, so that these
         values do not tell.
     """
-    questions = [_ask(one, values.type) for one in leaves]
+    questions = [_ask(leaf, values.type) for leaf in leaves]
     has_nan = pat.is_floating(values.type)
-    if all(one.wants_null for one in questions) or (
-        has_nan and all(one.wants_nan for one in questions)
+    if all(question.wants_null for question in questions) or (
+        has_nan and all(question.wants_nan for question in questions)
     ):
         return None
     return _all_match(values, questions)
@@ -250,14 +251,14 @@ def _open(store: Store, segment: Segment, questions: Sequence[_Question]) -> _Op
     numbers = set(_groups_for(footer, questions[0]))
     for question in questions[1:]:
         numbers &= set(_groups_for(footer, question))
-    found = sorted(numbers)
-    return _Opened(segment, footer, found, int(footer.raw_sizes[found].sum()), requests)
+    ascending = sorted(numbers)
+    return _Opened(segment, footer, ascending, int(footer.raw_sizes[ascending].sum()), requests)
 
 
 def _smallest(opened: Sequence[_Opened], max_bytes: int) -> list[_Opened]:
     """Return segments with the least to read, as many as fit."""
-    chosen = sorted(opened, key=lambda one: one.size_bytes)
-    totals = np.cumsum([one.size_bytes for one in chosen])
+    chosen = sorted(opened, key=lambda candidate: candidate.size_bytes)
+    totals = np.cumsum([candidate.size_bytes for candidate in chosen])
     return chosen[: int(np.searchsorted(totals, max_bytes, side="right"))]
 
 
@@ -295,7 +296,7 @@ def _groups_for(footer: Footer, question: _Question) -> list[int]:
     """Return the numbers of the row groups that can match, ascending."""
     count = footer.regular_count
     specials = [count] if footer.has_specials else []
-    found: list[int] = []
+    numbers: list[int] = []
     if question.wants_values and count:
         firsts, lasts = (
             _keys(footer.groups.column(name).slice(0, count), question.kind)
@@ -306,14 +307,14 @@ def _groups_for(footer: Footer, question: _Question) -> list[int]:
                 range(bisect_left(lasts, point), bisect_right(firsts, point))
                 for point in _keys(question.points, question.kind)
             ]
-            found = sorted({number for span in spans for number in span})
+            numbers = sorted({number for span in spans for number in span})
         else:
             begin = 0 if question.low is None else bisect_left(lasts, _key(question.low))
             end = count if question.high is None else bisect_right(firsts, _key(question.high))
-            found = list(range(begin, end))
+            numbers = list(range(begin, end))
     if question.wants_nan or question.wants_null:
-        found += specials
-    return found
+        numbers += specials
+    return numbers
 
 
 def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
@@ -322,8 +323,8 @@ def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
     values = values.cast(pa.binary() if pat.is_string(kind) else kind)
     if pat.is_temporal(kind):
         values = values.view(pa.int32() if pat.is_date32(kind) else pa.int64())
-    found: list[Any] = values.to_pylist()
-    return found
+    keys: list[Any] = values.to_pylist()
+    return keys
 
 
 def _key(value: pa.Scalar) -> Any:
@@ -331,10 +332,10 @@ def _key(value: pa.Scalar) -> Any:
 
 
 def _all_match(values: pa.ChunkedArray, questions: Sequence[_Question]) -> pa.ChunkedArray:
-    found = _matches(values, questions[0])
+    truths = _matches(values, questions[0])
     for question in questions[1:]:
-        found = pc.and_(found, _matches(values, question))
-    return found
+        truths = pc.and_(truths, _matches(values, question))
+    return truths
 
 
 def _matches(values: pa.ChunkedArray, question: _Question) -> pa.ChunkedArray:
@@ -342,23 +343,23 @@ def _matches(values: pa.ChunkedArray, question: _Question) -> pa.ChunkedArray:
     values = values.cast(question.kind)
     is_null = values.is_null()
     is_nan_ = _is_nan(values)
-    found = pc.invert(pc.or_(is_null, is_nan_))
+    truths = pc.invert(pc.or_(is_null, is_nan_))
     if not question.wants_values:
-        found = pc.and_(found, pa.scalar(value=False))
+        truths = pc.and_(truths, pa.scalar(value=False))
     elif question.points is not None:
-        found = pc.and_(found, pc.is_in(values, value_set=question.points))
+        truths = pc.and_(truths, pc.is_in(values, value_set=question.points))
     else:
         if question.low is not None:
             above = pc.greater_equal if question.has_low else pc.greater
-            found = pc.and_(found, pc.fill_null(above(values, question.low), fill_value=False))
+            truths = pc.and_(truths, pc.fill_null(above(values, question.low), fill_value=False))
         if question.high is not None:
             below = pc.less_equal if question.has_high else pc.less
-            found = pc.and_(found, pc.fill_null(below(values, question.high), fill_value=False))
+            truths = pc.and_(truths, pc.fill_null(below(values, question.high), fill_value=False))
         if question.excluded is not None:
-            found = pc.and_(found, pc.invert(pc.is_in(values, value_set=question.excluded)))
+            truths = pc.and_(truths, pc.invert(pc.is_in(values, value_set=question.excluded)))
     if question.wants_nan:
-        found = pc.or_(found, is_nan_)
-    return pc.or_(found, is_null) if question.wants_null else found
+        truths = pc.or_(truths, is_nan_)
+    return pc.or_(truths, is_null) if question.wants_null else truths
 
 
 def _is_nan(values: pa.ChunkedArray) -> pa.ChunkedArray:

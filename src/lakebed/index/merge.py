@@ -172,7 +172,8 @@ def merge_segments(
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
         footers = [
-            footer for footer, _ in threads.map(lambda one: open_segment(store, one), segments)
+            footer
+            for footer, _ in threads.map(lambda segment: open_segment(store, segment), segments)
         ]
     return merge_footers(store, dataset, column, footers, kind, kept_ids=kept_ids)
 
@@ -254,13 +255,15 @@ def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> S
 
     What is beyond that is no part of the question: it would fill the same level at every commit.
     """
-    tail = _within(_within(segments, size_of, COMMIT_BYTES), lambda one: one.weight, COMMIT_PAIRS)
+    tail = _within(
+        _within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
+    )
     tail = tail[len(tail) - count_to_merge(tail) :]
     if not tail or not (pat.is_string(kind) or pat.is_binary(kind)):
         return tail
     # What is due is read anyway; how long its texts are, only its footers tell.
     tail = _within(
-        tail, lambda one: int(open_segment(store, one)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
+        tail, lambda segment: int(open_segment(store, segment)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
     )
     return tail[len(tail) - count_to_merge(tail) :]
 

@@ -36,10 +36,10 @@ def is_repetitive(values: pa.Array | pa.ChunkedArray) -> bool:
 
 def is_first(values: pa.Array) -> np.ndarray:
     """Say of each of sorted values whether it is another one than that before."""
-    found = np.ones(len(values), dtype=bool)
+    is_new = np.ones(len(values), dtype=bool)
     if len(values) > 1:
-        found[1:] = np.asarray(pc.not_equal(values[1:], values[:-1]))
-    return found
+        is_new[1:] = np.asarray(pc.not_equal(values[1:], values[:-1]))
+    return is_new
 
 
 def sorted_pairs(
@@ -68,8 +68,8 @@ def sorted_pairs(
         above, places = _distinct_pairs(above, files, bits)
     else:
         above, places = _distinct_wide_pairs(above, files)
-    found = (above + np.uint64(int(lowest) % 2**64)).astype(numbers.dtype)
-    return _from_numbers(found, values.type), places
+    distinct = (above + np.uint64(int(lowest) % 2**64)).astype(numbers.dtype)
+    return _from_numbers(distinct, values.type), places
 
 
 def _distinct_pairs(
@@ -123,8 +123,8 @@ def _as_numbers(values: pa.Array) -> np.ndarray | None:
 def _halves(values: pa.Array) -> np.ndarray:
     """Return the 64-bit halves of decimals, the lower first; it alone tells short ones."""
     buffer = values.buffers()[1]
-    found = np.frombuffer(buffer, dtype="<i8")
-    return found[2 * values.offset : 2 * (values.offset + len(values))]
+    halves = np.frombuffer(buffer, dtype="<i8")
+    return halves[2 * values.offset : 2 * (values.offset + len(values))]
 
 
 def _whole_type(kind: pa.DataType) -> type[np.signedinteger]:
@@ -202,15 +202,15 @@ def _sort_texts(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     groups = np.zeros(count, dtype=np.uint64)
     while len(alike):
         chosen = order[alike]
-        left = lengths[chosen] - at
+        lengths_left = lengths[chosen] - at
         width = (64 - int(groups[-1]).bit_length()) // 8
-        is_over = left.max() <= 0
+        is_over = lengths_left.max() <= 0
         if is_over:
             # Only zero bytes at the end are left to tell them apart: the shorter comes first.
             keys = (groups << np.uint64(32)) | lengths[chosen].astype(np.uint64)
         else:
             texts = eights[np.minimum(starts[chosen] + at, len(eights) - 1)].astype(np.uint64)
-            missing = np.clip(8 - left, 0, 8).astype(np.uint64) * np.uint64(8)
+            missing = np.clip(8 - lengths_left, 0, 8).astype(np.uint64) * np.uint64(8)
             texts = np.where(missing < 64, texts >> missing << missing, np.uint64(0))
             keys = (
                 texts

@@ -17,8 +17,8 @@ def keys_of(postings: Postings) -> tuple[str, ...]:
 
 def joined(parts: Sequence[Postings]) -> dict[str, tuple[Segment, ...]]:
     """Return what several writers added, by column."""
-    found: dict[str, tuple[Segment, ...]] = {}
+    by_column: dict[str, tuple[Segment, ...]] = {}
     for part in parts:
         for column, segments in part.items():
-            found[column] = (*found.get(column, ()), *segments)
-    return found
+            by_column[column] = (*by_column.get(column, ()), *segments)
+    return by_column

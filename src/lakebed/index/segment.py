@@ -248,12 +248,12 @@ def _bound_type(kind: pa.DataType) -> pa.DataType:
 def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
     table = pa.table(
         {
-            "first": pa.array([one.first for one in groups], _bound_type(kind)),
-            "last": pa.array([one.last for one in groups], _bound_type(kind)),
-            "start": pa.array([one.start for one in groups], pa.int64()),
-            "size": pa.array([one.size for one in groups], pa.int64()),
-            "raw": pa.array([one.raw for one in groups], pa.int64()),
-            "hash": pa.array([one.hash for one in groups], pa.binary(_HASH_BYTES)),
+            "first": pa.array([group.first for group in groups], _bound_type(kind)),
+            "last": pa.array([group.last for group in groups], _bound_type(kind)),
+            "start": pa.array([group.start for group in groups], pa.int64()),
+            "size": pa.array([group.size for group in groups], pa.int64()),
+            "raw": pa.array([group.raw for group in groups], pa.int64()),
+            "hash": pa.array([group.hash for group in groups], pa.binary(_HASH_BYTES)),
         }
     )
     sink = pa.BufferOutputStream()
@@ -319,7 +319,7 @@ class Footer:
         width = 4 + (_GUESSED_BYTES if is_text else max(1, self.kind.bit_width // 8))
         groups = (self.metadata.row_group(number) for number in range(self.groups.num_rows))
         return np.array(
-            [max(width * one.num_rows, one.total_byte_size) for one in groups], dtype=np.int64
+            [max(width * group.num_rows, group.total_byte_size) for group in groups], dtype=np.int64
         )
 
 
@@ -446,13 +446,13 @@ class _Pieces(SeekableReader):
         self._pieces = pieces
 
     def read(self, size: int = -1, /) -> bytes:
-        place = bisect_right(self._pieces, self.position, key=lambda one: one[0]) - 1
+        place = bisect_right(self._pieces, self.position, key=lambda piece: piece[0]) - 1
         if place < 0:
             return b""
         start, data = self._pieces[place]
-        found = bytes(data[self.position - start :][: size if size >= 0 else None])
-        self.position += len(found)
-        return found
+        chunk = bytes(data[self.position - start :][: size if size >= 0 else None])
+        self.position += len(chunk)
+        return chunk
 
 
 def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[pa.Table, int]:
@@ -501,10 +501,10 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
 
 def _near(numbers: Sequence[int], starts: np.ndarray, sizes: np.ndarray) -> list[list[int]]:
     """Split row groups into those that one request fetches."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in numbers:
-        if found and starts[number] - (starts[found[-1][-1]] + sizes[found[-1][-1]]) <= _GAP_BYTES:
-            found[-1].append(number)
+        if spans and starts[number] - (starts[spans[-1][-1]] + sizes[spans[-1][-1]]) <= _GAP_BYTES:
+            spans[-1].append(number)
         else:
-            found.append([number])
-    return found
+            spans.append([number])
+    return spans

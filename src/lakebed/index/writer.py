@@ -114,8 +114,8 @@ def encode_segment(
         group_rows: Pairs in a row group.
     """
     ids = sorted(files)
-    chunks = [chunk for one in ids for chunk in files[one].chunks]
-    counts = [sum(map(len, files[one].chunks)) for one in ids]
+    chunks = [chunk for number in ids for chunk in files[number].chunks]
+    counts = [sum(map(len, files[number].chunks)) for number in ids]
     values = pa.concat_arrays([*chunks, pa.array([], kind)])
     places = np.repeat(np.arange(len(ids), dtype=np.int32), counts)
     writer = SegmentWriter(kind, np.array(ids, dtype=np.int64), group_rows)
@@ -123,8 +123,8 @@ def encode_segment(
     return writer.finish(
         dataset,
         column,
-        nan_files=np.flatnonzero([files[one].has_nan for one in ids]),
-        null_files=np.flatnonzero([files[one].has_null for one in ids]),
+        nan_files=np.flatnonzero([files[number].has_nan for number in ids]),
+        null_files=np.flatnonzero([files[number].has_null for number in ids]),
     )
 
 
@@ -177,19 +177,19 @@ class PostingsWriter:
         with ThreadPoolExecutor(len(self._types), thread_name_prefix="lakebed-index") as threads:
             segments = threads.map(lambda column: self._write(column, files), self._types)
             self._written.append(
-                {column: (one,) for column, one in zip(self._types, segments, strict=True)}
+                {column: (segment,) for column, segment in zip(self._types, segments, strict=True)}
             )
 
     def _write(self, column: str, files: Mapping[int, FileValues]) -> Segment:
-        values = {number: one.columns[column] for number, one in files.items()}
+        values = {number: file_values.columns[column] for number, file_values in files.items()}
         kind = self._types[column]
-        for number, one in values.items():
-            if one.parts:
-                one.encode_part(number)
+        for number, column_values in values.items():
+            if column_values.parts:
+                column_values.encode_part(number)
         encoded = encode_segment(self._dataset, column, kind, values)
-        parts = [part for one in values.values() for part in one.parts]
+        parts = [part for column_values in values.values() for part in column_values.parts]
         if parts:
-            footers = [footer_of(one) for one in (encoded, *parts)]
+            footers = [footer_of(part) for part in (encoded, *parts)]
             encoded = merge_footers(self._store, self._dataset, column, footers, kind)
         self._keys.append(encoded.segment.key)
         self._store.put(encoded.segment.key, encoded.data)

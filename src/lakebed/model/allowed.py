@@ -221,8 +221,8 @@ class Matching(AllowedValues):
 
     def allows(self, value: Scalar) -> bool:
         """Whether the text matches."""
-        found: bool = pc.match_substring_regex(pa.scalar(value, pa.string()), self._whole).as_py()
-        return found
+        fits: bool = pc.match_substring_regex(pa.scalar(value, pa.string()), self._whole).as_py()
+        return fits
 
     def to_document(self) -> Any:
         """Return the JSON form, parsed."""
@@ -295,7 +295,7 @@ def read_allowed(value: object, place: str) -> AllowedValues:
                 f"{place}: a list of {len(value)} values.",
                 hint=f"A list has at most {MAX_LISTED}; take a range or a regular expression.",
             )
-        return OneOf(tuple(_read_scalar(one, f"{place}[{i}]") for i, one in enumerate(value)))
+        return OneOf(tuple(_read_scalar(item, f"{place}[{i}]") for i, item in enumerate(value)))
     raise PartitionSpecError(
         f"{place}: {reprlib.repr(value)} says not which values are allowed.",
         hint='Write "*", a list, {"min": …, "max": …} or {"regex": …}.',

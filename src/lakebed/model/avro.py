@@ -96,7 +96,7 @@ class _Reader:
             )
         name, namespace = _full_name(document, namespace)
         self._named[name] = None
-        struct = Struct(tuple(self._field(one, place, namespace) for one in fields))
+        struct = Struct(tuple(self._field(field, place, namespace) for field in fields))
         self._named[name] = struct
         return struct
 
@@ -126,7 +126,7 @@ class _Reader:
     def _nullable(self, document: object, place: str, namespace: str) -> tuple[Type, bool]:
         if not isinstance(document, list):
             return self._type(document, place, namespace), False
-        others = [one for one in document if one != "null"]
+        others = [member for member in document if member != "null"]
         if len(others) != 1:
             raise SchemaMismatchError(
                 f"Union{_at(place)} of {len(others)} types is not supported: {_shown(document)}.",
@@ -241,8 +241,8 @@ def _default_from_avro(default: object, kind: Type, document: object, place: str
 
 def _is_in_millis(document: object) -> bool:
     documents = document if isinstance(document, list) else [document]
-    logical = [one.get("logicalType") for one in documents if isinstance(one, Mapping)]
-    return any(isinstance(one, str) and one.endswith("-millis") for one in logical)
+    logical = [member.get("logicalType") for member in documents if isinstance(member, Mapping)]
+    return any(isinstance(name, str) and name.endswith("-millis") for name in logical)
 
 
 def _wrong_default(default: object, kind: Type, place: str) -> SchemaMismatchError:

@@ -53,13 +53,13 @@ def _fields(cls: type, place: str, outer: tuple[type, ...]) -> tuple[Field, ...]
             hint="Recursive records have no columns; flatten it or store it as a string.",
         )
     hints = _hints(cls)
-    found = []
-    for one in dataclasses.fields(cls):
-        name = check_field_name(one.name)
+    fields = []
+    for field in dataclasses.fields(cls):
+        name = check_field_name(field.name)
         here = f"{place}.{name}" if place else name
-        kind, nullable = _nullable(hints[one.name], here, (*outer, cls))
-        found.append(Field(name=name, type=kind, nullable=nullable))
-    return tuple(found)
+        kind, nullable = _nullable(hints[field.name], here, (*outer, cls))
+        fields.append(Field(name=name, type=kind, nullable=nullable))
+    return tuple(fields)
 
 
 def _without_none(hint: object) -> object:
@@ -114,7 +114,7 @@ def builder(cls: type) -> Callable[[dict[str, Any]], Any]:
     """Return a function that makes an instance of a dataclass from a row, nested ones included."""
     hints = _hints(cls)
     converters = {
-        one.name: _converter(hints[one.name]) for one in dataclasses.fields(cls) if one.init
+        field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls) if field.init
     }
 
     def build(row: dict[str, Any]) -> Any:

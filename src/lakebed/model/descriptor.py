@@ -120,9 +120,15 @@ class DatasetDescriptor:
         A dataset of ours can only be made of it if it stands the `check`.
         """
         described = object.__new__(cls)
-        plain = {"partition_by": PartitionStrategy(), "format": "parquet", "index": ()}
-        rest = {"compression": COMPRESSIONS["parquet"][0], "properties": {}}
-        for name, value in {"schema": schema, **plain, **rest}.items():
+        values: dict[str, object] = {
+            "schema": schema,
+            "partition_by": PartitionStrategy(),
+            "format": "parquet",
+            "compression": COMPRESSIONS["parquet"][0],
+            "index": (),
+            "properties": {},
+        }
+        for name, value in values.items():
             object.__setattr__(described, name, value)
         return described
 

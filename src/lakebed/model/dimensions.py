@@ -189,7 +189,7 @@ class DimensionSchema:
                 "the document", document, 'It has the form {"version": 1, "dimensions": […]}.'
             )
         _check_members(document, "", {"version", "dimensions"}, set())
-        version, found = document["version"], document["dimensions"]
+        version, dimensions = document["version"], document["dimensions"]
         if not isinstance(version, int) or isinstance(version, bool):
             raise _wrong("version", version, "Write a whole number.")
         if version not in VERSIONS:
@@ -197,9 +197,11 @@ class DimensionSchema:
                 f"version: a dimension schema of version {version}.",
                 hint=f"Known are: {', '.join(map(str, VERSIONS))}.",
             )
-        if not isinstance(found, list):
-            raise _wrong("dimensions", found, "Write a list.")
-        rules = [_read_rule(one, f"dimensions[{i}]") for i, one in enumerate(found)]
+        if not isinstance(dimensions, list):
+            raise _wrong("dimensions", dimensions, "Write a list.")
+        rules = [
+            _read_rule(dimension, f"dimensions[{i}]") for i, dimension in enumerate(dimensions)
+        ]
         return cls(tuple(rules), version)
 
 

@@ -56,14 +56,14 @@ def value_of(values: Mapping[str, Any], column: str) -> Any:
     """Return the value of a column, which may be nested; None if it, or what holds it, is missing."""
     if column in values or "." not in column:
         return values.get(column)
-    root, _, rest = column.partition(".")
+    root, _, path = column.partition(".")
     inner = values.get(root)
-    return value_of(inner, rest) if isinstance(inner, Mapping) else None
+    return value_of(inner, path) if isinstance(inner, Mapping) else None
 
 
 def compare(value: Scalar, op: Op, wanted: Scalar) -> bool:
     """Compare two values of one type; NaN equals itself and is greater than every number."""
     if is_nan(value) or is_nan(wanted):
         return bool(OPERATORS[op]((is_nan(value), 0), (is_nan(wanted), 0)))
-    found: bool = OPERATORS[op](value, wanted)
-    return found
+    is_met: bool = OPERATORS[op](value, wanted)
+    return is_met

@@ -12,6 +12,7 @@ from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatch
 from lakebed.model.allowed import DEFAULT_CAP, OneOf, includes
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.partition import Dimension, PartitionFunction
+from lakebed.model.partition.function import find_type
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -93,11 +94,11 @@ def check_partitioning(
             f"The partitions of a dataset cannot change from {_named(before)} to {_named(after)}.",
             hint="Create a dataset with the new partitions and append the rows of this one.",
         )
-    for one, other in zip(before, after, strict=True):
-        if one != other and one.name not in grown:
-            _check_replacement(one, other, old, new)
-        elif one.type_name != "provided":
-            _check_source(one, old.schema, new.schema)
+    for former, function in zip(before, after, strict=True):
+        if former != function and former.name not in grown:
+            _check_replacement(former, function, old, new)
+        elif former.type_name != "provided":
+            _check_source(former, old.schema, new.schema)
 
 
 def _named(functions: Sequence[PartitionFunction]) -> str:
@@ -105,13 +106,13 @@ def _named(functions: Sequence[PartitionFunction]) -> str:
 
 
 def _check_replacement(
-    one: PartitionFunction,
-    other: PartitionFunction,
+    former: PartitionFunction,
+    function: PartitionFunction,
     old: DatasetDescriptor,
     new: DatasetDescriptor,
 ) -> None:
-    if one.type_name == "provided" and one.name == other.name:
-        have, want = old.partition_types[one.name], new.partition_types[one.name]
+    if former.type_name == "provided" and former.name == function.name:
+        have, want = old.partition_types[former.name], new.partition_types[former.name]
         if (
             isinstance(have, Primitive)
             and isinstance(want, Primitive)
@@ -119,12 +120,12 @@ def _check_replacement(
         ):
             return
         raise PartitionSpecError(
-            f"Partition field {one.name!r} holds provided values of type {have}; "
-            f"{other} of type {want} cannot hold them.",
+            f"Partition field {former.name!r} holds provided values of type {have}; "
+            f"{function} of type {want} cannot hold them.",
             hint="int may become int, long or string; long may become long or string.",
         )
     raise PartitionSpecError(
-        f"Partition function {one} cannot become {other}.",
+        f"Partition function {former} cannot become {function}.",
         hint="Only a provided function may be replaced, by one of the same name; and a dimension "
         "may allow more values, by promote.",
     )
@@ -133,21 +134,21 @@ def _check_replacement(
 def grown_dimensions(old: DatasetDescriptor, new: DatasetDescriptor) -> tuple[str, ...]:
     """Return the partition fields of dimensions that allow more under the new descriptor."""
     return tuple(
-        one.name
-        for one, other in zip(old.partition_by, new.partition_by, strict=False)
-        if one != other
-        and isinstance(one, Dimension)
-        and isinstance(other, Dimension)
-        and _has_grown(one, other, old.schema)
+        former.name
+        for former, function in zip(old.partition_by, new.partition_by, strict=False)
+        if former != function
+        and isinstance(former, Dimension)
+        and isinstance(function, Dimension)
+        and _has_grown(former, function, old.schema)
     )
 
 
-def has_partitions_of(found: DatasetDescriptor, declared: DatasetDescriptor) -> bool:
+def has_partitions_of(descriptor: DatasetDescriptor, declared: DatasetDescriptor) -> bool:
     """Whether a dataset has the partitions that are declared, but for dimensions that allow more."""
-    grown = grown_dimensions(declared, found)
-    return len(found.partition_by) == len(declared.partition_by) and all(
-        one == other or one.name in grown
-        for one, other in zip(declared.partition_by, found.partition_by, strict=True)
+    grown = grown_dimensions(declared, descriptor)
+    return len(descriptor.partition_by) == len(declared.partition_by) and all(
+        wanted == function or wanted.name in grown
+        for wanted, function in zip(declared.partition_by, descriptor.partition_by, strict=True)
     )
 
 
@@ -162,23 +163,13 @@ def _has_grown(old: Dimension, new: Dimension, schema: Schema) -> bool:
 
 
 def _check_source(function: PartitionFunction, old: Schema, new: Schema) -> None:
-    have, want = _type_at(old, function.source), _type_at(new, function.source)
+    have, want = find_type(old, function.source), find_type(new, function.source)
     if have != want:
         raise PartitionSpecError(
             f"Field {function.source!r} of type {have} is the source of partition function "
             f"{function}; it cannot become {want or 'missing'}.",
             hint="Partitions of old rows were computed from the old type.",
         )
-
-
-def _type_at(schema: Schema, path: str) -> Type | None:
-    """Return the type of a field, or of one in records, as in `position.latitude`."""
-    first, *rest = path.split(".")
-    field = schema.find(first)
-    for name in rest:
-        inner = field.type.fields if field and isinstance(field.type, Struct) else ()
-        field = next((one for one in inner if one.name == name), None)
-    return field.type if field else None
 
 
 def check_schema(old: Schema, new: Schema, number: int) -> None:
@@ -262,20 +253,20 @@ def changes(old: Schema, new: Schema) -> tuple[str, ...]:
     >>> changes(Schema(fields=(number,)), Schema(fields=(wide, text)))
     ('n: int to long', '+s: string')
     """
-    found = [f"-{one.name}" for one in old if one.name not in new]
-    for one in new:
-        was = old.find(one.name)
+    differences = [f"-{field.name}" for field in old if field.name not in new]
+    for field in new:
+        was = old.find(field.name)
         if was is None:
-            found.append(f"+{one.name}: {one.type}")
+            differences.append(f"+{field.name}: {field.type}")
             continue
-        if was.type != one.type:
-            found.append(f"{one.name}: {was.type} to {one.type}")
-        if was.nullable != one.nullable:
-            found.append(f"{one.name}: nullable")
-        if was.default != one.default:
-            found.append(f"{one.name}: default")
-        if was.doc != one.doc:
-            found.append(f"{one.name}: doc")
-    if not found and old.names != new.names:
-        found.append("order")
-    return tuple(found)
+        if was.type != field.type:
+            differences.append(f"{field.name}: {was.type} to {field.type}")
+        if was.nullable != field.nullable:
+            differences.append(f"{field.name}: nullable")
+        if was.default != field.default:
+            differences.append(f"{field.name}: default")
+        if was.doc != field.doc:
+            differences.append(f"{field.name}: doc")
+    if not differences and old.names != new.names:
+        differences.append("order")
+    return tuple(differences)

@@ -105,8 +105,8 @@ def java_hash_array(array: pa.Array, kind: Kind) -> npt.NDArray[np.uint32]:
             return _string_hash_array(array)
     encoded = array.dictionary_encode()
     codes = [java_hash(value, kind) for value in encoded.dictionary.to_pylist()]
-    found: npt.NDArray[np.uint32] = np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
-    return found
+    hashes: npt.NDArray[np.uint32] = np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
+    return hashes
 
 
 def _numpy(array: pa.Array, kind: pa.DataType) -> npt.NDArray[Any]:
@@ -129,10 +129,10 @@ def _string_hash_array(texts: pa.Array) -> npt.NDArray[np.uint32]:
         positions = np.flatnonzero(is_ascii & (lengths == length))
         # A matrix of the bytes of all texts of one length, a column at a time: Horner's rule.
         starts = offsets[positions]
-        found = np.zeros(len(positions), dtype=np.uint32)
+        hashes = np.zeros(len(positions), dtype=np.uint32)
         for column in range(length):
-            found = found * np.uint32(31) + data[starts + column]
-        codes[positions] = found
+            hashes = hashes * np.uint32(31) + data[starts + column]
+        codes[positions] = hashes
     others = np.flatnonzero(~is_ascii)
     if len(others):
         encoded = texts.take(pa.array(others)).dictionary_encode()

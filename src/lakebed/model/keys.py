@@ -194,14 +194,14 @@ def file_ids(labels: Sequence[str] | pa.Array) -> np.ndarray:
         labels: Texts, or an Arrow array of them.
     """
     texts = labels if isinstance(labels, pa.Array) else pa.array(labels, pa.string())
-    found = np.full(len(texts), -1, dtype=np.int64)
+    ids = np.full(len(texts), -1, dtype=np.int64)
     is_own = pc.match_substring_regex(texts, _OWN_FILE_NAME.pattern)
     own = texts.filter(is_own).cast(pa.binary())
     digits = b"".join(pc.binary_slice(own, -_HEX_DIGITS, None).to_pylist())
     halves = np.frombuffer(bytes.fromhex(digits.decode()), dtype=">u8").reshape(-1, 2)
     numbers = (halves[:, 0] ^ halves[:, 1]) >> np.uint64(1)
-    found[is_own.to_numpy(zero_copy_only=False)] = numbers.astype(np.int64)
-    return found
+    ids[is_own.to_numpy(zero_copy_only=False)] = numbers.astype(np.int64)
+    return ids
 
 
 def batch_id_of(label: str) -> int | None:

@@ -79,7 +79,7 @@ def postings_folder(dataset: str, column: str) -> str:
 
 def index_key(dataset: str, column: str, now: dt.datetime) -> str:
     """Return a key for an index file, as Kartothek writes it."""
-    names = (urllib.parse.quote(one, safe="") for one in (column, now.isoformat()))
+    names = (urllib.parse.quote(name, safe="") for name in (column, now.isoformat()))
     return Folder.INDICES.of(dataset, *names) + INDEX_SUFFIX
 
 

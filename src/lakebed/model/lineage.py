@@ -111,16 +111,16 @@ class Lineage:
         promoted: dict[str, Type] = {}
         rebuilt: dict[str, Type] = {}
         roots = {_root(path) for path in self.additions if self.lacks(path, number)}
-        for one in schema:
-            if self.lacks(one.name, number):
-                constants[one.name] = self.initial(one.name)
+        for column in schema:
+            if self.lacks(column.name, number):
+                constants[column.name] = self.initial(column.name)
                 continue
-            held = self.type_in(one.name, one.type, number)
-            if isinstance(one.type, Primitive | Decimal):
-                if held != one.type:
-                    promoted[one.name] = held
-            elif one.name in roots or _form(held) != _form(one.type):
-                rebuilt[one.name] = held
+            held = self.type_in(column.name, column.type, number)
+            if isinstance(column.type, Primitive | Decimal):
+                if held != column.type:
+                    promoted[column.name] = held
+            elif column.name in roots or _form(held) != _form(column.type):
+                rebuilt[column.name] = held
         return Reading(constants=constants, promoted=promoted, rebuilt=rebuilt)
 
     def sure_strategy(self, strategy: PartitionStrategy) -> PartitionStrategy:
@@ -141,28 +141,28 @@ class Lineage:
         number = self.number + 1
         before = dict(_walk(old.schema.fields, ""))
         additions: dict[str, Addition] = {}
-        for path, one in _walk(new.schema.fields, ""):
+        for path, member in _walk(new.schema.fields, ""):
             was = self.additions.get(path)
             if path not in before:
-                initial = None if one.default is MISSING else one.default
+                initial = None if member.default is MISSING else member.default
                 additions[path] = Addition(since=number, initial=initial)
             elif was is not None:
-                additions[path] = replace(was, initial=_promote(was.initial, one))
+                additions[path] = replace(was, initial=_promote(was.initial, member))
         types = {}
-        for one in new.schema:
-            was_type = before[one.name].type if one.name in before else one.type
-            earlier = self.types.get(one.name, ()) if one.name in before else ()
-            if _form(was_type) != _form(one.type):
+        for column in new.schema:
+            was_type = before[column.name].type if column.name in before else column.type
+            earlier = self.types.get(column.name, ()) if column.name in before else ()
+            if _form(was_type) != _form(column.type):
                 earlier = (*earlier, (number, was_type))
             if earlier:
-                types[one.name] = earlier
+                types[column.name] = earlier
         pairs = zip(old.partition_by, new.partition_by, strict=True)
-        replaced = (*self.replaced, *(later.name for one, later in pairs if one != later))
+        replaced = [function.name for former, function in pairs if former != function]
         return Lineage(
             number=number,
             additions=additions,
             types=types,
-            replaced=tuple(dict.fromkeys(replaced)),
+            replaced=tuple(dict.fromkeys((*self.replaced, *replaced))),
         )
 
     def to_document(self, schema: Schema) -> dict[str, Any]:
@@ -173,10 +173,11 @@ class Lineage:
         """
         fields = dict(_walk(schema.fields, ""))
         additions: dict[str, dict[str, Any]] = {}
-        for path, one in self.additions.items():
-            additions[path] = {"since": one.since}
-            if one.initial is not None:
-                additions[path]["initial"] = _to_avro(fields[path].type, one.initial)["default"]
+        for path, addition in self.additions.items():
+            additions[path] = {"since": addition.since}
+            if addition.initial is not None:
+                default = _to_avro(fields[path].type, addition.initial)["default"]
+                additions[path]["initial"] = default
         types = {
             name: [{"until": until, "type": _to_avro(kind)["type"]} for until, kind in earlier]
             for name, earlier in self.types.items()
@@ -204,18 +205,18 @@ class Lineage:
             fields = dict(_walk(schema.fields, ""))
             additions = {
                 path: Addition(
-                    since=_number(one["since"], at_least=2, at_most=number),
-                    initial=_initial_from_avro(fields[path].type, one.get("initial")),
+                    since=_number(addition["since"], at_least=2, at_most=number),
+                    initial=_initial_from_avro(fields[path].type, addition.get("initial")),
                 )
-                for path, one in document["additions"].items()
+                for path, addition in document["additions"].items()
             }
             types = {
                 schema.get(name).name: tuple(
                     (
-                        _number(one["until"], at_least=2, at_most=number),
-                        _from_avro({"type": one["type"]}).type,
+                        _number(entry["until"], at_least=2, at_most=number),
+                        _from_avro({"type": entry["type"]}).type,
                     )
-                    for one in earlier
+                    for entry in earlier
                 )
                 for name, earlier in document["types"].items()
             }
@@ -255,10 +256,10 @@ def _root(path: str) -> str:
 
 def _walk(fields: tuple[Field, ...], place: str) -> Iterator[tuple[str, Field]]:
     """Yield all fields with their paths, those of records in records too."""
-    for one in fields:
-        path = f"{place}{one.name}"
-        yield path, one
-        kind, inner = one.type, path
+    for member in fields:
+        path = f"{place}{member.name}"
+        yield path, member
+        kind, inner = member.type, path
         while isinstance(kind, ListOf | MapOf):
             inner += "[]" if isinstance(kind, ListOf) else "{}"
             kind = kind.element if isinstance(kind, ListOf) else kind.value
@@ -274,20 +275,20 @@ def _form(kind: Type) -> Type:
         case MapOf(value=value):
             return MapOf(_form(value))
         case Struct(fields=fields):
-            return Struct(tuple(Field(name=one.name, type=_form(one.type)) for one in fields))
+            return Struct(tuple(Field(name=field.name, type=_form(field.type)) for field in fields))
     return kind
 
 
-def _promote(value: Any, one: Field) -> Any:
-    if value is None or not isinstance(one.type, Primitive | Decimal):
+def _promote(value: Any, field: Field) -> Any:
+    if value is None or not isinstance(field.type, Primitive | Decimal):
         return value
-    return check_value(value, one.type, one.name)
+    return check_value(value, field.type, field.name)
 
 
 def _to_avro(kind: Type, default: object = MISSING) -> dict[str, Any]:
     """Return the Avro field of a type, with its default if there is one."""
-    one = Field(name="held", type=kind, nullable=False, default=default)
-    document: dict[str, Any] = schema_to_avro(Schema(fields=(one,)))["fields"][0]
+    field = Field(name="held", type=kind, nullable=False, default=default)
+    document: dict[str, Any] = schema_to_avro(Schema(fields=(field,)))["fields"][0]
     return document
 
 

@@ -60,21 +60,21 @@ def check_endpoint(name: str, url: str) -> None:
             hint="Write it as http://HOST:PORT, and give keys by environment, profile or "
             "storage options.",
         )
-    found = _ENDPOINT.fullmatch(url)
-    if found is None or not _is_host(found) or int(found["port"] or 0) > _MAX_PORT:
+    match = _ENDPOINT.fullmatch(url)
+    if match is None or not _is_host(match) or int(match["port"] or 0) > _MAX_PORT:
         raise InvalidInputError(
             f"{name} {url!r} is no URL of a service.",
             hint="Write it as https://HOST or http://HOST:PORT.",
         )
 
 
-def _is_host(found: re.Match[str]) -> bool:
-    last = found["host"].rstrip(".").rpartition(".")[2]
+def _is_host(match: re.Match[str]) -> bool:
+    last = match["host"].rstrip(".").rpartition(".")[2]
     try:
-        if found["ipv6"] is not None:
-            ipaddress.IPv6Address(found["ipv6"])
+        if match["ipv6"] is not None:
+            ipaddress.IPv6Address(match["ipv6"])
         elif last.isdigit():
-            ipaddress.IPv4Address(found["host"].rstrip("."))
+            ipaddress.IPv4Address(match["host"].rstrip("."))
     except ValueError:
         return False
     return bool(last)

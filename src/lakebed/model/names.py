@@ -71,6 +71,6 @@ def check_partition_name(name: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, as a sentence; empty if none is near."""
     names, begin = list(known), str(name)
-    longer = [one for one in names if begin and one.startswith(begin)]
+    longer = [candidate for candidate in names if begin and candidate.startswith(begin)]
     matches = difflib.get_close_matches(begin, names, n=1) if len(longer) != 1 else longer
     return f"Did you mean {matches[0]!r}?" if matches else ""

@@ -267,19 +267,19 @@ def _listed(parts: Sequence[Predicate]) -> Predicate:
     for part in parts:
         if _named_values(part):
             alike.setdefault(columns_of(part)[0], []).append(part)
-    found: list[Predicate] = []
+    listed: list[Predicate] = []
     for part in parts:
         if not _named_values(part):
-            found.append(part)
+            listed.append(part)
             continue
         column = columns_of(part)[0]
         same = alike.pop(column, [])
         if len(same) > 1:
-            values = dict.fromkeys(value for one in same for value in _named_values(one))
-            found.append(Membership(column, tuple(values)))
+            values = dict.fromkeys(value for peer in same for value in _named_values(peer))
+            listed.append(Membership(column, tuple(values)))
         else:
-            found += same
-    return any_of(found)
+            listed += same
+    return any_of(listed)
 
 
 def _named_values(predicate: Predicate) -> tuple[Scalar, ...]:
@@ -418,8 +418,8 @@ def _membership(column: str, values: object, *, negated: bool) -> Predicate:
             f"Column {column!r}: 'in' needs a list, not {values!r}.", hint=f"Write [{values!r}]."
         )
     present = tuple(value for value in values if value is not None)
-    found: Predicate = Membership(column, present, negated)
+    membership: Predicate = Membership(column, present, negated)
     if len(present) == len(values):
-        return found
+        return membership
     null = NullCheck(column, negated=negated)
-    return all_of([found, null]) if negated else any_of([found, null])
+    return all_of([membership, null]) if negated else any_of([membership, null])

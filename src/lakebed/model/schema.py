@@ -178,13 +178,13 @@ class Schema:
         Raises:
             SchemaMismatchError: There is none; the message names the nearest.
         """
-        found = self._by_name.get(name)
-        if found is None:
+        field = self._by_name.get(name)
+        if field is None:
             raise SchemaMismatchError(
                 f"Unknown column {name!r}.",
                 hint=nearest(name, self.names) or f"Columns are: {', '.join(self.names)}.",
             )
-        return found
+        return field
 
     def select(self, names: tuple[str, ...]) -> Schema:
         """Return the schema of these fields, in this order.
@@ -200,13 +200,13 @@ def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:
 
     What lies in a list or a map has no one value for an entity, and so no place here.
     """
-    found: dict[str, Type] = {}
-    for one in fields:
-        found[one.name] = one.type
-        if isinstance(one.type, Struct):
-            inner = dotted_types(one.type.fields)
-            found.update({f"{one.name}.{name}": kind for name, kind in inner.items()})
-    return found
+    types: dict[str, Type] = {}
+    for member in fields:
+        types[member.name] = member.type
+        if isinstance(member.type, Struct):
+            inner = dotted_types(member.type.fields)
+            types.update({f"{member.name}.{name}": kind for name, kind in inner.items()})
+    return types
 
 
 def path_of(column: str, types: Mapping[str, Type]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def schema_from_spark(document: object) -> Schema:
     """
     match document:
         case {"type": "struct", "fields": [*fields]}:
-            return Schema(fields=tuple(_field(one, "") for one in fields))
+            return Schema(fields=tuple(_field(field, "") for field in fields))
     raise SchemaMismatchError(
         f"Not a Spark struct type: {reprlib.repr(document)}.", hint="Give a StructType."
     )
@@ -87,7 +87,7 @@ def _type(document: object, place: str) -> Type:
         }:
             return MapOf(_type(value, f"{place}{{}}"), nullable)
         case {"type": "struct", "fields": [*fields]}:
-            return Struct(tuple(_field(one, place) for one in fields))
+            return Struct(tuple(_field(field, place) for field in fields))
     raise SchemaMismatchError(
         f"Unsupported Spark type {reprlib.repr(document)} of column {place!r}.",
         hint="Cast it to a supported type, for example a string.",

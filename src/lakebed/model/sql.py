@@ -123,7 +123,7 @@ class _Reader:
                 return self._is(node)
             case exp.In() if node.expressions:
                 column = self._column(node.this)
-                values = tuple(self._literal(one, column) for one in node.expressions)
+                values = tuple(self._literal(item, column) for item in node.expressions)
                 return Membership(column, tuple(dict.fromkeys(values)))
             case exp.Between():
                 column = self._column(node.this)

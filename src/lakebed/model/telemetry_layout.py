@@ -43,8 +43,8 @@ def limited(schema: DimensionSchema, values: Sequence[object] | None) -> tuple[s
     is `OTHER`, what is too much is dropped.
     """
     given = tuple(values or ())[: len(schema)]
-    found = [_limited(rule.allowed, value) for rule, value in zip(schema, given, strict=False)]
-    return (*found, *[OTHER] * (len(schema) - len(found)))
+    texts = [_limited(rule.allowed, value) for rule, value in zip(schema, given, strict=False)]
+    return (*texts, *[OTHER] * (len(schema) - len(texts)))
 
 
 def _limited(allowed: AllowedValues, value: object) -> str:
@@ -184,10 +184,10 @@ class TelemetryLayout:
         path = posixpath.normpath(self.base or ".") + "/"
         path += "/".join([*levels, f"{name}.v{version}.log"])
         try:
-            found = list(self.values(path).values())
+            parts_of_path = list(self.values(path).values())
         except InvalidInputError:
-            found = []
-        if found != parts:
+            parts_of_path = []
+        if parts_of_path != parts:
             raise InvalidInputError(
                 f"Values {parts} make no path that tells them apart.",
                 hint="The layout takes no empty value, no '/', and no '.' in the date.",
@@ -253,7 +253,7 @@ def _below(path: str, base: str) -> list[str]:
     segments, above = path.split("/"), posixpath.normpath(base or ".").split("/")
     if above == ["."]:
         above = []
-    segments = [one for i, one in enumerate(segments) if one != "." or i]
+    segments = [segment for i, segment in enumerate(segments) if segment != "." or i]
     inside = segments[: len(above)] == above and len(segments) > len(above)
     climbs = not {".", ".."}.isdisjoint(segments)
     if not inside or climbs or (not above and path.startswith("/")):

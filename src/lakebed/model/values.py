@@ -82,12 +82,12 @@ def _normalise_decimal(value: object, kind: Decimal) -> decimal.Decimal | None:
     exact = decimal.Context(prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     try:
         # Quantizing refuses more digits than the precision, and NaN and infinity become NaN.
-        found = decimal.Decimal(value).quantize(
+        quantized = decimal.Decimal(value).quantize(
             decimal.Decimal((0, (1,), -kind.scale)), None, exact
         )
     except (decimal.Inexact, decimal.InvalidOperation):
         return None
-    return found if found.is_finite() else None
+    return quantized if quantized.is_finite() else None
 
 
 def _normalise_float(value: object, *, bits: int) -> float | None:

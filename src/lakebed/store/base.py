@@ -438,8 +438,8 @@ class Store(ABC):
     def _get(self, key: str) -> StoredObject: ...
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        found = self._get(key)
-        return None if found.etag == etag else found
+        stored = self._get(key)
+        return None if stored.etag == etag else stored
 
     @abstractmethod
     def _get_range(self, key: str, start: int, length: int) -> bytes:
@@ -601,8 +601,8 @@ class _RangeReader(SeekableReader):
         self._key = key
 
     def read(self, size: int = -1, /) -> bytes:
-        left = max(0, self.size_bytes - self.position)
-        wanted = left if size < 0 else min(size, left)
+        bytes_left = max(0, self.size_bytes - self.position)
+        wanted = bytes_left if size < 0 else min(size, bytes_left)
         data = self._store.get_range(self._key, self.position, wanted) if wanted else b""
         self.position += len(data)
         return data

@@ -51,10 +51,10 @@ def open_store(
     """
     text, options = os.fspath(url), dict(storage_options or {})
     refuse_credentials(text)
-    found = _URL.match(text)
-    if found is None:
+    match = _URL.match(text)
+    if match is None:
         return _open_path(text, options)
-    scheme = found[1].lower()
+    scheme = match[1].lower()
     opener = _OPENERS.get(scheme) or _find_added_opener(scheme)
     if opener is None:
         supported = ", ".join(sorted({*_OPENERS, *_added_schemes()}))
@@ -124,8 +124,8 @@ def _added_schemes() -> set[str]:
 
 
 def _find_added_opener(scheme: str) -> Opener | None:
-    for found in _added_openers().select(name=scheme):
-        opener: Opener = found.load()
+    for entry_point in _added_openers().select(name=scheme):
+        opener: Opener = entry_point.load()
         return opener
     return None
 

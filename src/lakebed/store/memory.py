@@ -144,8 +144,8 @@ class MemoryStore(Store):
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         full = self._begins_with + begins_with
         with self._space.lock:
-            found = sorted(item for item in self._space.objects.items() if item[0].startswith(full))
-        for key, held in found:
+            items = sorted(item for item in self._space.objects.items() if item[0].startswith(full))
+        for key, held in items:
             if recursive or "/" not in key[len(full) :]:
                 yield ObjectInfo(
                     key=key.removeprefix(self._begins_with),

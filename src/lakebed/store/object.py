@@ -225,17 +225,17 @@ class ObjectStore(Store):
                 )
             except NotModifiedError:
                 return None
-            found = _stored(self._where(key), key, result)
+            stored = _stored(self._where(key), key, result)
         # Not every service knows the condition; what it sends then is the same object.
-        return None if found.etag == etag else found
+        return None if stored.etag == etag else stored
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         try:
             with self._translating(key):
-                found = self._obstore.get_range(
+                buffer = self._obstore.get_range(
                     self._client, self._begins_with + key, start=start, length=length
                 )
-                return bytes(found.to_bytes())
+                return bytes(buffer.to_bytes())
         except StorageError as exc:
             # Services refuse a range that starts at the end or later.
             if _status(exc) == HTTP_RANGE_NOT_SATISFIABLE and start >= self._size(key):
@@ -248,13 +248,15 @@ class ObjectStore(Store):
 
     def _stat(self, key: str) -> ObjectStat:
         with self._translating(key):
-            found = self._obstore.get(self._client, self._begins_with + key, options={"head": True})
+            result = self._obstore.get(
+                self._client, self._begins_with + key, options={"head": True}
+            )
             return ObjectStat(
                 key=key,
-                size_bytes=found.meta["size"],
-                modified_at=found.meta["last_modified"],
+                size_bytes=result.meta["size"],
+                modified_at=result.meta["last_modified"],
                 attributes={
-                    name: value for name, value in found.attributes.items() if name not in _HEADERS
+                    name: value for name, value in result.attributes.items() if name not in _HEADERS
                 },
             )
 
@@ -424,8 +426,8 @@ _STATUS = re.compile(r"status code: (\d{3})")
 
 def _status(exc: BaseException) -> int | None:
     """Return the HTTP status in the message of obstore's error; it has no other place there."""
-    found = _STATUS.search(str(exc.__cause__ if isinstance(exc, LakebedError) else exc))
-    return int(found[1]) if found else None
+    match = _STATUS.search(str(exc.__cause__ if isinstance(exc, LakebedError) else exc))
+    return int(match[1]) if match else None
 
 
 _XML = re.compile(r":? *<\?xml.*", re.DOTALL)
@@ -445,12 +447,12 @@ def _hide_secrets(exc: BaseException, secrets: Iterable[str]) -> None:
     waiting: list[BaseException | None] = [exc]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        error = waiting.pop()
+        if error is None or id(error) in seen:
             continue
-        seen.add(id(one))
-        one.args = tuple(redacted(a, secrets) if isinstance(a, str) else a for a in one.args)
-        waiting += [one.__cause__, one.__context__]
+        seen.add(id(error))
+        error.args = tuple(redacted(a, secrets) if isinstance(a, str) else a for a in error.args)
+        waiting += [error.__cause__, error.__context__]
 
 
 def _is_panic(exc: BaseException) -> bool:

@@ -102,9 +102,9 @@ def parse_url(url: str) -> tuple[str, str, str]:
         InvalidInputError: There is no bucket, or more than its name, or the prefix is odd.
     """
     refuse_credentials(url)
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, location = url.partition("://")
     scheme = _ALIASES.get(scheme.lower(), scheme.lower())
-    bucket, _, prefix = rest.partition("/")
+    bucket, _, prefix = location.partition("/")
     prefix = prefix.strip("/")
     if not separator or scheme not in SERVICES or not bucket:
         msg = f"{url!r} names no bucket."

@@ -504,7 +504,7 @@ def _sorted_entries(directory: Path) -> list[tuple[str, os.DirEntry[Any]]]:
 
     Symbolic links are left out; a listing that followed them could leave the root.
     """
-    found = []
+    named_entries = []
     with (
         contextlib.suppress(FileNotFoundError, NotADirectoryError),
         os.scandir(directory) as entries,
@@ -513,7 +513,7 @@ def _sorted_entries(directory: Path) -> list[tuple[str, os.DirEntry[Any]]]:
             if not is_listed(entry.name):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                found.append((f"{entry.name}/", entry))
+                named_entries.append((f"{entry.name}/", entry))
             elif entry.is_file(follow_symlinks=False):
-                found.append((entry.name, entry))
-    return sorted(found, key=lambda item: item[0])
+                named_entries.append((entry.name, entry))
+    return sorted(named_entries, key=lambda item: item[0])

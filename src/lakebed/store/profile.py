@@ -58,8 +58,8 @@ class ProfileCredentials:
         with self._lock:
             if self._provider is None:
                 self._provider = self._open()
-        found: Mapping[str, Any] = self._provider()
-        return found
+        credentials: Mapping[str, Any] = self._provider()
+        return credentials
 
     def _open(self) -> Any:
         from obstore.auth.boto3 import Boto3CredentialProvider

@@ -85,8 +85,8 @@ class TimeFunction(PartitionFunction, ABC):
         """Return a column as steps since 1970, with 0 for null."""
         if pa.types.is_date32(array.type):
             array = array.cast(pa.int32())
-        found = array.cast(pa.int64()).fill_null(0)
-        return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
+        ticks = array.cast(pa.int64()).fill_null(0)
+        return ticks.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
 
     def day_limits(self, source: Type, first: int, last: int) -> Limits | None:
         """Return the limits of numbers that fall on days from the first to the last."""

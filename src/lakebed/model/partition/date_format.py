@@ -155,12 +155,16 @@ class DateFormat(TimeFunction):
     def _numbers(self, ticks: Any, source: Type) -> Mapping[str, Any]:
         """Return the number of each letter, of a number or of a NumPy column."""
         a_day = self.ticks_a_day(source)
-        days, rest = ticks // a_day, ticks % a_day
+        days, since_midnight = ticks // a_day, ticks % a_day
         year, month, day = civil(days)
         # A week ends on Saturday, and belongs to the year that its Saturday is in.
         saturday = days + (2 - days) % 7
         week_year, _, _ = civil(saturday)
-        millis = rest * 86_400_000 // a_day if a_day < 86_400_000 else rest // (a_day // 86_400_000)
+        millis = (
+            since_midnight * 86_400_000 // a_day
+            if a_day < 86_400_000
+            else since_midnight // (a_day // 86_400_000)
+        )
         hour = millis // 3_600_000
         return {
             "y": year,
@@ -219,8 +223,8 @@ def _read_pattern(pattern: str) -> tuple[_Field, ...]:
         elif is_quoted or not (letter.isascii() and letter.isalpha()):
             fields.append(_Field("", 0, letter))
         elif letter in _LETTERS:
-            rest = pattern[position:]
-            width = len(rest) - len(rest.lstrip(letter))
+            tail = pattern[position:]
+            width = len(tail) - len(tail.lstrip(letter))
             fields.append(_Field(letter, width, ""))
         else:
             raise ValueError(

@@ -129,8 +129,8 @@ class Dimension(PartitionFunction):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name, as JSON has them."""
-        found = {"allowed_values": self.allowed.to_document()}
-        return found if self.cap is None else found | {"cap": self.cap}
+        parameters = {"allowed_values": self.allowed.to_document()}
+        return parameters if self.cap is None else parameters | {"cap": self.cap}
 
     def argument_texts(self) -> list[str]:
         """Return the arguments behind the source, as the short form has them."""
@@ -270,14 +270,14 @@ class Dimension(PartitionFunction):
         assert isinstance(leaf, Comparison)
         if kind_of(source) not in _ORDERED_AS_TEXT:
             return None if strict else Comparison(self.name, Op.NE, UNKNOWN)
-        found = Comparison(self.name, leaf.op, format_value(leaf.value))
-        tilde, beyond = (Comparison(self.name, Op.GE, one) for one in ("~", "\x7f"))
+        comparison = Comparison(self.name, leaf.op, format_value(leaf.value))
+        tilde, beyond = (Comparison(self.name, Op.GE, text) for text in ("~", "\x7f"))
         if strict:
             plain = any_of([Comparison(self.name, Op.LT, "~"), beyond])
-            return all_of([found, plain, Membership(self.name, TOKENS, negated=True)])
+            return all_of([comparison, plain, Membership(self.name, TOKENS, negated=True)])
         escaped = all_of([tilde, Comparison(self.name, Op.LT, "\x7f")])
         other = Comparison(self.name, Op.EQ, OTHER)
-        return all_of([any_of([found, escaped, other]), Comparison(self.name, Op.NE, UNKNOWN)])
+        return all_of([any_of([comparison, escaped, other]), Comparison(self.name, Op.NE, UNKNOWN)])
 
 
 @functools.lru_cache(maxsize=256)

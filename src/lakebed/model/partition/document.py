@@ -41,7 +41,7 @@ def functions_from_document(document: object) -> tuple[PartitionFunction, ...]:
             f"A partition strategy must be a JSON array, not {reprlib.repr(document)}.",
             hint='For example [{"type": "date", "source": "ts", "name": "dt"}].',
         )
-    return tuple(_read(one, f"[{position}]") for position, one in enumerate(document))
+    return tuple(_read(entry, f"[{position}]") for position, entry in enumerate(document))
 
 
 def _read(document: object, place: str) -> PartitionFunction:
@@ -67,10 +67,10 @@ def _read(document: object, place: str) -> PartitionFunction:
 
 
 def _type_name(document: Mapping[str, object]) -> str:
-    found = str(document["type"])
-    if found == "range" and "size" in document:
+    type_name = str(document["type"])
+    if type_name == "range" and "size" in document:
         return "fixed_range"
-    return _KITE.get(found, found)
+    return _KITE.get(type_name, type_name)
 
 
 def _source(document: Mapping[str, object], place: str) -> str:

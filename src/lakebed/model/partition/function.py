@@ -96,11 +96,11 @@ class PartitionFunction(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name, without optional ones that have their default."""
         fields = type(self).__dataclass_fields__
-        found = {key: getattr(self, key) for key in self.required}
+        parameters = {key: getattr(self, key) for key in self.required}
         for key in self.optional:
             if getattr(self, key) != fields[key].default:
-                found[key] = getattr(self, key)
-        return found
+                parameters[key] = getattr(self, key)
+        return parameters
 
     @abstractmethod
     def result_type(self, source: Type) -> Type:
@@ -132,14 +132,14 @@ class PartitionFunction(ABC):
         Raises:
             PartitionSpecError: It is not in the schema.
         """
-        found = find_type(schema, self.source)
-        if found is None:
+        kind = find_type(schema, self.source)
+        if kind is None:
             raise PartitionSpecError(
                 f"Partition source {self.source!r} of {self.call} is not in the schema.",
                 hint=nearest(self.source, schema.names)
                 or f"Fields are: {', '.join(schema.names)}.",
             )
-        return found
+        return kind
 
     @property
     def call(self) -> str:
@@ -177,7 +177,7 @@ class PartitionFunction(ABC):
             gathered = self.gathers and key == self.required[-1]
             label = "" if key in in_order else f"{key}="
             to_text = str if key in self.words else _argument
-            texts += [label + to_text(one) for one in (value if gathered else (value,))]
+            texts += [label + to_text(argument) for argument in (value if gathered else (value,))]
         return texts
 
     def accepts(self, value: Scalar, source: Type) -> bool:
@@ -268,11 +268,11 @@ class PartitionFunction(ABC):
     def _project_values(
         self, values: Collection[Scalar], source: Type, *, negated: bool, strict: bool
     ) -> Predicate:
-        found = Counter(self.value(v, source) for v in set(values) if self.accepts(v, source))
-        images = tuple(found)
+        counts = Counter(self.value(v, source) for v in set(values) if self.accepts(v, source))
+        images = tuple(counts)
         if strict is not negated:
             # Only partitions that hold nothing but these values.
-            images = tuple(p for p, count in found.items() if self.count_of(p, source) == count)
+            images = tuple(p for p, count in counts.items() if self.count_of(p, source) == count)
         return is_in(self.name, images, negated=negated)
 
 
@@ -302,9 +302,9 @@ def find_type(schema: Schema, path: str) -> Type | None:
     field = schema.find(path)
     if field is not None:
         return field.type
-    root, *rest = path.split(".")
+    root, *names = path.split(".")
     field = schema.find(root)
-    for name in rest:
+    for name in names:
         if field is None or not isinstance(field.type, Struct):
             return None
         field = next((f for f in field.type.fields if f.name == name), None)
@@ -320,10 +320,10 @@ def field_text(source: str) -> str:
 
 
 def _to_json(value: object) -> object:
-    return [_to_json(one) for one in value] if isinstance(value, tuple) else value
+    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _argument(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(_argument(one) for one in value)}]"
+        return f"[{', '.join(_argument(item) for item in value)}]"
     return sql_literal(value)

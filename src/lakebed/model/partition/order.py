@@ -57,7 +57,7 @@ def project_order(
     last = leaf.value if inclusive else _step(leaf.value, source, -outwards)
     if last is None:
         return
-    limits = [found for f in chain if (found := f.limits(source)) is not None]
+    limits = [limit for f in chain if (limit := f.limits(source)) is not None]
     if limits:
         low, high = max(low for low, _ in limits), min(high for _, high in limits)  # type: ignore[type-var]  # of one type
         if (last > high) if upwards else (last < low):  # type: ignore[operator]  # of one type
@@ -91,9 +91,9 @@ def _step(value: Scalar, source: Type, direction: int) -> Scalar:
 
 def _compare_tuple(levels: Sequence[tuple[str, Scalar]], op: Op) -> Predicate:
     """Compare a tuple of partition fields with a tuple of values, first level first."""
-    (name, value), *rest = levels
-    if not rest:
+    (name, value), *inner = levels
+    if not inner:
         return Comparison(name, op, value)
     beyond = Comparison(name, Op.GT if op in (Op.GT, Op.GE) else Op.LT, value)
     equal = Comparison(name, Op.EQ, value)
-    return any_of([beyond, all_of([equal, _compare_tuple(rest, op)])])
+    return any_of([beyond, all_of([equal, _compare_tuple(inner, op)])])

@@ -74,8 +74,8 @@ class Range(PartitionFunction):
         if not bounds or not is_typed:
             raise self._refuse_bounds("Give at least one, all numbers or all texts.")
         keys = self._keys()
-        for position, (one, other) in enumerate(pairwise(keys)):
-            if one >= other:
+        for position, (lower, upper) in enumerate(pairwise(keys)):
+            if lower >= upper:
                 raise self._refuse_bounds(
                     f"They must ascend, but {bounds[position]!r} stands before "
                     f"{bounds[position + 1]!r}."
@@ -159,15 +159,15 @@ class Range(PartitionFunction):
             return self._bounds_of(encoded.dictionary, source).take(encoded.indices)
         self.check_array(array, source)
         numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        found = np.searchsorted(np.array(self.bounds, np.int64), numbers, side="left")
+        indices = np.searchsorted(np.array(self.bounds, np.int64), numbers, side="left")
         mask = array.is_null().to_numpy(zero_copy_only=False)
-        return pa.array(found.astype(np.int32), mask=mask)
+        return pa.array(indices.astype(np.int32), mask=mask)
 
     def _bounds_of(self, texts: pa.Array, source: Type) -> pa.Array:
         """Return the bounds of texts, as whole columns where UTF-8 has the order of UTF-16."""
         if pc.any(pc.match_substring_regex(texts, _OTHER_ORDER)).as_py():
-            found = [self.value(text, source) for text in texts.to_pylist()]
-            return pa.array(found, pa.string())
+            bounds = [self.value(text, source) for text in texts.to_pylist()]
+            return pa.array(bounds, pa.string())
         below = np.zeros(len(texts), dtype=np.int64)
         for bound in self.bounds:
             below += pc.greater(texts, bound).to_numpy(zero_copy_only=False)
@@ -194,7 +194,7 @@ class Range(PartitionFunction):
         if plain != text:
             longest = max(len(key) for key in self._keys())
             greatest += b"\xff" * (longest + 4)  # after all that begin with `plain`
-        found: list[Scalar] = []
+        bounds: list[Scalar] = []
         low = b""
         for bound in self.bounds:
             high = utf16(str(bound))
@@ -208,9 +208,9 @@ class Range(PartitionFunction):
                 case _:
                     fits = low > greatest if strict else high > least
             if fits:
-                found.append(bound)
+                bounds.append(bound)
             low = high + b"\0\0"  # the next text after the bound
-        return tuple(found)
+        return tuple(bounds)
 
 
 @lru_cache(maxsize=256)

@@ -49,16 +49,18 @@ def build_function(
         PartitionSpecError: The type is unknown, or the arguments do not fit it.
         InvalidNameError: The name of the partition field is not legal.
     """
-    found = _find(type_name)
+    function_type = _find(type_name)
     if not isinstance(arguments, Mapping):
         arguments = arguments_by_name(type_name, source, arguments)
-    known = (*found.required, *found.optional)
-    missing = [key for key in found.required if key not in arguments]
+    known = (*function_type.required, *function_type.optional)
+    missing = [key for key in function_type.required if key not in arguments]
     unknown = [key for key in arguments if key not in known]
     if missing or unknown:
         problem = f"lacks {missing[0]!r}" if missing else f"takes no {unknown[0]!r}"
-        raise PartitionSpecError(f"{type_name}({source}) {problem}.", hint=_usage(found, type_name))
-    return found.from_parameters(type_name, source, name, arguments)
+        raise PartitionSpecError(
+            f"{type_name}({source}) {problem}.", hint=_usage(function_type, type_name)
+        )
+    return function_type.from_parameters(type_name, source, name, arguments)
 
 
 def arguments_by_name(
@@ -69,32 +71,32 @@ def arguments_by_name(
     Raises:
         PartitionSpecError: The type is unknown, or there are too many.
     """
-    found = _find(type_name)
-    keys = (*found.required, *found.optional)
-    if found.gathers:
-        alone = len(found.required) - 1
-        gathered = {found.required[-1]: tuple(arguments[alone:])}
+    function_type = _find(type_name)
+    keys = (*function_type.required, *function_type.optional)
+    if function_type.gathers:
+        alone = len(function_type.required) - 1
+        gathered = {function_type.required[-1]: tuple(arguments[alone:])}
         return dict(zip(keys[:alone], arguments, strict=False)) | gathered
     if len(arguments) > len(keys):
         raise PartitionSpecError(
             f"{type_name}({source}) with {len(arguments)} further arguments.",
-            hint=_usage(found, type_name),
+            hint=_usage(function_type, type_name),
         )
     return dict(zip(keys, arguments, strict=False))
 
 
 def _find(type_name: str) -> type[PartitionFunction]:
-    found = FUNCTIONS.get(type_name)
-    if found is None:
+    function_type = FUNCTIONS.get(type_name)
+    if function_type is None:
         raise PartitionSpecError(
             f"Unknown partition function {type_name!r}.",
             hint=nearest(type_name, FUNCTIONS) or f"Functions are: {', '.join(FUNCTIONS)}.",
         )
-    return found
+    return function_type
 
 
-def _usage(found: type[PartitionFunction], type_name: str) -> str:
-    arguments = ["field", *found.required]
-    more = ", …" if found.gathers else ""
-    optional = "".join(f"[, {key}]" for key in found.optional)
+def _usage(function_type: type[PartitionFunction], type_name: str) -> str:
+    arguments = ["field", *function_type.required]
+    more = ", …" if function_type.gathers else ""
+    optional = "".join(f"[, {key}]" for key in function_type.optional)
     return f"Write it as {type_name}({', '.join(arguments)}{more}{optional})."

@@ -164,16 +164,16 @@ class PartitionStrategy:
             InvalidInputError: A provided value is not of its type.
         """
         given = self.check_provided(provided)
-        found: dict[str, Scalar] = {}
+        partition: dict[str, Scalar] = {}
         for function in self.functions:
             value = value_of(entity, function.source) if function.takes_source else None
             if function.name in given:
                 value = given[function.name]
             if value is None:
-                found[function.name] = function.null_value
+                partition[function.name] = function.null_value
             else:
-                found[function.name] = function.value(value, function.source_type(schema))
-        return found
+                partition[function.name] = function.value(value, function.source_type(schema))
+        return partition
 
     def arrays(
         self,
@@ -194,16 +194,16 @@ class PartitionStrategy:
             InvalidInputError: A provided value is not of its type.
         """
         given = self.check_provided(provided)
-        found = []
+        arrays = []
         for function in self.functions:
             kind = function.source_type(schema)
             result = type_to_arrow(function.result_type(kind))
             if function.takes_source:
                 column = function.array(_column(batch, function.source), kind)
-                found.append(column.cast(result))
+                arrays.append(column.cast(result))
             else:
-                found.append(pa.repeat(pa.scalar(given[function.name], result), batch.num_rows))
-        return found
+                arrays.append(pa.repeat(pa.scalar(given[function.name], result), batch.num_rows))
+        return arrays
 
     def check_provided(self, provided: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Return the values of provided partition fields as values of their types.
@@ -220,7 +220,7 @@ class PartitionStrategy:
                     hint=nearest(name, wanted)
                     or f"Provided fields are: {', '.join(wanted) or 'none'}.",
                 )
-        found: dict[str, Scalar] = {}
+        values: dict[str, Scalar] = {}
         for name, function in wanted.items():
             if name not in provided:
                 raise PartitionSpecError(
@@ -229,8 +229,8 @@ class PartitionStrategy:
                 )
             value = provided[name]
             kind = function.result_type(Primitive(Kind.STRING))
-            found[name] = None if value is None else check_value(value, kind, name)
-        return found
+            values[name] = None if value is None else check_value(value, kind, name)
+        return values
 
     def project(
         self, predicate: Predicate, schema: Schema, own: Collection[str], *, strict: bool
@@ -250,8 +250,8 @@ class PartitionStrategy:
             return any_of([*parts, *(self._jointly(predicate, schema, own) if strict else [])])
         if predicate.column in own:
             return predicate
-        found = list(self._projections(predicate, schema, strict=strict))
-        return any_of(found) if strict else all_of(found)
+        projections = list(self._projections(predicate, schema, strict=strict))
+        return any_of(projections) if strict else all_of(projections)
 
     def _jointly(
         self, predicate: And | Or, schema: Schema, own: Collection[str]
@@ -268,11 +268,11 @@ class PartitionStrategy:
                 continue
             parts = [p for p, c in zip(predicate.parts, columns, strict=True) if c == alone]
             joint = all_of(parts) if isinstance(predicate, And) else any_of(parts)
-            found = function.project_jointly(
+            projection = function.project_jointly(
                 joint, function.source_type(schema), strict=isinstance(predicate, Or)
             )
-            if found is not None:
-                yield found
+            if projection is not None:
+                yield projection
 
     def exact(self, predicate: Predicate, schema: Schema, own: Collection[str]) -> Predicate | None:
         """Return the condition on partitions that is equal to the predicate, or None.
@@ -286,9 +286,9 @@ class PartitionStrategy:
             if leaf.column in own:
                 return leaf
             permissive = list(self._projections(leaf, schema, strict=False))
-            for found in self._projections(leaf, schema, strict=True):
-                if found in permissive:
-                    return found
+            for projection in self._projections(leaf, schema, strict=True):
+                if projection in permissive:
+                    return projection
             unaligned.append(leaf)
             return leaf
 
@@ -301,9 +301,9 @@ class PartitionStrategy:
             return
         kind = functions[0].source_type(schema)
         for function in functions:
-            found = function.project(leaf, kind, strict=strict)
-            if found is not None:
-                yield found
+            projection = function.project(leaf, kind, strict=strict)
+            if projection is not None:
+                yield projection
         if isinstance(leaf, Comparison) and leaf.op not in (Op.EQ, Op.NE):
             for chain in chains(functions, kind):
                 yield from project_order(chain, leaf, kind, strict=strict)
@@ -359,8 +359,8 @@ class PartitionStrategy:
         return cls(
             tuple(
                 function
-                for one in source
-                for function in (cls.parse(one) if isinstance(one, str) else (one,))
+                for part in source
+                for function in (cls.parse(part) if isinstance(part, str) else (part,))
             )
         )
 

@@ -78,17 +78,17 @@ class _Parser:
 
     def _take(self, *wanted: str) -> _Token:
         """Return the next token, which must be of a kind, or this sign."""
-        found = self._next
-        if found.kind not in wanted and not (found.kind == "sign" and found.text in wanted):
-            raise self._error(found.start)
-        self._position += found.kind != _END
-        return found
+        token = self._next
+        if token.kind not in wanted and not (token.kind == "sign" and token.text in wanted):
+            raise self._error(token.start)
+        self._position += token.kind != _END
+        return token
 
     def _find(self, sign: str) -> bool:
         """Take this sign if it comes next."""
-        found = self._next == ("sign", sign, self._next.start)
-        self._position += found
-        return found
+        is_next = self._next == ("sign", sign, self._next.start)
+        self._position += is_next
+        return is_next
 
     def strategy(self) -> tuple[PartitionFunction, ...]:
         functions = [self._function()]

@@ -41,11 +41,15 @@ class Values(PartitionFunction):
     def __post_init__(self) -> None:
         super(Values, self).__post_init__()
         given = self.sets
-        if not _is_list(given) or not given or not all(_is_list(one) and one for one in given):
+        if (
+            not _is_list(given)
+            or not given
+            or not all(_is_list(group) and group for group in given)
+        ):
             raise self._refuse_sets("Give at least one list of values, and none empty.")
-        sets = tuple(tuple(one) for one in given)
+        sets = tuple(tuple(group) for group in given)
         object.__setattr__(self, "sets", sets)
-        values = [value for one in sets for value in one]
+        values = [value for group in sets for value in group]
         if not (all(map(is_long, values)) or all(map(is_text, values))):
             raise self._refuse_sets("All values must be numbers, or all must be texts.")
 
@@ -94,10 +98,10 @@ class Values(PartitionFunction):
 
     def value(self, value: Scalar, source: Type) -> Scalar:
         """Return the index."""
-        found = self._own(source).get(value)
-        if found is None:
+        index = self._own(source).get(value)
+        if index is None:
             raise self.refusal(value, source)
-        return found
+        return index
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:
         """Return the indices."""
@@ -119,27 +123,27 @@ class Values(PartitionFunction):
 
     def project_jointly(self, predicate: Predicate, source: Type, *, strict: bool) -> Predicate:
         """Ask all conditions of each value, and of null."""
-        found = self._ask(predicate, source, strict=strict)
+        projection = self._ask(predicate, source, strict=strict)
         if matches(predicate, {self.source: None}):
-            return any_of([found, NullCheck(self.name)])
-        return found
+            return any_of([projection, NullCheck(self.name)])
+        return projection
 
     def _ask(self, predicate: Predicate, source: Type, *, strict: bool) -> Predicate:
         answers: dict[int, list[bool]] = {}
         for member, index in self._own(source).items():
             answers.setdefault(index, []).append(matches(predicate, {self.source: member}))
-        kept = [i for i, found in answers.items() if (all(found) if strict else any(found))]
+        kept = [i for i, truths in answers.items() if (all(truths) if strict else any(truths))]
         return is_in(self.name, kept)
 
 
 @lru_cache(maxsize=256)
 def _first_sets(sets: tuple[tuple[Any, ...], ...], kind: Kind) -> dict[Scalar, int]:
     low, high = INTEGER_LIMITS.get(kind, (None, None))
-    found: dict[Scalar, int] = {}
-    for value, index in [(value, index) for index, one in enumerate(sets) for value in one]:
+    indices: dict[Scalar, int] = {}
+    for value, index in [(value, index) for index, group in enumerate(sets) for value in group]:
         if low is None or low <= value <= high:
-            found.setdefault(value, index)
-    return found
+            indices.setdefault(value, index)
+    return indices
 
 
 def _is_list(value: object) -> bool:
