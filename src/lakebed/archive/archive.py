@@ -239,16 +239,16 @@ class Archive:
             raise InvalidInputError(msg, hint="Give 0 or more.")
         today = time_bucket(to_epoch_ms("now", now=now))
         first_day = max(today - lookback_days, _FIRST_DAY)
-        found = self.index.latest(
+        record = self.index.latest(
             what,
             where,
             first_ms=first_day * DAY_MS,
             last_ms=(today + 1) * DAY_MS - 1,
         )
-        if found is None:
+        if record is None:
             msg = f"No file of {what!r} at {where!r} in the last {lookback_days} days."
             raise RecordNotFoundError(msg, hint="Look back further, or list a time.")
-        return found
+        return record
 
     def record(self, url_or_id: str) -> ArchiveRecord:
         """Return what the storage tells of a file; the index is not asked.
@@ -366,8 +366,8 @@ class Archive:
         Cost:
             As `list`; no Spark job until the DataFrame is used.
         """
-        found = self.list(what, start=start, end=end, work_id=work_id, where=where)
-        return to_frame(spark, self.store, tuple(found), read)
+        records = self.list(what, start=start, end=end, work_id=work_id, where=where)
+        return to_frame(spark, self.store, tuple(records), read)
 
     def ingest(self, url_or_id: str) -> ArchiveRecord:
         """Put a file that is in the storage into the index, as a notification would.
@@ -413,17 +413,17 @@ def prepare_fields(
     Raises:
         InvalidInputError: An expression is broken or does not fit, or the path is missing.
     """
-    found = {**(extra or {}), **fields}
-    if found["path"] is None:
+    all_fields = {**(extra or {}), **fields}
+    if all_fields["path"] is None:
         if not isinstance(source, str | os.PathLike):
             msg = "A file that is open has no path to tell of."
             raise InvalidInputError(msg, hint="Give its path, such as /var/log/syslog.")
-        found["path"] = os.path.abspath(source)  # noqa: PTH100 - links in the path must stay
+        all_fields["path"] = os.path.abspath(source)  # noqa: PTH100 - links in the path must stay
     for name in ("where", "what", "work_id"):
-        value = found[name]
+        value = all_fields[name]
         if isinstance(value, str):
-            found[name] = translate(value, str(found["path"]))
-    return found
+            all_fields[name] = translate(value, str(all_fields["path"]))
+    return all_fields
 
 
 def open_archive(

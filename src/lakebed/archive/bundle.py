@@ -129,9 +129,9 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
             file = stack.enter_context(path.open("rb"))
         try:
             tar = stack.enter_context(tarfile.open(fileobj=file, mode="r:"))
-            found = {info.name: info for info in itertools.islice(tar, _MAX_MEMBERS)}
+            infos = {info.name: info for info in itertools.islice(tar, _MAX_MEMBERS)}
             members = {
-                name: _member(tar, found.get(name), name, path)
+                name: _member(tar, infos.get(name), name, path)
                 for name in (_CONTENT, _VERSION, _METADATA)
             }
             version = members[_VERSION].read(_BLOCK_BYTES).strip()
@@ -147,14 +147,12 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
             raise _no_bundle(path, str(exc)) from exc
 
 
-def _member(
-    tar: tarfile.TarFile, found: tarfile.TarInfo | None, name: str, path: Path
-) -> IO[bytes]:
-    if found is None:
+def _member(tar: tarfile.TarFile, info: tarfile.TarInfo | None, name: str, path: Path) -> IO[bytes]:
+    if info is None:
         raise _no_bundle(path, f"it has no {name}")
     # Links are not followed: they would lead to another member, or nowhere. Holes would make a
     # content of any length out of nothing.
-    file = tar.extractfile(found) if found.isreg() and not found.issparse() else None
+    file = tar.extractfile(info) if info.isreg() and not info.issparse() else None
     if file is None:
         raise _no_bundle(path, f"{name} is no plain file")
     return file

@@ -82,8 +82,8 @@ def _read_pieces(file: IO[bytes]) -> Iterator[bytes]:
 def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     compressor = zlib.compressobj(wbits=_GZIP)
     for piece in pieces:
-        if found := compressor.compress(piece):
-            yield found
+        if block := compressor.compress(piece):
+            yield block
     yield compressor.flush()
 
 

@@ -58,20 +58,20 @@ def records_table(records: Sequence[ArchiveRecord]) -> pa.Table:
     """Return records as a table; `metadata` is all that is told of a file, as JSON."""
     rows = [
         {
-            "id": one.id,
-            "what": one.what,
-            "where": one.where,
-            "work_id": one.work_id,
-            "start": one.start,
-            "end": one.end,
-            "path": one.path,
-            "size_bytes": one.size_bytes,
-            "hash": one.hash,
-            "url": one.url,
-            "created_at": one.created_at,
-            "metadata": one.metadata.to_json(),
+            "id": record.id,
+            "what": record.what,
+            "where": record.where,
+            "work_id": record.work_id,
+            "start": record.start,
+            "end": record.end,
+            "path": record.path,
+            "size_bytes": record.size_bytes,
+            "hash": record.hash,
+            "url": record.url,
+            "created_at": record.created_at,
+            "metadata": record.metadata.to_json(),
         }
-        for one in records
+        for record in records
     ]
     return pa.Table.from_pylist(rows, RECORDS)
 

@@ -58,27 +58,27 @@ class FileMetadata(Mapping[str, Any]):
         if not isinstance(fields, Mapping):
             msg = f"Metadata is a {type(fields).__name__}, not an object of fields."
             raise InvalidInputError(msg, hint='Write it as {"where": …, "what": …, "start": …}.')
-        found: dict[str, Any] = _copy(fields)
-        found.setdefault("id", uuid.uuid4().hex)
-        found.setdefault("version", METADATA_VERSION)
+        values: dict[str, Any] = _copy(fields)
+        values.setdefault("id", uuid.uuid4().hex)
+        values.setdefault("version", METADATA_VERSION)
         for name in REQUIRED:
-            if found.get(name) is None:
+            if values.get(name) is None:
                 msg = f"Metadata without {name!r}."
                 raise InvalidInputError(msg, hint=f"Required are {', '.join(REQUIRED)}.")
-        _check_version(found["version"])
+        _check_version(values["version"])
         for name in ("where", "what"):
-            _check_slug(name, found[name])
-        _check_work_id(found)
-        _check_path(found["path"])
+            _check_slug(name, values[name])
+        _check_work_id(values)
+        _check_path(values["path"])
         normalised = check_epoch_ms if is_stored else to_epoch_ms
-        found["start"] = normalised(found["start"])
-        end = found.get("end")
-        found["end"] = None if end is None else normalised(end)
-        if found["end"] is not None and found["end"] < found["start"]:
-            msg = f"Metadata has end {found['end']} before start {found['start']}."
+        values["start"] = normalised(values["start"])
+        end = values.get("end")
+        values["end"] = None if end is None else normalised(end)
+        if values["end"] is not None and values["end"] < values["start"]:
+            msg = f"Metadata has end {values['end']} before start {values['start']}."
             raise InvalidInputError(msg, hint="Leave end out for a file of one moment.")
-        _check_json(found)
-        self._fields = found
+        _check_json(values)
+        self._fields = values
 
     @classmethod
     def from_json(cls, text: str | bytes | None) -> FileMetadata:

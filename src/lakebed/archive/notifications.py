@@ -182,31 +182,31 @@ def _events(archive: Archive, message: str | bytes) -> Iterator[_Event]:
         document = _parse(document["Message"])
     if document.get("Event") == _TEST_EVENT:
         return
-    found = document.get("Records")
-    if not isinstance(found, list):
+    entries = document.get("Records")
+    if not isinstance(entries, list):
         msg = f"No notification: {_shortened(message)}."
         raise InvalidInputError(msg, hint="It is an event of S3, or one in an envelope of SNS.")
-    for one in found:
-        event = _event(archive, one)
+    for entry in entries:
+        event = _event(archive, entry)
         if event is not None:
             yield event
 
 
 def _parse(text: object) -> Mapping[str, Any]:
     try:
-        found = json.loads(text) if isinstance(text, str | bytes) else None
+        document = json.loads(text) if isinstance(text, str | bytes) else None
     except (ValueError, RecursionError) as exc:
         msg = f"No notification: {exc}: {_shortened(text)}."
         raise InvalidInputError(msg, hint="It is JSON.") from exc
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         msg = f"No notification: {_shortened(text)}."
         raise InvalidInputError(msg, hint="It is a JSON object.")
-    return found
+    return document
 
 
-def _event(archive: Archive, one: object) -> _Event | None:
+def _event(archive: Archive, entry: object) -> _Event | None:
     """Return what happened to a file; None for an object that the store keeps for itself."""
-    match one:
+    match entry:
         case {
             "eventVersion": str() as version,
             "eventName": str() as name,
@@ -218,7 +218,7 @@ def _event(archive: Archive, one: object) -> _Event | None:
             # `s3:` stands in front of the name in the settings of a bucket, and in some services.
             name = name.removeprefix("s3:")
             return _Event(name=name, url=url, key=files.key_of(archive.store, url))
-    msg = f"No event of version 2: {_shortened(one)}."
+    msg = f"No event of version 2: {_shortened(entry)}."
     raise InvalidInputError(msg, hint="It has eventVersion, eventName, s3.bucket and s3.object.")
 
 
@@ -276,7 +276,7 @@ def ingest_directory(
     """
     root = Path(directory)
     with using(root):
-        waiting = sorted(one for one in root.iterdir() if one.is_file())
+        waiting = sorted(path for path in root.iterdir() if path.is_file())
     for path in waiting:
         if path.name.startswith("."):
             continue

@@ -116,10 +116,10 @@ def decode_cursor(query: ArchiveQuery, kind: str, cursor: str) -> Position:
     """
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        parts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, AttributeError, RecursionError) as exc:
         raise _bad_cursor(cursor) from exc
-    match found:
+    match parts:
         case [str() as digest, (int() | str()) as first, str() as second] if not isinstance(
             first, bool
         ):

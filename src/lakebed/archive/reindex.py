@@ -59,7 +59,7 @@ class ReindexReport:
     foreign_count: int = 0
 
 
-_Found = ArchiveRecord | SkippedObject
+_Outcome = ArchiveRecord | SkippedObject
 
 
 def reindex(
@@ -91,10 +91,10 @@ def reindex(
     seen: set[str] = set()
     skipped: list[SkippedObject] = []
     keys = (info.key for info in store.list() if not is_metadata_key(info.key))
-    found = _read_all(store, keys) if spark is None else _read_by_tasks(spark, store, list(keys))
-    while chunk := list(islice(found, _BATCH)):
-        records = [one for one in chunk if isinstance(one, ArchiveRecord)]
-        skipped += [one for one in chunk if isinstance(one, SkippedObject)]
+    outcomes = _read_all(store, keys) if spark is None else _read_by_tasks(spark, store, list(keys))
+    while chunk := list(islice(outcomes, _BATCH)):
+        records = [outcome for outcome in chunk if isinstance(outcome, ArchiveRecord)]
+        skipped += [outcome for outcome in chunk if isinstance(outcome, SkippedObject)]
         if not dry_run:
             index.put(records)
         seen.update(record.id for record in records)
@@ -117,15 +117,15 @@ def reindex(
     )
 
 
-def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Found]:
+def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Outcome]:
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         while chunk := list(islice(keys, _BATCH)):
-            for found in pool.map(lambda key: _read(store, key), chunk):
-                if found is not None:
-                    yield found
+            for outcome in pool.map(lambda key: _read(store, key), chunk):
+                if outcome is not None:
+                    yield outcome
 
 
-def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> Iterator[_Found]:
+def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> Iterator[_Outcome]:
     if not store.is_shared:
         raise InvalidInputError(
             f"Tasks of Spark do not see {store.uri}.", hint="Make the index anew without Spark."
@@ -133,10 +133,10 @@ def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> It
     # Spark is imported where it is asked for: `import lakebed` needs none.
     from lakebed.spark.mapping import ask_tasks
 
-    def ask(some: Sequence[str]) -> Iterator[str]:
+    def ask(task_keys: Sequence[str]) -> Iterator[str]:
         try:
-            for found in _read_all(store, iter(some)):
-                yield json.dumps(_to_answer(found))
+            for outcome in _read_all(store, iter(task_keys)):
+                yield json.dumps(_to_answer(outcome))
         except StorageError as exc:
             # An answer instead of a failure, which Spark would tell of in its own way.
             yield json.dumps({"message": exc.message, "hint": exc.hint})
@@ -145,13 +145,13 @@ def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> It
         yield _from_answer(json.loads(answer))
 
 
-def _to_answer(found: _Found) -> dict[str, Any]:
-    if isinstance(found, SkippedObject):
-        return {"skipped": found.url, "reason": found.reason}
-    return {"record": found.to_documents()[0]}
+def _to_answer(outcome: _Outcome) -> dict[str, Any]:
+    if isinstance(outcome, SkippedObject):
+        return {"skipped": outcome.url, "reason": outcome.reason}
+    return {"record": outcome.to_documents()[0]}
 
 
-def _from_answer(answer: Mapping[str, Any]) -> _Found:
+def _from_answer(answer: Mapping[str, Any]) -> _Outcome:
     if "message" in answer:
         raise StorageError(answer["message"], hint=answer["hint"], retryable=True)
     if "skipped" in answer:
@@ -159,7 +159,7 @@ def _from_answer(answer: Mapping[str, Any]) -> _Found:
     return ArchiveRecord.from_document(answer["record"])
 
 
-def _read(store: Store, key: str) -> _Found | None:
+def _read(store: Store, key: str) -> _Outcome | None:
     try:
         return files.read_record(store, key)
     except RecordNotFoundError:  # deleted since it was listed

@@ -97,10 +97,10 @@ def _ms_of_number(value: str | float, number: float, now: dt.datetime | None) ->
 
 
 def _ms_of_text(text: str, now: dt.datetime | None) -> int:
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         return _ms_of(_read_by_dateutil(text, now or dt.datetime.now(dt.UTC)))
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
         return _ms_of(
             dt.datetime(
@@ -136,12 +136,12 @@ def _read_by_dateutil(text: str, now: dt.datetime) -> dt.datetime:
     try:
         # A function of our own for zones: theirs warns of unknown ones, and takes the names of
         # the machine's zone for that zone.
-        found = parser.parse(text, default=today, tzinfos=_zone_by_offset)
+        moment = parser.parse(text, default=today, tzinfos=_zone_by_offset)
     except (ValueError, OverflowError, TypeError, AttributeError, IndexError) as exc:
         raise _no_time(text) from exc
-    if not isinstance(found, dt.datetime):
+    if not isinstance(moment, dt.datetime):
         raise _no_time(text)
-    return found
+    return moment
 
 
 def _zone_by_offset(name: str | None, offset_s: int | None) -> dt.timezone | None:  # noqa: ARG001 - dateutil's form

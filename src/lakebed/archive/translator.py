@@ -60,11 +60,11 @@ class Translator:
             raise InvalidInputError(
                 msg, hint=r"Give a path such as /var/log/syslog, or C:\logs\syslog."
             )
-        found = self._pattern.match(path)
-        if found is None:
+        match = self._pattern.match(path)
+        if match is None:
             msg = f"Translator {self.expression!r} does not match {path!r}."
             raise InvalidInputError(msg, hint="The pattern begins at the start of the path.")
-        groups = {name: value for name, value in found.groupdict().items() if value is not None}
+        groups = {name: value for name, value in match.groupdict().items() if value is not None}
         return fill(self._template, groups)
 
 

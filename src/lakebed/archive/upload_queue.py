@@ -213,11 +213,11 @@ class UploadQueue:
             try:
                 while waiting:
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for one in done:
-                        yield from _told(one.result())
+                    for future in done:
+                        yield from _told(future.result())
             finally:
-                for one in waiting:
-                    one.cancel()
+                for future in waiting:
+                    future.cancel()
 
 
 def _checked(workers: int) -> int:

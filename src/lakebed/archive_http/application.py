@@ -87,7 +87,7 @@ def build(archive: Archive, *, token: str | None, public_url: str | None) -> Sta
     """Return the application; the arguments are checked by `create_app`."""
     endpoints = _Service(archive, public_url, needs_token=token is not None).endpoints
     app = Starlette(
-        routes=[route for one in endpoints for route in one.routes()],
+        routes=[route for endpoint in endpoints for route in endpoint.routes()],
         middleware=[Middleware(Gate, token=token)],
         exception_handlers={
             Refusal: _answer_refusal,
@@ -221,7 +221,7 @@ class _Service:
         following = page.next_cursor
         return AsciiJson(
             {
-                "records": [record_document(one, addresses) for one in page.records],
+                "records": [record_document(record, addresses) for record in page.records],
                 "next": None if following is None else addresses.page(query, following),
             }
         )
@@ -235,8 +235,8 @@ class _Service:
         return content_answer(self._archive, record, request)
 
     def _latest(self, request: Request) -> Response:
-        found = self._find_latest(request)
-        return AsciiJson(latest_document(found, self._addresses(request)))
+        record = self._find_latest(request)
+        return AsciiJson(latest_document(record, self._addresses(request)))
 
     def _latest_data(self, request: Request) -> Response:
         record = self._find(self._find_latest(request).id)

@@ -102,12 +102,12 @@ def _whole(file: BinaryIO) -> Iterator[bytes]:
 def _part(file: pa.NativeFile, part: range) -> Iterator[bytes]:
     with file:
         file.seek(part.start)
-        left = len(part)
-        while left:
-            piece = file.read(min(_RANGE_PIECE_BYTES, left))
+        bytes_left = len(part)
+        while bytes_left:
+            piece = file.read(min(_RANGE_PIECE_BYTES, bytes_left))
             if not piece:
                 return
-            left -= len(piece)
+            bytes_left -= len(piece)
             yield piece
 
 
@@ -127,10 +127,10 @@ def byte_range(header: str | None, size_bytes: int) -> range | None:
 
     A range that asks for nothing that is there is refused.
     """
-    found = _RANGE.fullmatch(header or "")
-    if found is None or found.groups() == ("", ""):
+    match = _RANGE.fullmatch(header or "")
+    if match is None or match.groups() == ("", ""):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         part = range(max(0, size_bytes - int(last)), size_bytes)
     elif last and int(last) < int(first):
@@ -157,8 +157,8 @@ def content_type(path: str) -> str:
     if dash and _HASH_AT_END.fullmatch(dash + end):
         name = stem
     # As the path of a file: a name such as `data:text/html` is no URL here.
-    found, _ = _TYPES.guess_type(f"/{name}")
-    return found or _DEFAULT_TYPE
+    media_type, _ = _TYPES.guess_type(f"/{name}")
+    return media_type or _DEFAULT_TYPE
 
 
 def _etag(record: ArchiveRecord) -> str:

@@ -61,4 +61,6 @@ class Endpoint:
         # An id of old archives may hold a slash, which comes decoded.
         path = self.path.replace("{file_id}", "{file_id:path}")
         paths = [path] if path == "/" else list(dict.fromkeys([path, path.removesuffix("/")]))
-        return [Route(one, self.handler, methods=["GET"], name=self.name) for one in paths]
+        return [
+            Route(spelling, self.handler, methods=["GET"], name=self.name) for spelling in paths
+        ]

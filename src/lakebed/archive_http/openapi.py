@@ -74,11 +74,11 @@ def openapi_document(endpoints: Iterable[Endpoint], *, needs_token: bool) -> dic
             "version": version("lakebed"),
         },
         "paths": {
-            one.path: {
-                method: _operation(one, method, needs_token=needs_token)
+            endpoint.path: {
+                method: _operation(endpoint, method, needs_token=needs_token)
                 for method in ("get", "head")
             }
-            for one in endpoints
+            for endpoint in endpoints
         },
         "components": components,
     }
@@ -96,7 +96,7 @@ def _operation(endpoint: Endpoint, method: str, *, needs_token: bool) -> dict[st
     operation: dict[str, Any] = {
         "operationId": endpoint.name if method == "get" else f"{endpoint.name}_head",
         "summary": endpoint.meaning,
-        "parameters": [_parameter(one) for one in endpoint.parameters],
+        "parameters": [_parameter(parameter) for parameter in endpoint.parameters],
         "responses": answers,
     }
     if is_secured:

@@ -323,7 +323,10 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
         {"action": "removed", "url": record.url, "reason": "The file is gone."}
         for record in report.removed
     ]
-    rows += [{"action": "skipped", "url": one.url, "reason": one.reason} for one in report.skipped]
+    rows += [
+        {"action": "skipped", "url": skipped.url, "reason": skipped.reason}
+        for skipped in report.skipped
+    ]
     output.rows(("action", "url", "reason"), rows)
 
 
@@ -371,30 +374,30 @@ def upload(
     waiting = UploadQueue(queue)
     staying: dict[Path, Upload] = {}
 
-    def tell(one: Upload) -> None:
-        output.note(f"{one.outcome} {one.path}{f': {one.error}' if one.error else ''}")
-        if one.outcome == "uploaded":
-            staying.pop(one.path, None)
+    def tell(result: Upload) -> None:
+        output.note(f"{result.outcome} {result.path}{f': {result.error}' if result.error else ''}")
+        if result.outcome == "uploaded":
+            staying.pop(result.path, None)
         else:
-            staying[one.path] = one
+            staying[result.path] = result
 
     if watch:
         waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=tell)
         # Another uploader may have uploaded it meanwhile.
-        done = [one for one in staying.values() if one.path.exists()]
+        done = [result for result in staying.values() if result.path.exists()]
     else:
         done = list(waiting.upload(archive, workers=workers))
-    output.rows(("bundle", "outcome", "url", "error"), [_upload_row(one) for one in done])
-    if any(one.outcome != "uploaded" for one in done):
+    output.rows(("bundle", "outcome", "url", "error"), [_upload_row(result) for result in done])
+    if any(result.outcome != "uploaded" for result in done):
         click.get_current_context().exit(1)
 
 
-def _upload_row(one: Upload) -> dict[str, object]:
+def _upload_row(result: Upload) -> dict[str, object]:
     return {
-        "bundle": str(one.path),
-        "outcome": one.outcome,
-        "url": None if one.record is None else one.record.url,
-        "error": None if one.error is None else str(one.error),
+        "bundle": str(result.path),
+        "outcome": result.outcome,
+        "url": None if result.record is None else result.record.url,
+        "error": None if result.error is None else str(result.error),
     }
 
 

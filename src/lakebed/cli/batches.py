@@ -11,7 +11,7 @@ from lakebed import checks
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
 from lakebed.checks import Audit, Check
-from lakebed.cli.data import base_option, rows_of, run_option, show_commit, takes_files
+from lakebed.cli.data import base_option, rows_of, run_option, show_commit, split_names, takes_files
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
@@ -56,8 +56,8 @@ def batches(output: Output, *, repository: Repository, name: str) -> None:
 
     Staged batches, which nobody sees yet, come last.
     """
-    found = repository.open(name).batches()
-    output.rows(_BATCH_COLUMNS, (_batch_record(batch) for batch in found))
+    listed = repository.open(name).batches()
+    output.rows(_BATCH_COLUMNS, (_batch_record(batch) for batch in listed))
 
 
 def _batch_record(batch: Batch) -> dict[str, object]:
@@ -121,36 +121,36 @@ def diff(
     A is compared with the current version. A row in a file that was written anew counts as
     removed and added; --rows looks into the files, and tells what really came and went.
     """
-    found = repository.open(name).diff(a, b)
+    difference = repository.open(name).diff(a, b)
     if not is_by_row:
         if columns is not None:
             message = "Give --columns with --rows."
             raise click.UsageError(message, click.get_current_context())
-        output.note(_in_words(found))
-        output.rows(_DIFF_COLUMNS, _partition_records(found))
+        output.note(_in_words(difference))
+        output.rows(_DIFF_COLUMNS, _partition_records(difference))
         return
-    wanted = None if columns is None else [one.strip() for one in columns.split(",")]
-    rows = found.rows(wanted)
+    wanted = None if columns is None else split_names(columns)
+    rows = difference.rows(wanted)
     output.rows(rows.column_names, rows.to_pylist(maps_as_pydicts="strict"), null="null")
 
 
-def _in_words(found: Diff) -> str:
+def _in_words(difference: Diff) -> str:
     return (
-        f"Version {found.from_version} to {found.to_version}: {len(found.files_added):,} files "
-        f"added, {len(found.files_removed):,} removed."
+        f"Version {difference.from_version} to {difference.to_version}: "
+        f"{len(difference.files_added):,} files added, {len(difference.files_removed):,} removed."
     )
 
 
-def _partition_records(found: Diff) -> list[dict[str, object]]:
+def _partition_records(difference: Diff) -> list[dict[str, object]]:
     return [
         {
-            "partition": one.path,
-            "files_added": one.files_added,
-            "files_removed": one.files_removed,
-            "rows_added": one.rows_added,
-            "rows_removed": one.rows_removed,
+            "partition": partition.path,
+            "files_added": partition.files_added,
+            "files_removed": partition.files_removed,
+            "rows_added": partition.rows_added,
+            "rows_removed": partition.rows_removed,
         }
-        for one in found.partitions
+        for partition in difference.partitions
     ]
 
 
@@ -180,22 +180,22 @@ def rollback(
 
     The result of --dry-run is the files that would come back or go.
     """
-    if sum(one is not None for one in (version, time, batch_id)) != 1:
+    if sum(target is not None for target in (version, time, batch_id)) != 1:
         message = "Give one of --version, --time and --batch-id."
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
     if is_dry_run:
-        found = dataset.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
+        change = dataset.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
         output.note(
-            f"Would bring back {len(found.added):,} files and take out {len(found.removed):,}, "
-            f"in {len(found.partitions):,} partitions."
+            f"Would bring back {len(change.added):,} files and take out {len(change.removed):,}, "
+            f"in {len(change.partitions):,} partitions."
         )
-        parts = (("added", found.added), ("removed", found.removed))
+        parts = (("added", change.added), ("removed", change.removed))
         output.rows(
             ("operation", "key"),
             (
-                {"operation": word, "key": found.base.layout.key(label)}
+                {"operation": word, "key": change.base.layout.key(label)}
                 for word, labels in parts
                 for label in labels
             ),
@@ -267,10 +267,10 @@ def stage(
 @takes_dataset
 def staged(output: Output, *, repository: Repository, name: str) -> None:
     """List the batches that are staged and wait for their commit, oldest first."""
-    found = repository.open(name).staged()
+    waiting = repository.open(name).staged()
     output.rows(
         _STAGED_COLUMNS,
-        ({column: getattr(one, column) for column in _STAGED_COLUMNS} for one in found),
+        ({column: getattr(batch, column) for column in _STAGED_COLUMNS} for batch in waiting),
     )
 
 
@@ -318,32 +318,30 @@ def commit(
     BATCH is its id. If a check fails, nothing becomes visible and the batch stays staged.
     """
     of: checks.Of = "dataset" if is_of_dataset else "batch"
-    wanted: list[Check] = [checks.condition(one, of=of) for one in conditions]
-    wanted += [checks.not_null(*_split(one), of=of) for one in not_null]
-    wanted += [checks.unique(*_split(one), of=of) for one in unique]
+    wanted: list[Check] = [checks.condition(condition, of=of) for condition in conditions]
+    wanted += [checks.not_null(*split_names(columns), of=of) for columns in not_null]
+    wanted += [checks.unique(*split_names(columns), of=of) for columns in unique]
     if (min_rows, max_rows) != (None, None):
         wanted.append(checks.row_count(min=min_rows, max=max_rows, of=of))
-    found = repository.open(name).open_staged(batch)
+    staged_batch = repository.open(name).open_staged(batch)
     if is_dry_run:
         with output.progress("Checking"):
-            audit = found.check(*wanted)
+            audit = staged_batch.check(*wanted)
         output.rows(_CHECK_COLUMNS, _check_records(audit))
         return
     try:
         with output.progress("Checking and committing"):
-            show_commit(output, found.commit(checks=wanted))
+            show_commit(output, staged_batch.commit(checks=wanted))
     except ChecksFailedError as exc:
-        for one in exc.failed:
-            output.note(f"failed: {one}")
+        for failure in exc.failed:
+            output.note(f"failed: {failure}")
         raise
 
 
-def _split(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",")]
-
-
 def _check_records(audit: Audit) -> list[dict[str, object]]:
-    return [{column: getattr(one, column) for column in _CHECK_COLUMNS} for one in audit.results]
+    return [
+        {column: getattr(result, column) for column in _CHECK_COLUMNS} for result in audit.results
+    ]
 
 
 @verb("discard", example="lakebed discard lake/flights 1449784608123 --dry-run")
@@ -365,11 +363,11 @@ def discard(
     BATCH is its id. The result is what was deleted, or would be.
     """
     dataset: Dataset = repository.open(name)
-    found = dataset.open_staged(batch)
-    record = {column: getattr(found, column) for column in _STAGED_COLUMNS}
+    staged_batch = dataset.open_staged(batch)
+    record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
     if not is_dry_run:
         if not is_sure:
-            question = f"Delete batch {batch} of {found.row_count:,} rows?"
+            question = f"Delete batch {batch} of {staged_batch.row_count:,} rows?"
             click.confirm(question, abort=True, err=True)
-        found.discard()
+        staged_batch.discard()
     output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})

@@ -37,13 +37,13 @@ _MOVE_COLUMNS = ("from", "to", "row_count")
 def _parse_size(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> int | None:
-    found = _SIZE.fullmatch(value.strip()) if value is not None else None
-    if found is None:
+    match = _SIZE.fullmatch(value.strip()) if value is not None else None
+    if match is None:
         if value is None:
             return None
         message = f"{value!r} is no size; write it as 128MB, which is 128 * 1024 * 1024 bytes."
         raise click.BadParameter(message, context, parameter)
-    size: int = int(found[1]) * 1024 ** _UNITS[found[2].lower()]
+    size: int = int(match[1]) * 1024 ** _UNITS[match[2].lower()]
     return size
 
 
@@ -96,7 +96,7 @@ def compact(
     they are, until a cleanup takes what they alone have.
     """
     data_options = (where, target_bytes, is_spark or None, sort_by or None, is_gathering or None)
-    if (is_metadata or head_format) and any(one is not None for one in data_options):
+    if (is_metadata or head_format) and any(option is not None for option in data_options):
         message = "--metadata and --head leave data files as they are."
         raise click.UsageError(message, click.get_current_context())
     if head_format is not None:
@@ -116,9 +116,9 @@ def compact(
             )
         _tell(output, report)
         rows += [
-            {"what": "partition", "name": one.path}
-            | {column: getattr(one, column) for column in _COMPACT_COLUMNS[2:]}
-            for one in report.partitions
+            {"what": "partition", "name": partition.path}
+            | {column: getattr(partition, column) for column in _COMPACT_COLUMNS[2:]}
+            for partition in report.partitions
         ]
     with output.progress("Merging metadata"):
         lists = dataset.compact_metadata(dry_run=is_dry_run)
@@ -126,11 +126,11 @@ def compact(
         dict.fromkeys(_COMPACT_COLUMNS)
         | {
             "what": "metadata",
-            "name": one.name,
-            "files_before": one.segments_before,
-            "files_after": one.segments_after,
+            "name": entry.name,
+            "files_before": entry.segments_before,
+            "files_after": entry.segments_after,
         }
-        for one in lists
+        for entry in lists
     ]
     output.rows(_COMPACT_COLUMNS, rows)
 

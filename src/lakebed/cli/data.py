@@ -213,7 +213,7 @@ def query(
     if is_count:
         output.record({"count": view.count()})
         return
-    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    wanted = None if columns is None else split_names(columns)
     if limit is None and output.is_table:
         limit = TABLE_LIMIT
         # One more shows whether there are more.
@@ -223,6 +223,11 @@ def query(
             output.note(f"The first {limit} rows; for more give --limit, or -o jsonl for all.")
         return
     output.rows(_names(dataset, wanted), _rows(view, wanted, limit), null="null")
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names in a list with commas."""
+    return [name.strip() for name in text.split(",")]
 
 
 def _names(dataset: Dataset, wanted: list[str] | None) -> list[str]:

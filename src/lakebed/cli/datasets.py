@@ -114,7 +114,7 @@ def read_schema_file(path: Path) -> str | pa.Schema:
 )
 @click.option(
     "--head-format",
-    type=click.Choice([one.value for one in HeadFormat]),
+    type=click.Choice([head_format.value for head_format in HeadFormat]),
     default="json",
     show_default=True,
     help="json can be read by eye, msgpack.zstd is a sixth of the size.",
@@ -252,6 +252,6 @@ def _objects_of(repository: Repository, name: str) -> dict[str, int]:
     """Return the keys and sizes of everything that belongs to a dataset."""
     store = repository.store
     heads = {head_format.key(name) for head_format in HeadFormat}
-    found = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}
-    found.update((info.key, info.size_bytes) for info in store.list(f"{name}/"))
-    return found
+    sizes = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}
+    sizes.update((info.key, info.size_bytes) for info in store.list(f"{name}/"))
+    return sizes

@@ -50,7 +50,7 @@ def delete(
     The result of --dry-run is the files concerned, with the number of rows that would go.
     """
     store, view = _open(target, storage_options, where)
-    found: Base | None = base
+    basis: Base | None = base
     if is_dry_run or not is_sure:
         with output.progress("Looking for the rows"):
             chosen = view.plan()
@@ -68,9 +68,9 @@ def delete(
             return
         if files:
             click.confirm(f"Delete {total}?", abort=True, err=True)
-        found = chosen if base is None else base
+        basis = chosen if base is None else base
     with output.progress("Deleting"):
-        commit = view.delete(run=run, base=found)
+        commit = view.delete(run=run, base=basis)
     if commit is None:
         output.note("Nothing to delete, so there is no new version.")
         counts = {"row_count": 0, "deleted_row_count": 0, "caught": []}

@@ -151,16 +151,16 @@ def adopt(
     The result of --dry-run is every file with what it is taken for, and why.
     """
     with output.progress("Reading footers"):
-        found = repository.find_adoption(
+        adoption = repository.find_adoption(
             name, table, partition_by=partition_by, metastore=metastore, current=current
         )
-    output.note(f"Would adopt: {found}" if is_dry_run else str(found))
+    output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))
     if is_dry_run:
-        output.rows(_ADOPTED_COLUMNS, _adopted_records(found))
+        output.rows(_ADOPTED_COLUMNS, _adopted_records(adoption))
         return
-    if not is_sure and any(one.taken_for != "current" for one in found.batches):
+    if not is_sure and any(batch.taken_for != "current" for batch in adoption.batches):
         click.confirm("Adopt them like this?", abort=True, err=True)
-    dataset = repository.adopt(name, found)
+    dataset = repository.adopt(name, adoption)
     record = dataset_record(dataset)
     output.record(record, facts=dataset_facts(dataset, record))
 
@@ -168,21 +168,21 @@ def adopt(
 _ADOPTED_COLUMNS = ("key", "size_bytes", "row_count", "batch_id", "taken_for", "reason")
 
 
-def _adopted_records(found: Adoption) -> Iterator[dict[str, object]]:
+def _adopted_records(adoption: Adoption) -> Iterator[dict[str, object]]:
     counts = dict(
         zip(
-            (file.key for file in found.files),
-            found.facts.column("row_count").to_pylist(),
+            (file.key for file in adoption.files),
+            adoption.facts.column("row_count").to_pylist(),
             strict=True,
         )
     )
-    for one in found.batches:
-        for file in one.files:
+    for batch in adoption.batches:
+        for file in batch.files:
             yield {
                 "key": file.key,
                 "size_bytes": file.size_bytes,
                 "row_count": counts.get(file.key),
-                "batch_id": found.batch_id if file.batch_id is None else file.batch_id,
-                "taken_for": one.taken_for,
-                "reason": one.reason,
+                "batch_id": adoption.batch_id if file.batch_id is None else file.batch_id,
+                "taken_for": batch.taken_for,
+                "reason": batch.reason,
             }

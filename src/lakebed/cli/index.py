@@ -46,8 +46,10 @@ def build(
     """
     dataset = repository.open(name)
     with progress_bar(output, "Indexing") as on_progress:
-        found = dataset.build_index(column, True if is_spark else None, on_progress=on_progress)
-    _show(output, [found])
+        inverted_index = dataset.build_index(
+            column, True if is_spark else None, on_progress=on_progress
+        )
+    _show(output, [inverted_index])
 
 
 @verb("drop", example="lakebed index drop lake/flights tailnum")
@@ -63,25 +65,25 @@ def drop(output: Output, *, repository: Repository, name: str, column: str) -> N
 @click.argument("column", required=False)
 def show(output: Output, *, repository: Repository, name: str, column: str | None) -> None:
     """Show what indices cover and cost, and whether they can help."""
-    found = repository.open(name).indices()
-    chosen = [one for one in found if column in (None, one.column)]
+    indices = repository.open(name).indices()
+    chosen = [entry for entry in indices if column in (None, entry.column)]
     if not chosen:
         output.note(f"There is no index{f' of {column}' if column else ''} in {name}.")
     _show(output, chosen)
 
 
-def _show(output: Output, found: list[InvertedIndex]) -> None:
-    for one in found:
-        if one.warning:
-            output.note(f"{one.column}: {one.warning}")
-        for key, reason in one.lost.items():
+def _show(output: Output, indices: list[InvertedIndex]) -> None:
+    for entry in indices:
+        if entry.warning:
+            output.note(f"{entry.column}: {entry.warning}")
+        for key, reason in entry.lost.items():
             output.note(f"{key} is lost: {reason}")
-    output.rows(_COLUMNS, (_record(one) for one in found))
+    output.rows(_COLUMNS, (_record(entry) for entry in indices))
 
 
-def _record(one: InvertedIndex) -> Mapping[str, object]:
-    record = {name: getattr(one, name) for name in _COLUMNS}
-    return {**record, "lost": len(one.lost)}
+def _record(entry: InvertedIndex) -> Mapping[str, object]:
+    record = {name: getattr(entry, name) for name in _COLUMNS}
+    return {**record, "lost": len(entry.lost)}
 
 
 for _command in (build, drop, show):

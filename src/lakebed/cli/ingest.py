@@ -165,11 +165,12 @@ def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
     context = click.get_current_context()
     if not given["is_archive"] and len(arguments) == 1 and arguments[0].endswith(".toml"):
         others = [
-            one.opts[0]
-            for one in context.command.params
-            if one.name in given
-            and one.name is not None
-            and context.get_parameter_source(one.name) is click.core.ParameterSource.COMMANDLINE
+            parameter.opts[0]
+            for parameter in context.command.params
+            if parameter.name in given
+            and parameter.name is not None
+            and context.get_parameter_source(parameter.name)
+            is click.core.ParameterSource.COMMANDLINE
         ]
         if others:
             message = f"{arguments[0]} declares all of it; leave {', '.join(others)} out."
@@ -280,37 +281,40 @@ def _bar(output: Output) -> Iterator[OnProgress]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, told="")
 
-        def on_progress(one: IngestProgress) -> None:
+        def on_progress(progress: IngestProgress) -> None:
             told = (
-                f"{one.file_count:,} of {one.file_total:,} files, {human_size(one.size_bytes)}, "
-                f"{one.row_count:,} rows, {one.rejected_count:,} rejects"
+                f"{progress.file_count:,} of {progress.file_total:,} files, "
+                f"{human_size(progress.size_bytes)}, {progress.row_count:,} rows, "
+                f"{progress.rejected_count:,} rejects"
             )
-            bar.update(task, completed=one.size_bytes, total=one.size_total_bytes, told=told)
+            bar.update(
+                task, completed=progress.size_bytes, total=progress.size_total_bytes, told=told
+            )
 
         yield on_progress
 
 
-def _show_check(output: Output, declared: Ingest, found: IngestCheck) -> None:
+def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
     record = {
         "name": declared.name,
         "into": declared.into,
-        "format": found.format,
-        "new_count": len(found.new),
-        "changed_count": len(found.changed),
-        "unchanged_count": found.unchanged_count,
-        "superseded_count": sum(one.why == "superseded" for one in found.left_out),
-        "copy_count": sum(one.why == "copy" for one in found.left_out),
-        "kept_back_count": sum(one.is_kept_back for one in found.left_out),
-        "size_bytes": found.size_bytes,
-        "creates_dataset": found.creates_dataset,
-        "new": list(found.new),
-        "changed": list(found.changed),
-        "left_out": _left_out_records(found.left_out),
+        "format": check.format,
+        "new_count": len(check.new),
+        "changed_count": len(check.changed),
+        "unchanged_count": check.unchanged_count,
+        "superseded_count": sum(entry.why == "superseded" for entry in check.left_out),
+        "copy_count": sum(entry.why == "copy" for entry in check.left_out),
+        "kept_back_count": sum(entry.is_kept_back for entry in check.left_out),
+        "size_bytes": check.size_bytes,
+        "creates_dataset": check.creates_dataset,
+        "new": list(check.new),
+        "changed": list(check.changed),
+        "left_out": _left_out_records(check.left_out),
     }
     hidden = ("new", "left_out")
     shown = {key.replace("_", " "): value for key, value in record.items() if key not in hidden}
-    _tell_left_out(output, found.left_out)
-    output.record(record, facts={**shown, "changed": list(found.changed) or None})
+    _tell_left_out(output, check.left_out)
+    output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
 
 def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
@@ -327,7 +331,7 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
     note_rejects(output, quarantine, report.name, report.rejected_count)
     record = report.to_record()
-    facts = {key.replace("_", " "): one for key, one in record.items()}
+    facts = {key.replace("_", " "): value for key, value in record.items()}
     output.record({**record, "left_out": _left_out_records(report.left_out)}, facts=facts)
 
 
@@ -335,29 +339,29 @@ def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
     """Tell programs of the files that are not read; persons are told by notes."""
     return [
         {
-            "location": one.location,
-            "why": one.why,
-            "is_kept_back": one.is_kept_back,
-            "detail": one.detail,
+            "location": entry.location,
+            "why": entry.why,
+            "is_kept_back": entry.is_kept_back,
+            "detail": entry.detail,
         }
-        for one in left_out
+        for entry in left_out
     ]
 
 
 def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
     """Say which files are not read, and why."""
-    superseded = sum(one.why == "superseded" for one in left_out)
+    superseded = sum(entry.why == "superseded" for entry in left_out)
     if superseded:
         output.note(f"Files left out: {superseded:,}, since others take their place.")
-    copies = sum(one.why == "copy" for one in left_out)
+    copies = sum(entry.why == "copy" for entry in left_out)
     if copies:
         output.note(f"Files left out: {copies:,}, since they were pushed before as they are.")
-    kept_back = [one for one in left_out if one.is_kept_back]
-    for one in kept_back[:_TOLD]:
-        output.note(f"Kept back: {one.location}: {one.detail}.")
+    kept_back = [entry for entry in left_out if entry.is_kept_back]
+    for entry in kept_back[:_TOLD]:
+        output.note(f"Kept back: {entry.location}: {entry.detail}.")
     if len(kept_back) > _TOLD:
         output.note(f"Kept back: {len(kept_back) - _TOLD:,} more.")
-    reasons = {one.why for one in kept_back}
+    reasons = {entry.why for entry in kept_back}
     if "unclear" in reasons:
         output.note(
             "Say what these are: --supersede path where the later one replaces the earlier, span "

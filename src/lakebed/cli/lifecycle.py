@@ -86,16 +86,16 @@ def protections(output: Output, *, repository: Repository, name: str) -> None:
         _PROTECTION_COLUMNS,
         (
             {
-                "target": one.target,
-                "version": one.version,
-                "batch_id": one.batch_id,
-                "reason": one.reason,
-                "by": one.by,
-                "at": one.at,
-                "until": one.until,
-                "is_expired": one.is_expired(now),
+                "target": protection.target,
+                "version": protection.version,
+                "batch_id": protection.batch_id,
+                "reason": protection.reason,
+                "by": protection.by,
+                "at": protection.at,
+                "until": protection.until,
+                "is_expired": protection.is_expired(now),
             }
-            for one in known
+            for protection in known
         ),
     )
 
@@ -229,7 +229,10 @@ def check(
     output.note(f"{problems}: {report.file_count:,} data files at version {report.version}.")
     output.rows(
         _FINDING_COLUMNS,
-        ({name: getattr(one, name) for name in _FINDING_COLUMNS} for one in report.findings),
+        (
+            {name: getattr(finding, name) for name in _FINDING_COLUMNS}
+            for finding in report.findings
+        ),
     )
     if not report.is_ok:
         context.exit(EXIT_CODE)

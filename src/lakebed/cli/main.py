@@ -43,7 +43,7 @@ class _Main(LazyVerbGroup):
         except click.Abort as error:
             click.echo("Aborted.", err=True)
             causes = (error.__cause__, error.__context__)
-            is_interrupt = any(isinstance(one, KeyboardInterrupt) for one in causes)
+            is_interrupt = any(isinstance(cause, KeyboardInterrupt) for cause in causes)
             code = INTERRUPT_EXIT_CODE if is_interrupt else 1
         except BrokenPipeError:
             # Whoever read the result has seen enough. Python would complain at its own flush.
@@ -60,9 +60,9 @@ def _wants_json(args: Sequence[str]) -> bool:
     """Look for -o json in a command line that may not parse."""
     following = [*args[1:], ""] if args else []
     return any(
-        one in ("--json", "-ojson", "--output=json")
-        or (one in ("-o", "--output") and value == "json")
-        for one, value in zip(args, following, strict=True)
+        argument in ("--json", "-ojson", "--output=json")
+        or (argument in ("-o", "--output") and value == "json")
+        for argument, value in zip(args, following, strict=True)
     )
 
 

@@ -186,14 +186,14 @@ def takes_state(function: Verb) -> Verb:
         batch_id: int | None,
         **arguments: Any,
     ) -> None:
-        given = [one for one in (version, time, batch_id) if one is not None]
+        given = [target for target in (version, time, batch_id) if target is not None]
         if len(given) > 1:
             message = "Give only one of --version, --time and --batch-id."
             raise click.UsageError(message, click.get_current_context())
-        found: Dataset = repository.open(name)
+        dataset: Dataset = repository.open(name)
         if given:
-            found = found.at(version=version, time=time, batch_id=batch_id)
-        function(output, dataset=found, **arguments)
+            dataset = dataset.at(version=version, time=time, batch_id=batch_id)
+        function(output, dataset=dataset, **arguments)
 
     options = (
         click.option("--version", type=int, help="The state after the commit that made it."),

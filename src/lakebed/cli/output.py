@@ -146,9 +146,9 @@ def to_plain(value: object) -> Any:
         case bytes():
             return base64.b64encode(value).decode("ascii")
         case Mapping():
-            return {str(key): to_plain(one) for key, one in value.items()}
+            return {str(key): to_plain(entry) for key, entry in value.items()}
         case list() | tuple():
-            return [to_plain(one) for one in value]
+            return [to_plain(entry) for entry in value]
     return str(value)
 
 

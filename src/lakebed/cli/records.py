@@ -43,12 +43,12 @@ def commit_record(commit: Commit) -> dict[str, object]:
         "partition_count": len(commit.partitions),
         "caught": [
             {
-                "dimension": one.dimension,
-                "cap": one.cap,
-                "row_count": one.row_count,
-                "values": list(one.values),
+                "dimension": entry.dimension,
+                "cap": entry.cap,
+                "row_count": entry.row_count,
+                "values": list(entry.values),
             }
-            for one in commit.caught
+            for entry in commit.caught
         ],
         "commit_id": commit.commit_id,
     }

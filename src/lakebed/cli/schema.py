@@ -45,35 +45,35 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     """
     known = dataset.schemas()
     if not is_history:
-        since = {one.name: known[0].number for one in known[0].schema}
+        since = {field.name: known[0].number for field in known[0].schema}
         for before, after in itertools.pairwise(known):
-            new = (one.name for one in after.schema if one.name not in before.schema)
+            new = (field.name for field in after.schema if field.name not in before.schema)
             since.update(dict.fromkeys(new, after.number))
         rows = (
             {
-                "field": one.name,
-                "type": str(one.type),
-                "nullable": one.nullable,
-                "default": None if one.default is MISSING else one.default,
-                "since": since[one.name],
-                "doc": one.doc,
+                "field": field.name,
+                "type": str(field.type),
+                "nullable": field.nullable,
+                "default": None if field.default is MISSING else field.default,
+                "since": since[field.name],
+                "doc": field.doc,
             }
-            for one in known[-1].schema
+            for field in known[-1].schema
         )
         output.rows(_FIELD_COLUMNS, rows)
         return
-    befores = (None, *(one.schema for one in known))
+    befores = (None, *(entry.schema for entry in known))
     output.rows(
         _HISTORY_COLUMNS,
         (
             {
-                "schema": one.number,
-                "version": one.version,
-                "committed_at": one.committed_at,
-                "field_count": len(one.schema.fields),
-                "changes": "" if before is None else ", ".join(changes(before, one.schema)),
+                "schema": entry.number,
+                "version": entry.version,
+                "committed_at": entry.committed_at,
+                "field_count": len(entry.schema.fields),
+                "changes": "" if before is None else ", ".join(changes(before, entry.schema)),
             }
-            for before, one in zip(befores, known, strict=False)
+            for before, entry in zip(befores, known, strict=False)
         ),
     )
 
@@ -172,10 +172,10 @@ def infer(
     is an Avro schema, of which a table shows the fields. Mixed columns of CSV are text; types of
     JSON that do not go together are an error.
     """
-    found = infer_schema(
+    fields = infer_schema(
         inputs.locations, inputs.format, rows=rows, require=require, csv=inputs.csv, name=name
     )
-    document = schema_to_avro(found)
+    document = schema_to_avro(fields)
     if to_path is not None:
         with reading(to_path):
             to_path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -183,7 +183,10 @@ def infer(
         columns = ("field", "type", "nullable")
         output.rows(
             columns,
-            ({"field": one.name, "type": str(one.type), "nullable": one.nullable} for one in found),
+            (
+                {"field": field.name, "type": str(field.type), "nullable": field.nullable}
+                for field in fields
+            ),
         )
         return
     output.record(document)

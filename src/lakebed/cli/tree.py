@@ -33,11 +33,11 @@ def _below(partitions: Sequence[Partition], depth: int) -> Iterator[dict[str, ob
 
 
 def _row(label: str, partitions: Sequence[Partition]) -> dict[str, object]:
-    size_bytes = _total([one.size_bytes for one in partitions])
+    size_bytes = _total([partition.size_bytes for partition in partitions])
     return {
         "partition": label,
-        "files": sum(one.file_count for one in partitions),
-        "rows": _total([one.row_count for one in partitions]),
+        "files": sum(partition.file_count for partition in partitions),
+        "rows": _total([partition.row_count for partition in partitions]),
         "bytes": size_bytes,
         "size": None if size_bytes is None else human_size(size_bytes),
     }

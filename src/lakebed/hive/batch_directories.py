@@ -92,23 +92,23 @@ class AdoptedBatch:
         return replace(self, taken_for="left", reason=reason)
 
 
-def judge_partition(path: str, found: Sequence[AdoptedBatch]) -> list[AdoptedBatch]:
+def judge_partition(path: str, batches: Sequence[AdoptedBatch]) -> list[AdoptedBatch]:
     """Say of the batches of one partition which is current: the newest.
 
     Args:
         path: Of the partition.
-        found: All of it, each taken for current so far.
+        batches: All of it, each taken for current so far.
 
     Raises:
         InvalidInputError: Nobody can tell: files lie beside the directories of batches, or the
             newest one looks as if its writer had not come to its end.
     """
-    ordered = sorted(found, key=_age)
-    named = [one for one in ordered if one.batch_id is not None]
+    ordered = sorted(batches, key=_age)
+    named = [batch for batch in ordered if batch.batch_id is not None]
     if not named:
         return ordered
     if len(named) < len(ordered):
-        loose = next(one for one in ordered if one.batch_id is None).files[0]
+        loose = next(batch for batch in ordered if batch.batch_id is None).files[0]
         raise InvalidInputError(
             f"{loose.key!r} lies beside directories of batches, such as "
             f"batch_id={named[-1].batch_id}, so that nobody can tell which is current.",
@@ -116,20 +116,20 @@ def judge_partition(path: str, found: Sequence[AdoptedBatch]) -> list[AdoptedBat
             "batches are current: --current all.",
         )
     # What holds neither a file nor a sign of success is nothing that anybody has written.
-    known = [one for one in named if one.files or _SUCCESS in one.marks]
+    known = [batch for batch in named if batch.files or _SUCCESS in batch.marks]
     if not known:
         return []
     *older, newest = known
     told = f"{path or 'the dataset'}/batch_id={newest.batch_id}"
     if _UNFINISHED in newest.marks:
         raise _unfinished(told, f"it holds {_UNFINISHED}")
-    if _SUCCESS not in newest.marks and any(_SUCCESS in one.marks for one in older):
+    if _SUCCESS not in newest.marks and any(_SUCCESS in batch.marks for batch in older):
         raise _unfinished(told, f"it has no {_SUCCESS}, and an older batch has")
     judged = [
-        one.left(f"unfinished: it holds {_UNFINISHED}")
-        if _UNFINISHED in one.marks
-        else replace(one, taken_for="history", reason=f"superseded by batch {newest.batch_id}")
-        for one in older
+        batch.left(f"unfinished: it holds {_UNFINISHED}")
+        if _UNFINISHED in batch.marks
+        else replace(batch, taken_for="history", reason=f"superseded by batch {newest.batch_id}")
+        for batch in older
     ]
     reason = f"newest of {len(known)} batches" if older else "only batch"
     return [*judged, replace(newest, reason=reason)]
@@ -145,13 +145,13 @@ def _unfinished(told: str, sign: str) -> InvalidInputError:
 
 def limit_history(batches: Iterable[AdoptedBatch]) -> list[AdoptedBatch]:
     """Leave out the oldest of very many superseded batches."""
-    found = list(batches)
-    ages = sorted({_age(one) for one in found if one.taken_for == "history"})
+    all_batches = list(batches)
+    ages = sorted({_age(batch) for batch in all_batches if batch.taken_for == "history"})
     too_old = frozenset(ages[:-MAX_OLDER_BATCHES])
     reason = f"older than the newest {MAX_OLDER_BATCHES} superseded batches"
     return [
-        one.left(reason) if one.taken_for == "history" and _age(one) in too_old else one
-        for one in found
+        batch.left(reason) if batch.taken_for == "history" and _age(batch) in too_old else batch
+        for batch in all_batches
     ]
 
 
@@ -175,22 +175,25 @@ def steps_of(batches: Iterable[AdoptedBatch]) -> list[Step]:
     Each superseded batch gets a version, which shows what was current when it was. Of the others,
     those go together that come between two of these.
     """
-    taken = sorted((one for one in batches if one.taken_for != "left"), key=_age)
-    superseded = {one.batch_id for one in taken if one.taken_for == "history"}
+    taken = sorted((batch for batch in batches if batch.taken_for != "left"), key=_age)
+    superseded = {batch.batch_id for batch in taken if batch.taken_for == "history"}
     groups: list[list[AdoptedBatch]] = []
-    for one in taken:
+    for batch in taken:
         last = groups[-1][-1] if groups else None
-        is_alone = {one.batch_id, last.batch_id if last else None} & superseded
-        if last is None or (one.batch_id != last.batch_id and is_alone):
+        is_alone = {batch.batch_id, last.batch_id if last else None} & superseded
+        if last is None or (batch.batch_id != last.batch_id and is_alone):
             groups.append([])
-        groups[-1].append(one)
+        groups[-1].append(batch)
     return [
-        Step(group[0].batch_id if len({one.batch_id for one in group}) == 1 else None, tuple(group))
+        Step(
+            group[0].batch_id if len({batch.batch_id for batch in group}) == 1 else None,
+            tuple(group),
+        )
         for group in groups
     ]
 
 
-def _age(one: AdoptedBatch) -> tuple[bool, int, int]:
+def _age(batch: AdoptedBatch) -> tuple[bool, int, int]:
     """Return what orders batches by the time at which they began; that of the adoption is last."""
-    number = one.batch_id or 0
-    return one.batch_id is None, started_ms(number), number
+    number = batch.batch_id or 0
+    return batch.batch_id is None, started_ms(number), number

@@ -61,14 +61,14 @@ def directories_of(
         InvalidInputError: A partition has several live batches, or several directories, or a
             metastore cannot hold a value.
     """
-    found: dict[Spec, list[str]] = {}
+    labels_by_spec: dict[Spec, list[str]] = {}
     for directory, labels in state.directories().items():
         if partitions is not None and partition_of(directory) not in partitions:
             continue
         spec = Spec.of(state.layout.directory_values(directory), columns.keys)
-        found.setdefault(spec, []).extend(labels)
+        labels_by_spec.setdefault(spec, []).extend(labels)
     result, crowded = {}, []
-    for spec, labels in found.items():
+    for spec, labels in labels_by_spec.items():
         keys = [state.layout.key(label) for label in labels]
         homes = {key.rpartition("/")[0] for key in keys}
         if len(homes) > 1:
@@ -101,17 +101,17 @@ def problems(
         One LIST a directory, several at a time; or one of the table, a page for each thousand
         files.
     """
-    wanted = {one.key: one for one in directories}
+    wanted = {directory.key: directory for directory in directories}
     listed = _list_table(store, state, wanted) if at_once else _list_each(store, wanted)
-    found = {}
+    reasons = {}
     for key, directory in wanted.items():
         missing = sorted(directory.files - listed[key])
         others = sorted(listed[key] - directory.files)
         if missing:
-            found[key] = f"{len(missing):,} live files are missing, such as {_name(missing[0])}"
+            reasons[key] = f"{len(missing):,} live files are missing, such as {_name(missing[0])}"
         elif others:
-            found[key] = f"{len(others):,} files are not live, such as {_name(others[0])}"
-    return found
+            reasons[key] = f"{len(others):,} files are not live, such as {_name(others[0])}"
+    return reasons
 
 
 def _list_each(store: Store, keys: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -123,14 +123,14 @@ def _list_each(store: Store, keys: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _list_table(store: Store, state: State, keys: Iterable[str]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {key: set() for key in keys}
+    files_by_home: dict[str, set[str]] = {key: set() for key in keys}
     for info in store.list(f"{state.name}/"):
         home = info.key
         while "/" in home:
             home = home.rpartition("/")[0]
-            if home in found:
-                found[home].update(_shown(home, [info.key]))
-    return {key: frozenset(files) for key, files in found.items()}
+            if home in files_by_home:
+                files_by_home[home].update(_shown(home, [info.key]))
+    return {key: frozenset(files) for key, files in files_by_home.items()}
 
 
 def _shown(directory: str, keys: Iterable[str]) -> Iterator[str]:
@@ -180,12 +180,12 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
 
 
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
-    found = {}
+    names = {}
     for entry in history.read(store, state.lists.history):
         if entry.descriptor is not None:
             descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(state.name))
-            found[lineage.number] = frozenset(descriptor.schema.names)
-    return found
+            names[lineage.number] = frozenset(descriptor.schema.names)
+    return names
 
 
 def _check_older(state: State, number: int, names: frozenset[str] | None) -> None:
@@ -228,7 +228,7 @@ def root_of(store: Store, root: str | None) -> str:
     """
     if root is not None:
         return root.rstrip("/")
-    scheme, separator, rest = store.uri.partition("://")
+    scheme, separator, location = store.uri.partition("://")
     if not store.is_shared or not separator:
         raise InvalidInputError(
             f"{store.uri} cannot be published: no other process sees it.",
@@ -238,4 +238,4 @@ def root_of(store: Store, root: str | None) -> str:
         path = store.local_path("x")
         assert path is not None  # a store of files has paths
         return f"file://{path.parent}"
-    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
+    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{location}"

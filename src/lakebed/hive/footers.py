@@ -50,12 +50,12 @@ def sound_footers(
     Raises:
         SchemaMismatchError: One is not.
     """
-    found = {}
+    sound = {}
     for key, footer in footers.items():
         if isinstance(footer, SchemaMismatchError):
             raise footer
-        found[key] = footer
-    return found
+        sound[key] = footer
+    return sound
 
 
 def difference(footer: pq.FileMetaData, stored: Schema) -> str:
@@ -63,9 +63,9 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
 
     A field that the file lacks reads as null, a column that is no field is not read.
     """
-    found = footer.schema.to_arrow_schema()
+    arrow_schema = footer.schema.to_arrow_schema()
     for wanted, field in zip(schema_to_arrow(stored), stored, strict=True):
-        matches = [name for name in found.names if name.lower() == field.name.lower()]
+        matches = [name for name in arrow_schema.names if name.lower() == field.name.lower()]
         if len(matches) > 1:
             return f"columns {', '.join(matches)} differ only in case"
         if not matches:
@@ -74,7 +74,7 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
             continue
         if matches[0] != field.name:
             return f"column {matches[0]!r} is called {field.name!r} in the schema"
-        column = found.field(matches[0])
+        column = arrow_schema.field(matches[0])
         if not _reads_as(column.type, wanted.type):
             return f"column {field.name!r} is of type {column.type} instead of {wanted.type}"
     return ""

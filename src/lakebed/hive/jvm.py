@@ -42,12 +42,12 @@ class JvmCatalog:
         from pyspark.errors import PySparkException
 
         try:
-            found = cls(spark, table)
-            found._uris.stringToURI("file:///")
-            found._paths.parsePathFragment("key=value")
+            catalog = cls(spark, table)
+            catalog._uris.stringToURI("file:///")
+            catalog._paths.parsePathFragment("key=value")
         except (AttributeError, TypeError, PySparkException, Py4JError):
             return None
-        return found
+        return catalog
 
     def locations(self) -> dict[str, str]:
         """Return the location of every partition, by what `SHOW PARTITIONS` would write."""
@@ -55,29 +55,33 @@ class JvmCatalog:
         partitions = self._catalog.listPartitions(
             self._database, self._table, self._option.apply(None)
         ).iterator()
-        found = {}
+        uris = {}
         while partitions.hasNext():
-            one = partitions.next()
-            path = self._paths.getPathFragment(one.spec(), keys)
-            found[path] = self._uris.URIToString(one.location())
-        return found
+            partition = partitions.next()
+            path = self._paths.getPathFragment(partition.spec(), keys)
+            uris[path] = self._uris.URIToString(partition.location())
+        return uris
 
     def point(self, locations: Mapping[str, str]) -> None:
         """Move partitions, all in one call of the metastore."""
         storage = self._catalog.getTable(self._database, self._table).storage()
-        rest = [storage.productElement(number) for number in range(1, storage.productArity())]
+        storage_fields = [
+            storage.productElement(number) for number in range(1, storage.productArity())
+        ]
         moved = self._list()
         for path, location in locations.items():
             uri = self._option.apply(self._uris.stringToURI(location))
             moved.add(
                 self._partition(
-                    self._paths.parsePathFragment(path), storage.copy(uri, *rest), *self._rest
+                    self._paths.parsePathFragment(path),
+                    storage.copy(uri, *storage_fields),
+                    *self._rest,
                 )
             )
         self._catalog.alterPartitions(self._database, self._table, self._as_seq(moved))
 
     def set_columns(self, columns: Columns) -> None:
         """Put other data columns in the place of those that there are."""
-        listed = ", ".join(f"`{one.name}` {one.type}" for one in columns.data)
+        listed = ", ".join(f"`{column.name}` {column.type}" for column in columns.data)
         schema = self._types.fromDDL(listed)
         self._catalog.alterTableDataSchema(self._database, self._table, schema)

@@ -133,16 +133,19 @@ class Metastore:
                 f"Table {name!r} is a {facts.get('Type', 'thing')} without location.",
                 hint="Choose another name.",
             )
-        found = self.call("listColumns", lambda: catalog.listColumns(name))
+        catalog_columns = self.call("listColumns", lambda: catalog.listColumns(name))
         columns = [
-            (Column(name=one.name, type=one.dataType, doc=one.description or ""), one.isPartition)
-            for one in found
+            (
+                Column(name=column.name, type=column.dataType, doc=column.description or ""),
+                column.isPartition,
+            )
+            for column in catalog_columns
         ]
         rows = self._sql(f"SHOW TBLPROPERTIES {self._name}")
         return FoundTable(
             columns=Columns(
-                data=tuple(one for one, is_key in columns if not is_key),
-                keys=tuple(one for one, is_key in columns if is_key),
+                data=tuple(column for column, is_key in columns if not is_key),
+                keys=tuple(column for column, is_key in columns if is_key),
             ),
             location=plain_location(facts["Location"]),
             properties={row[0]: row[1] for row in rows},
@@ -155,8 +158,8 @@ class Metastore:
             "databaseExists", lambda: self._spark.catalog.databaseExists(self._table.database)
         ):
             self._sql(f"CREATE DATABASE IF NOT EXISTS `{self._table.database}`")
-        listed = ", ".join(_ddl(one) for one in (*columns.data, *columns.keys))
-        keys = ", ".join(f"`{one.name}`" for one in columns.keys)
+        listed = ", ".join(_ddl(column) for column in (*columns.data, *columns.keys))
+        keys = ", ".join(f"`{column.name}`" for column in columns.keys)
         self._sql(
             f"CREATE TABLE {self._name} ({listed}) USING parquet"
             + (f" PARTITIONED BY ({keys})" if keys else "")
@@ -169,7 +172,7 @@ class Metastore:
 
     def add_columns(self, columns: Iterable[Column]) -> None:
         """Add columns."""
-        listed = ", ".join(_ddl(one) for one in columns)
+        listed = ", ".join(_ddl(column) for column in columns)
         self._sql(f"ALTER TABLE {self._name} ADD COLUMNS ({listed})")
 
     def set_columns(self, columns: Columns) -> bool:
@@ -200,8 +203,8 @@ class Metastore:
         """
         jvm = self._jvm
         if jvm is not None:
-            found = self.call("listPartitions", jvm.locations)
-            return {Spec.parse(path): plain_location(where) for path, where in found.items()}
+            uris = self.call("listPartitions", jvm.locations)
+            return {Spec.parse(path): plain_location(where) for path, where in uris.items()}
         specs = sorted(self.partitions(), key=str)
         told = self._sql_each(
             [f"DESCRIBE TABLE EXTENDED {self._name} {spec.sql(keys)}" for spec in specs]
@@ -220,9 +223,9 @@ class Metastore:
         Raises:
             StorageError: One is there already, or the metastore failed.
         """
-        for some in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
+        for chunk in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
             listed = " ".join(
-                f"{spec.sql(keys)} LOCATION {quoted(location)}" for spec, location in some
+                f"{spec.sql(keys)} LOCATION {quoted(location)}" for spec, location in chunk
             )
             self._sql(f"ALTER TABLE {self._name} ADD {listed}")
 
@@ -235,8 +238,8 @@ class Metastore:
         jvm = self._jvm
         # For a few, building what the catalog takes is slower than the statements.
         if jvm is not None and len(locations) > 1:
-            for some in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
-                moved = {spec.path: location for spec, location in some}
+            for chunk in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
+                moved = {spec.path: location for spec, location in chunk}
                 self.call("alterPartitions", lambda moved=moved: jvm.point(moved))  # type: ignore[misc]  # a lambda of its own value
             return
         self._sql_each(
@@ -252,20 +255,20 @@ class Metastore:
         Cost:
             One call for each thousand.
         """
-        for some in _batched(specs, _PARTITIONS_A_STATEMENT):
-            listed = ", ".join(spec.sql(keys) for spec in some)
+        for chunk in _batched(specs, _PARTITIONS_A_STATEMENT):
+            listed = ", ".join(spec.sql(keys) for spec in chunk)
             self._sql(f"ALTER TABLE {self._name} DROP IF EXISTS {listed}")
 
 
 def _facts(rows: Iterable[Any]) -> dict[str, str]:
     """Return what DESCRIBE tells behind the columns; the first word on a thing counts."""
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     is_detail = False
     for name, value, _ in rows:
         is_detail = is_detail or str(name).startswith("# Detailed")
         if is_detail and value:
-            found.setdefault(name, value)
-    return found
+            facts.setdefault(name, value)
+    return facts
 
 
 def _ddl(column: Column) -> str:
@@ -283,9 +286,9 @@ def plain_location(location: str) -> str:
     >>> plain_location("file:/lake/flights/"), plain_location("s3a://bucket/lake")
     ('file:///lake/flights', 's3a://bucket/lake')
     """
-    scheme, separator, rest = location.partition(":")
-    if separator and rest.startswith("/") and not rest.startswith("//"):
-        location = f"{scheme}://{rest}"
+    scheme, separator, path = location.partition(":")
+    if separator and path.startswith("/") and not path.startswith("//"):
+        location = f"{scheme}://{path}"
     return location.rstrip("/")
 
 

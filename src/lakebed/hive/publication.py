@@ -210,12 +210,12 @@ def unpublish(
     name = TableName.parse(table)
     with_metastore = Metastore(session_of(metastore), name)
     with with_metastore.settings():
-        found = with_metastore.find()
-        if found is None:
+        found_table = with_metastore.find()
+        if found_table is None:
             if not dry_run:
                 published.forget(store, dataset, str(name))
             return False
-        _check_own(found, name, f"{store.uri}/{dataset}")
+        _check_own(found_table, name, f"{store.uri}/{dataset}")
         if not dry_run:
             with_metastore.drop()
             with noting(f"Table {name} is dropped: unpublish it again, so that cleanups know it."):
@@ -223,13 +223,13 @@ def unpublish(
     return True
 
 
-def owner_of(found: FoundTable) -> str | None:
+def owner_of(table: FoundTable) -> str | None:
     """Return the URI of the dataset that a table says it shows; None if it was not published."""
-    return found.properties.get(_DATASET)
+    return table.properties.get(_DATASET)
 
 
-def _check_own(found: FoundTable, name: TableName, dataset: str) -> None:
-    owner = owner_of(found)
+def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
+    owner = owner_of(table)
     if owner is None:
         raise AlreadyExistsError(
             f"Table {str(name)!r} exists, and was not published by Lakebed.",
@@ -240,8 +240,8 @@ def _check_own(found: FoundTable, name: TableName, dataset: str) -> None:
             f"Table {str(name)!r} shows the dataset {owner}, not {dataset}.",
             hint="Choose another name, or unpublish that one first.",
         )
-    purges = found.properties.get("external.table.purge", "").lower() == "true"
-    if not found.is_external or purges:
+    purges = table.properties.get("external.table.purge", "").lower() == "true"
+    if not table.is_external or purges:
         raise InvalidInputError(
             f"Table {str(name)!r} is no longer external, so that dropping a partition would "
             "delete its files.",
@@ -325,46 +325,46 @@ class _Publisher:
 
     def _look(self, state: State, *, is_full: bool) -> _Round:
         """Compare the table with the dataset, as far as is needed."""
-        found = self._metastore.find()
-        if found is not None:
-            _check_own(found, self._table, f"{self._store.uri}/{self._dataset}")
-        mode = self._mode(found)
+        table = self._metastore.find()
+        if table is not None:
+            _check_own(table, self._table, f"{self._store.uri}/{self._dataset}")
+        mode = self._mode(table)
         columns = columns_of(state, mode)
-        if found is None:
+        if table is None:
             wanted = directories_of(state, columns)
             return self._checked(state, mode, columns, None, wanted, {}, {})
-        changes = schema_differences(columns, found.columns)
+        changes = schema_differences(columns, table.columns)
         if not columns.keys:
             wanted = directories_of(state, columns)
-            have = {_UNPARTITIONED: found.location}
+            have = {_UNPARTITIONED: table.location}
             here = self._location(wanted[_UNPARTITIONED]) if wanted else self._empty_location()
             moved = {} if have[_UNPARTITIONED] == here else have
-            return self._checked(state, mode, columns, found, wanted, have, moved, changes)
-        touched = None if is_full else self._touched(state, found)
+            return self._checked(state, mode, columns, table, wanted, have, moved, changes)
+        touched = None if is_full else self._touched(state, table)
         wanted = directories_of(state, columns, touched)
         if touched is None:
-            have = self._metastore.locations(found.columns.keys)
+            have = self._metastore.locations(table.columns.keys)
             moved = {
                 spec: have[spec]
                 for spec, directory in wanted.items()
                 if spec in have and have[spec] != self._location(directory)
             }
-            return self._checked(state, mode, columns, found, wanted, have, moved, changes)
-        return self._incremental(state, mode, columns, found, wanted, touched, changes)
+            return self._checked(state, mode, columns, table, wanted, have, moved, changes)
+        return self._incremental(state, mode, columns, table, wanted, touched, changes)
 
     def _incremental(
         self,
         state: State,
         mode: Mode,
         columns: Columns,
-        found: FoundTable,
+        table: FoundTable,
         wanted: Mapping[Spec, Directory],
         touched: frozenset[str],
         changes: tuple[str, ...],
     ) -> _Round:
         """Take the partitions that commits have touched for changed, and believe the others."""
         if not touched and not changes:
-            return self._checked(state, mode, columns, found, {}, {}, {}, changes)
+            return self._checked(state, mode, columns, table, {}, {}, {}, changes)
         specs = self._specs_of(state, touched, columns, mode)
         here = self._metastore.partitions()
         have = {
@@ -374,26 +374,26 @@ class _Publisher:
         }
         # The directory of a batch never changes.
         moved = {} if mode == "batches" else {spec: "" for spec in wanted if spec in have}
-        return self._checked(state, mode, columns, found, wanted, have, moved, changes)
+        return self._checked(state, mode, columns, table, wanted, have, moved, changes)
 
     def _specs_of(
         self, state: State, paths: frozenset[str], columns: Columns, mode: Mode
     ) -> set[Spec]:
         keys = columns.keys[:-1] if mode == "batches" else columns.keys
-        found = set()
+        specs = set()
         for path in paths:
             values = decode_path(path, state.layout.partition_level_types)
             # What a metastore cannot hold is in none, and may since have been deleted.
             with contextlib.suppress(InvalidInputError):
-                found.add(Spec.of(values, keys))
-        return found
+                specs.add(Spec.of(values, keys))
+        return specs
 
     def _checked(
         self,
         state: State,
         mode: Mode,
         columns: Columns,
-        found: FoundTable | None,
+        table: FoundTable | None,
         wanted: Mapping[Spec, Directory],
         have: Mapping[Spec, str],
         moved: Mapping[Spec, str],
@@ -401,9 +401,9 @@ class _Publisher:
     ) -> _Round:
         """Prove the directories that will be shown, and return what is to be done."""
         is_check = self._options.check
-        added = {spec: one for spec, one in wanted.items() if spec not in have}
+        added = {spec: directory for spec, directory in wanted.items() if spec not in have}
         changed = {spec: wanted[spec] for spec in moved if spec in wanted}
-        if not columns.keys and found is not None:
+        if not columns.keys and table is not None:
             added = {}
             dropped = tuple(moved) if not wanted else ()
         else:
@@ -420,12 +420,12 @@ class _Publisher:
                 "files are missing, roll back or rerun. Nothing was published.",
             )
         if not is_check:
-            check_readable(self._store, state, self._labels_to_check(state, found, new))
+            check_readable(self._store, state, self._labels_to_check(state, table, new))
         return _Round(
             state=state,
             mode=mode,
             columns=columns,
-            found=found,
+            found=table,
             added=added,
             changed=changed,
             dropped=dropped,
@@ -435,20 +435,20 @@ class _Publisher:
         )
 
     def _labels_to_check(
-        self, state: State, found: FoundTable | None, new: Sequence[Directory]
+        self, state: State, table: FoundTable | None, new: Sequence[Directory]
     ) -> Sequence[str]:
         """Return the files that will be read by columns that nobody has compared them with."""
-        if found is None or found.properties.get(_SCHEMA) != str(state.lineage.number):
+        if table is None or table.properties.get(_SCHEMA) != str(state.lineage.number):
             return state.labels
-        keys = frozenset(key for one in new for key in one.files)
+        keys = frozenset(key for directory in new for key in directory.files)
         key_of = state.layout.naming.key
         return [label for label in state.labels if key_of(label) in keys] if keys else ()
 
-    def _mode(self, found: FoundTable | None) -> Mode:
+    def _mode(self, table: FoundTable | None) -> Mode:
         asked = self._options.mode
-        if found is None:
+        if table is None:
             return asked or "partitions"
-        have = found.properties.get(_MODE)
+        have = table.properties.get(_MODE)
         known: Mode = "batches" if have == "batches" else "partitions"
         if asked not in (None, known):
             raise InvalidInputError(
@@ -457,10 +457,10 @@ class _Publisher:
             )
         return known
 
-    def _touched(self, state: State, found: FoundTable) -> frozenset[str] | None:
+    def _touched(self, state: State, table: FoundTable) -> frozenset[str] | None:
         """Return the partitions that commits have touched since; None if that is not known."""
-        shown = found.properties.get(_VERSION, "")
-        if found.properties.get(_CREATED) != state.created_at or state.is_changed_by_others:
+        shown = table.properties.get(_VERSION, "")
+        if table.properties.get(_CREATED) != state.created_at or state.is_changed_by_others:
             return None
         if not shown.isascii() or not shown.isdecimal() or int(shown) > state.version:
             return None
@@ -538,7 +538,7 @@ class _Publisher:
             own = now.added.get(_UNPARTITIONED)
             location = self._location(own) if own is not None else self._empty_location()
             # Without a version: until all partitions are there, it shows none.
-            first = {one: properties[one] for one in (_DATASET, _CREATED, _MODE)}
+            first = {name: properties[name] for name in (_DATASET, _CREATED, _MODE)}
             metastore.create(now.columns, location, first)
         else:
             self._set_columns(now, now.found)
@@ -562,15 +562,15 @@ class _Publisher:
         if now.mode == "partitions" and now.dropped:
             metastore.remove(now.dropped, keys)
 
-    def _set_columns(self, now: _Round, found: FoundTable) -> None:
+    def _set_columns(self, now: _Round, table: FoundTable) -> None:
         if not now.schema_changes:
             return
-        new = added_columns(now.columns, found.columns)
+        new = added_columns(now.columns, table.columns)
         if new is not None:
             self._metastore.add_columns(new)
             return
-        same_keys = [one.identity for one in now.columns.keys] == [
-            one.identity for one in found.columns.keys
+        same_keys = [key.identity for key in now.columns.keys] == [
+            key.identity for key in table.columns.keys
         ]
         if same_keys and self._metastore.set_columns(now.columns):
             return

@@ -82,17 +82,17 @@ def shown_directories(
 def _locations(session: SparkSession, name: TableName, store: Store, dataset: str) -> Iterable[str]:
     metastore = Metastore(session, name)
     with metastore.settings():
-        found = metastore.find()
-        if found is None or owner_of(found) != f"{store.uri}/{dataset}":
-            what = "is not there" if found is None else "shows something else"
+        table = metastore.find()
+        if table is None or owner_of(table) != f"{store.uri}/{dataset}":
+            what = "is not there" if table is None else "shows something else"
             raise InvalidInputError(
                 f"Dataset {dataset!r} is published as {name}, which {what} in the metastore that was "
                 "asked.",
                 hint=f"Nothing was deleted. If the table was dropped, unpublish it. Else: {_HINT}",
             )
-        if not found.columns.keys:
-            return (found.location,)
-        return metastore.locations(found.columns.keys).values()
+        if not table.columns.keys:
+            return (table.location,)
+        return metastore.locations(table.columns.keys).values()
 
 
 def directories_in(location: str, root: str, dataset: str) -> Iterator[str]:

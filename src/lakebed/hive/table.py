@@ -136,10 +136,10 @@ def columns_of(state: State, mode: Mode) -> Columns:
     key_types = (
         state.layout.partition_types if mode == "batches" else state.layout.partition_level_types
     )
-    data = tuple(one for one in state.descriptor.schema if one.name not in key_types)
-    _check_cases((*(one.name for one in data), *key_types), f"dataset {name!r}")
+    data = tuple(field for field in state.descriptor.schema if field.name not in key_types)
+    _check_cases((*(field.name for field in data), *key_types), f"dataset {name!r}")
     return Columns(
-        data=tuple(_column(one) for one in data),
+        data=tuple(_column(field) for field in data),
         keys=tuple(Column(name=key, type=_key_type(key, kind)) for key, kind in key_types.items()),
     )
 
@@ -152,9 +152,9 @@ def _column(field: Field) -> Column:
 def _check_nested(kind: Type, place: str) -> None:
     match kind:
         case Struct(fields=fields):
-            _check_cases((one.name for one in fields), f"field {place!r}")
-            for one in fields:
-                _check_nested(one.type, f"{place}.{one.name}")
+            _check_cases((field.name for field in fields), f"field {place!r}")
+            for field in fields:
+                _check_nested(field.type, f"{place}.{field.name}")
         case ListOf(element=element):
             _check_nested(element, place)
         case MapOf(value=value):
@@ -200,23 +200,27 @@ def ddl_type(kind: Type) -> str:
         case MapOf(value=value):
             return f"map<string,{ddl_type(value)}>"
         case Struct(fields=fields):
-            inner = ",".join(f"`{one.name}`:{ddl_type(one.type)}" for one in fields)
+            inner = ",".join(f"`{field.name}`:{ddl_type(field.type)}" for field in fields)
             return f"struct<{inner}>"
 
 
-def schema_differences(wanted: Columns, found: Columns) -> tuple[str, ...]:
+def schema_differences(wanted: Columns, actual: Columns) -> tuple[str, ...]:
     """Say how the columns of a table differ from those that it should have."""
     told = []
-    have = {one.name.lower(): one for one in found.data}
-    for one in wanted.data:
-        other = have.pop(one.name.lower(), None)
-        if other is None:
-            told.append(f"column {one.name} {one.type} is missing")
-        elif plain_type(one.type) != plain_type(other.type):
-            told.append(f"column {one.name} is {other.type} instead of {one.type}")
-    told += [f"column {one.name} {one.type} is not of the dataset" for one in have.values()]
-    if [key.identity for key in wanted.keys] != [key.identity for key in found.keys]:
-        told.append(f"it is partitioned by {_listed(found.keys)} instead of {_listed(wanted.keys)}")
+    have = {column.name.lower(): column for column in actual.data}
+    for column in wanted.data:
+        existing = have.pop(column.name.lower(), None)
+        if existing is None:
+            told.append(f"column {column.name} {column.type} is missing")
+        elif plain_type(column.type) != plain_type(existing.type):
+            told.append(f"column {column.name} is {existing.type} instead of {column.type}")
+    told += [
+        f"column {column.name} {column.type} is not of the dataset" for column in have.values()
+    ]
+    if [key.identity for key in wanted.keys] != [key.identity for key in actual.keys]:
+        told.append(
+            f"it is partitioned by {_listed(actual.keys)} instead of {_listed(wanted.keys)}"
+        )
     return tuple(told)
 
 
@@ -229,14 +233,16 @@ def plain_type(text: str) -> str:
     return text.replace("`", "").replace(" ", "").lower()
 
 
-def added_columns(wanted: Columns, found: Columns) -> tuple[Column, ...] | None:
+def added_columns(wanted: Columns, actual: Columns) -> tuple[Column, ...] | None:
     """Return the columns to add so that a table has those it should; None if that is not enough."""
-    have = {one.name.lower(): plain_type(one.type) for one in found.data}
-    new = tuple(one for one in wanted.data if one.name.lower() not in have)
+    have = {column.name.lower(): plain_type(column.type) for column in actual.data}
+    new = tuple(column for column in wanted.data if column.name.lower() not in have)
     kept = {
-        one.name.lower(): plain_type(one.type) for one in wanted.data if one.name.lower() in have
+        column.name.lower(): plain_type(column.type)
+        for column in wanted.data
+        if column.name.lower() in have
     }
-    same_keys = [key.identity for key in wanted.keys] == [key.identity for key in found.keys]
+    same_keys = [key.identity for key in wanted.keys] == [key.identity for key in actual.keys]
     return new if kept == have and same_keys else None
 
 
@@ -301,12 +307,12 @@ def _level(value: Scalar, key: Column) -> str:
 
 
 def _escape(text: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def unescape(text: str) -> str:
     """Undo Hive's escaping, which leaves letters outside ASCII as they are."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def _literal(text: str | None, kind: str) -> str:

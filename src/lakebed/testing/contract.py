@@ -114,9 +114,9 @@ class StoreContract(ABC):
     ) -> None:
         etag = store.create("a/b", b"content")
 
-        found = store.get("a/b")
+        stored = store.get("a/b")
 
-        assert (found.key, found.data, found.etag) == ("a/b", b"content", etag)
+        assert (stored.key, stored.data, stored.etag) == ("a/b", b"content", etag)
 
     def test_replaced_object_is_read_back_with_the_etag_that_replace_returned(
         self, store: Store
@@ -125,8 +125,8 @@ class StoreContract(ABC):
 
         second = store.replace("a", b"two", if_match=first)
 
-        found = store.get("a")
-        assert (found.data, found.etag) == (b"two", second)
+        stored = store.get("a")
+        assert (stored.data, stored.etag) == (b"two", second)
         assert first != second
 
     def test_create_refuses_a_taken_key_and_writes_nothing(self, store: Store) -> None:
@@ -183,9 +183,9 @@ class StoreContract(ABC):
         assert store.get_if_changed("a", etag=first) is None
 
         second = store.replace("a", b"two", if_match=first)
-        found = store.get_if_changed("a", etag=first)
-        assert found is not None
-        assert (found.key, found.data, found.etag) == ("a", b"two", second)
+        stored = store.get_if_changed("a", etag=first)
+        assert stored is not None
+        assert (stored.key, stored.data, stored.etag) == ("a", b"two", second)
         assert store.get_if_changed("a", etag=second) is None
 
     def test_etag_of_put_and_of_stream_tells_a_change(self, store: Store) -> None:
@@ -193,10 +193,10 @@ class StoreContract(ABC):
         first = store.get("a").etag
         store.put_stream("a", [b"tw", b"o"])
 
-        found = store.get_if_changed("a", etag=first)
+        stored = store.get_if_changed("a", etag=first)
 
-        assert found is not None
-        assert found.data == b"two"
+        assert stored is not None
+        assert stored.data == b"two"
 
     def test_object_that_is_gone_is_not_unchanged(self, store: Store) -> None:
         etag = store.create("a", b"one")
@@ -316,26 +316,26 @@ class StoreContract(ABC):
     def test_stat_tells_what_a_list_tells(self, store: Store) -> None:
         store.put_stream("d/a", [b"12345"])
 
-        found = store.stat("d/a")
+        stat = store.stat("d/a")
 
         (listed,) = store.list("d")
-        assert (found.key, found.size_bytes) == (listed.key, listed.size_bytes) == ("d/a", 5)
+        assert (stat.key, stat.size_bytes) == (listed.key, listed.size_bytes) == ("d/a", 5)
         # Services tell whole seconds in one answer and parts of them in the other.
-        assert abs(found.modified_at - listed.modified_at) < timedelta(seconds=1)
-        assert found.modified_at.tzinfo is not None
+        assert abs(stat.modified_at - listed.modified_at) < timedelta(seconds=1)
+        assert stat.modified_at.tzinfo is not None
 
     def test_content_comes_with_the_time_that_a_list_tells_or_with_none(self, store: Store) -> None:
         etag = store.create("d/a", b"1")
         store.replace("d/a", b"2", if_match=etag)
 
-        found = (store.get("d/a"), store.get_if_changed("d/a", etag=etag))
+        objects = (store.get("d/a"), store.get_if_changed("d/a", etag=etag))
 
         (listed,) = store.list("d")
-        for one in found:
-            assert one is not None
-            if one.modified_at is not None:
-                assert one.modified_at.tzinfo is not None
-                assert abs(one.modified_at - listed.modified_at) < timedelta(seconds=1)
+        for stored in objects:
+            assert stored is not None
+            if stored.modified_at is not None:
+                assert stored.modified_at.tzinfo is not None
+                assert abs(stored.modified_at - listed.modified_at) < timedelta(seconds=1)
 
     # Missing objects
 
@@ -398,9 +398,9 @@ class StoreContract(ABC):
         store.put("a.parquet", written)
 
         with store.open_input("a.parquet", size_bytes=written.size if is_size_known else None) as f:
-            found = pq.ParquetFile(f).read_row_group(2, columns=["name"])
+            group = pq.ParquetFile(f).read_row_group(2, columns=["name"])
 
-        assert found.column("name").to_pylist() == [f"n{i}" for i in range(600, 900)]
+        assert group.column("name").to_pylist() == [f"n{i}" for i in range(600, 900)]
 
     def test_open_input_can_seek(self, store: Store) -> None:
         store.put("a", b"0123456789")
@@ -569,9 +569,9 @@ class StoreContract(ABC):
             winners = [won for won in _at_once(replace, writers) if won is not None]
 
             assert len(winners) == 1
-            found = store.get("raced")
-            assert found.data == f"{number} {winners[0]}".encode()
-            etag = found.etag
+            stored = store.get("raced")
+            assert stored.data == f"{number} {winners[0]}".encode()
+            etag = stored.etag
 
     def test_increments_by_get_and_replace_are_never_lost(self, store: Store) -> None:
         store.create("counter", b"0")
@@ -580,10 +580,10 @@ class StoreContract(ABC):
         def increment(_: int) -> None:
             for _ in range(each):
                 while True:
-                    found = store.get("counter")
+                    stored = store.get("counter")
                     try:
-                        more = str(int(found.data) + 1).encode()
-                        store.replace("counter", more, if_match=found.etag)
+                        more = str(int(stored.data) + 1).encode()
+                        store.replace("counter", more, if_match=stored.etag)
                     except PreconditionFailedError:
                         continue
                     break

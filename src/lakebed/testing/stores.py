@@ -162,16 +162,16 @@ class CountingStore(DelegatingStore):
 
     def _get(self, key: str) -> StoredObject:
         self._add(get=1)
-        found = super()._get(key)
-        self._add(bytes_read=len(found.data))
-        return found
+        stored = super()._get(key)
+        self._add(bytes_read=len(stored.data))
+        return stored
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
         self._add(get=1)
-        found = super()._get_if_changed(key, etag)
-        if found is not None:
-            self._add(bytes_read=len(found.data))
-        return found
+        stored = super()._get_if_changed(key, etag)
+        if stored is not None:
+            self._add(bytes_read=len(stored.data))
+        return stored
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         self._add(get=1)

@@ -90,11 +90,11 @@ class ArchiveIndex(ABC):
             raise InvalidInputError(msg, hint=f"Ask for 1 to {MAX_PAGE_LIMIT:,}.")
         after = None if cursor is None else decode_cursor(query, self.kind, cursor)
         # One more than asked for tells whether there is another page.
-        found = self._page(query, after, limit + 1)
+        hits = self._page(query, after, limit + 1)
         next_cursor = None
-        if len(found) > limit:
-            next_cursor = encode_cursor(query, self.kind, found[limit - 1][1])
-        records = tuple(record for record, _ in found[:limit])
+        if len(hits) > limit:
+            next_cursor = encode_cursor(query, self.kind, hits[limit - 1][1])
+        records = tuple(record for record, _ in hits[:limit])
         return Page(records=records, next_cursor=next_cursor)
 
     def latest(self, what: str, where: str, *, first_ms: int, last_ms: int) -> ArchiveRecord | None:

@@ -157,8 +157,8 @@ class DynamoDbIndex(ArchiveIndex):
 
     def _check_keys(self, description: Mapping[str, Any]) -> None:
         indices = description.get("GlobalSecondaryIndexes", [])
-        found = {one["IndexName"]: _keys_of(one) for one in indices}
-        missing = [name for name, keys in _INDEX_KEYS.items() if found.get(name) != keys]
+        keys_by_index = {index["IndexName"]: _keys_of(index) for index in indices}
+        missing = [name for name, keys in _INDEX_KEYS.items() if keys_by_index.get(name) != keys]
         if _keys_of(description) != _TABLE_KEYS or missing:
             msg = f"The table of {self.url} has other keys, or lacks the indices {missing}."
             raise InvalidInputError(msg, hint="Give the archive a table of its own.")
@@ -215,7 +215,9 @@ class DynamoDbIndex(ArchiveIndex):
             try:
                 client.transact_write_items(TransactItems=actions)
             except client.exceptions.TransactionCanceledException as exc:
-                reasons = {one.get("Code") for one in exc.response.get("CancellationReasons", [])}
+                reasons = {
+                    reason.get("Code") for reason in exc.response.get("CancellationReasons", [])
+                }
                 if reasons & {"ConditionalCheckFailed", "TransactionConflict"}:
                     raise _LostRaceError from exc
                 raise
@@ -232,7 +234,7 @@ class DynamoDbIndex(ArchiveIndex):
     def _find(self, file_id: str) -> ArchiveRecord | None:
         for _ in range(_ATTEMPTS):
             pointers = self._file_items(file_id)
-            items = [item for one in pointers for item in self._pointed_at(one)]
+            items = [item for pointer in pointers for item in self._pointed_at(pointer)]
             # A pointer whose record is gone was overtaken by another writer of the file.
             if len(items) == len(pointers):
                 records = [self._record_of(item) for item in items]
@@ -277,15 +279,15 @@ class DynamoDbIndex(ArchiveIndex):
         if after is not None and not isinstance(after[0], str):
             msg = f"The cursor leads to {after[0]!r}, which is no key."
             raise InvalidInputError(msg, hint="Take next_cursor of the page before, unchanged.")
-        found: list[tuple[ArchiveRecord, Position]] = []
+        hits: list[tuple[ArchiveRecord, Position]] = []
         answers = (
             self._by_time(query, after) if query.work_id is None else self._by_work(query, after)
         )
         for record, position in answers:
-            found.append((record, position))
-            if len(found) == limit:
+            hits.append((record, position))
+            if len(hits) == limit:
                 break
-        return found
+        return hits
 
     def _by_work(
         self, query: ArchiveQuery, after: Position | None
@@ -452,12 +454,18 @@ class _LostRaceError(Exception):
     """Another writer changed the items of the file first."""
 
 
-def _later(best: ArchiveRecord | None, other: ArchiveRecord, first_ms: int) -> ArchiveRecord | None:
-    if other.last_ms < first_ms:
+def _later(
+    best: ArchiveRecord | None, record: ArchiveRecord, first_ms: int
+) -> ArchiveRecord | None:
+    if record.last_ms < first_ms:
         return best
     if best is None:
-        return other
-    return max(best, other, key=lambda one: (one.metadata.start, one.create_time_ms, one.id))
+        return record
+    return max(
+        best,
+        record,
+        key=lambda candidate: (candidate.metadata.start, candidate.create_time_ms, candidate.id),
+    )
 
 
 def _file_key(file_id: str) -> str:
@@ -487,8 +495,8 @@ def _items_of(record: ArchiveRecord) -> tuple[_Item, list[_Item]]:
 
 def _to_decimals(document: Mapping[str, Any]) -> _Item:
     """DynamoDB takes no binary fractions."""
-    found: _Item = json.loads(json.dumps(document), parse_float=Decimal)
-    return found
+    item: _Item = json.loads(json.dumps(document), parse_float=Decimal)
+    return item
 
 
 def _to_plain(value: Any) -> Any:
@@ -496,9 +504,9 @@ def _to_plain(value: Any) -> Any:
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case dict():
-            return {name: _to_plain(one) for name, one in value.items()}
+            return {name: _to_plain(entry) for name, entry in value.items()}
         case list():
-            return [_to_plain(one) for one in value]
+            return [_to_plain(entry) for entry in value]
     return value
 
 
@@ -510,13 +518,13 @@ def _key_schema(keys: tuple[str, str]) -> list[dict[str, str]]:
 
 
 def _keys_of(description: Mapping[str, Any]) -> tuple[str, ...]:
-    schema = sorted(description.get("KeySchema", []), key=lambda one: str(one["KeyType"]))
-    return tuple(one["AttributeName"] for one in schema)
+    schema = sorted(description.get("KeySchema", []), key=lambda element: str(element["KeyType"]))
+    return tuple(element["AttributeName"] for element in schema)
 
 
 def _is_active(description: Mapping[str, Any]) -> bool:
     states = [description.get("TableStatus")]
-    states += [one.get("IndexStatus") for one in description.get("GlobalSecondaryIndexes", [])]
+    states += [index.get("IndexStatus") for index in description.get("GlobalSecondaryIndexes", [])]
     return all(state in {None, "ACTIVE"} for state in states) and states[0] is not None
 
 

@@ -29,10 +29,10 @@ def open_index(url: str | os.PathLike[str]) -> ArchiveIndex:
         SqliteIndex('sqlite:///data/raw.db')
     """
     text = os.fspath(url)
-    found = _URL.fullmatch(text)
-    if found is None and text and not re.match(r"(sqlite|dynamodb):", text):
+    url_match = _URL.fullmatch(text)
+    if url_match is None and text and not re.match(r"(sqlite|dynamodb):", text):
         return SqliteIndex(text)
-    match found.groups() if found else ():
+    match url_match.groups() if url_match else ():
         case ("sqlite", path):
             return SqliteIndex(path or IN_MEMORY)
         case ("dynamodb", _):

@@ -100,11 +100,13 @@ class SqliteIndex(ArchiveIndex):
 
     def _delete(self, ids: Iterable[str]) -> None:
         with self._writing() as connection:
-            connection.executemany("DELETE FROM files WHERE id = ?", [(one,) for one in ids])
+            connection.executemany(
+                "DELETE FROM files WHERE id = ?", [(file_id,) for file_id in ids]
+            )
 
     def _find(self, file_id: str) -> ArchiveRecord | None:
-        found = self._read(f"SELECT {_COLUMNS} FROM files WHERE id = ?", (file_id,))
-        return _record_of(found[0]) if found else None
+        rows = self._read(f"SELECT {_COLUMNS} FROM files WHERE id = ?", (file_id,))
+        return _record_of(rows[0]) if rows else None
 
     def _records(self) -> Iterator[ArchiveRecord]:
         # Page by page: a cursor left open would keep the log of the database from being cut.
