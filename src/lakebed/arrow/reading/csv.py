@@ -262,7 +262,7 @@ def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
             ahead.extendleft(reversed(seen[1:]))
             yield Line(line.number, line.data, "A quote in this line has no end.")
         else:
-            yield Line(line.number, b"\n".join(one.data for one in seen))
+            yield Line(line.number, b"\n".join(part.data for part in seen))
 
 
 def _ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:
