@@ -201,19 +201,7 @@ class Search:
             state.layout.predicate_types,
             max_bytes // len(asked),
         )
-        self.requests += answers.requests
-        for question in asked:
-            column, refused = question[0].column, answers.lookups[question].refused
-            self._asked.update(question)
-            count = len(state.lists.postings.get(column, ()))
-            if refused < count:
-                self._indices[column] = max(self._indices.get(column, 0), count - refused)
-            if refused:
-                self._ignore(
-                    f"index on {column}: too many values match in {refused} of {count} segments"
-                )
-        for reason in answers.lost.values():
-            self._ignore(reason)
+        self._note_answers(asked, answers)
         for group in self._groups:
             labels = self._labels_at(group.places)
             ids = file_ids(labels)
@@ -227,6 +215,22 @@ class Search:
                 for leaf in known.intersection(question):
                     group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
         self._narrow("index")
+
+    def _note_answers(self, asked: list[indices.Question], answers: indices.Answers) -> None:
+        """Note what was asked, for the explanation, and which segments gave no answer."""
+        self.requests += answers.requests
+        for question in asked:
+            column, refused = question[0].column, answers.lookups[question].refused
+            self._asked.update(question)
+            count = len(self._state.lists.postings.get(column, ()))
+            if refused < count:
+                self._indices[column] = max(self._indices.get(column, 0), count - refused)
+            if refused:
+                self._ignore(
+                    f"index on {column}: too many values match in {refused} of {count} segments"
+                )
+        for reason in answers.lost.values():
+            self._ignore(reason)
 
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
         """Return the index of the column as other tools keep it, if it can be gone by."""
