@@ -101,10 +101,10 @@ def _read_mixed(
     """Read natively what Spark can, file by file of one kind, and the rest through Arrow."""
     frames: list[DataFrame] = []
     through_arrow: list[DataFile] = []
-    one_way = _native_way(way)
+    native_way = _native_way(way)
     for older, part in _by_schema(plan, names):
         if not older.reading.rebuilt:
-            frames.append(read_natively(spark, store, part, names, older, one_way))
+            frames.append(read_natively(spark, store, part, names, older, native_way))
             continue
         if way != "auto":
             name = next(iter(older.reading.rebuilt))
