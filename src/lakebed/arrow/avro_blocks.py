@@ -54,12 +54,12 @@ class UncompressedAvro(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return so many bytes, fewer only at the end."""
-        found = self._part[self._place : self._place + size] if size >= 0 else b""
-        self._place += len(found)
-        if len(found) != size:
-            found += self._gather(size - len(found) if size >= 0 else None)
-        self._position += len(found)
-        return found
+        data = self._part[self._place : self._place + size] if size >= 0 else b""
+        self._place += len(data)
+        if len(data) != size:
+            data += self._gather(size - len(data) if size >= 0 else None)
+        self._position += len(data)
+        return data
 
     def _gather(self, size: int | None) -> bytes:
         """Return so many bytes of the parts that follow; None for all."""
@@ -121,27 +121,27 @@ def _length(source: Any) -> int:
 def _exactly(source: Any, size: int) -> bytes:
     """Return so many bytes; what is claimed takes no memory before it is there."""
     pieces: list[bytes] = []
-    left = size
-    while left and (piece := _read(source, min(left, _PIECE_BYTES))):
+    missing = size
+    while missing and (piece := _read(source, min(missing, _PIECE_BYTES))):
         pieces.append(piece)
-        left -= len(piece)
-    if left:
-        message = f"it ends {left} bytes too soon"
+        missing -= len(piece)
+    if missing:
+        message = f"it ends {missing} bytes too soon"
         raise ValueError(message)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _raw_varint(source: Any, *, may_end: bool = False) -> bytes:
     """Return the bytes of a number; none at the end of the file, where that may be."""
-    found = b""
+    encoded = b""
     while byte := _read(source, 1):
-        found += byte
+        encoded += byte
         if byte[0] < 0x80:
-            return found
-        if len(found) == _MAX_VARINT_BYTES:
+            return encoded
+        if len(encoded) == _MAX_VARINT_BYTES:
             message = "a number of more than 64 bits"
             raise ValueError(message)
-    if found or not may_end:
+    if encoded or not may_end:
         message = "it ends in the middle of a number"
         raise ValueError(message)
     return b""
@@ -162,12 +162,12 @@ def _number(raw: bytes) -> int:
 
 def _varint(number: int) -> bytes:
     """Return a number that is not negative as Avro writes it."""
-    left, found = number << 1, bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    found.append(left)
-    return bytes(found)
+    zigzag, encoded = number << 1, bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
 
 
 def _as_it_is(data: bytes) -> bytes:
@@ -217,12 +217,12 @@ def _snappy(data: bytes) -> bytes:
 
 
 def _unsigned(data: bytes) -> int:
-    found = 0
+    number = 0
     for place, byte in enumerate(data):
-        found |= (byte & 0x7F) << 7 * place
+        number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             break
-    return found
+    return number
 
 
 _CODECS: Mapping[bytes, Callable[[bytes], bytes]] = {

@@ -21,15 +21,15 @@ def admitted_values(state: State) -> dict[str, frozenset[str]]:
         No request; time in proportion to the directories of live files, if a dimension is capped.
     """
     strategy, schema = state.descriptor.partition_by, state.descriptor.schema
-    found: dict[str, set[str]] = {name: set() for name in strategy.caps(schema)}
-    if found:
+    values_by_name: dict[str, set[str]] = {name: set() for name in strategy.caps(schema)}
+    if values_by_name:
         for directory in state.directories():
             values = state.layout.directory_values(directory)
-            for name, admitted in found.items():
+            for name, admitted in values_by_name.items():
                 value = values[name]
                 if isinstance(value, str) and value not in TOKENS:
                     admitted.add(value)
-    return {name: frozenset(admitted) for name, admitted in found.items()}
+    return {name: frozenset(admitted) for name, admitted in values_by_name.items()}
 
 
 class _Pending(NamedTuple):
@@ -94,12 +94,12 @@ class CapKeeper:
 
     def accept(self) -> None:
         """Take note that the rows that were limited last are written."""
-        for one in self._pending:
-            self._admitted[one.name].update(one.admitted)
-            self._room[one.name] -= len(one.admitted)
-            self._row_counts[one.name] += one.row_count
-            sample = self._samples[one.name]
-            sample.update(dict.fromkeys(one.beyond[: MAX_SAMPLE - len(sample)]))
+        for pending in self._pending:
+            self._admitted[pending.name].update(pending.admitted)
+            self._room[pending.name] -= len(pending.admitted)
+            self._row_counts[pending.name] += pending.row_count
+            sample = self._samples[pending.name]
+            sample.update(dict.fromkeys(pending.beyond[: MAX_SAMPLE - len(sample)]))
         self._pending.clear()
 
     @property

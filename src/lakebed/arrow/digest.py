@@ -55,14 +55,14 @@ def row_hashes(batch: pa.RecordBatch) -> np.ndarray:
     Values are compared as they are stored: 0.0 and -0.0 differ, as null and NaN do.
     """
     length = max(1, int(_SLICE_BYTES * batch.num_rows / max(1, batch.nbytes)))
-    found = [np.zeros(0, np.uint64)]
+    slices = [np.zeros(0, np.uint64)]
     for start in range(0, batch.num_rows, length):
         rows = batch.slice(start, length)
         hashes = np.zeros(rows.num_rows, np.uint64)
         for column in rows.columns:
             hashes = _mixed(hashes * _BASE + _hashes(column))
-        found.append(hashes)
-    return np.concatenate(found)
+        slices.append(hashes)
+    return np.concatenate(slices)
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
@@ -86,10 +86,10 @@ def _raw(array: pa.Array) -> np.ndarray:
     if pat.is_null(kind):
         return np.zeros(length, np.uint64)
     if pat.is_struct(kind):
-        found = np.zeros(length, np.uint64)
+        numbers = np.zeros(length, np.uint64)
         for position in range(kind.num_fields):
-            found = _mixed(found * _BASE + _hashes(array.field(position)))
-        return found
+            numbers = _mixed(numbers * _BASE + _hashes(array.field(position)))
+        return numbers
     if pat.is_map(kind):
         pairs = _hashes(array.keys) * _BASE + _hashes(array.items)
         return _of_lists(_mixed(pairs), _offsets(array))
@@ -105,10 +105,10 @@ def _raw(array: pa.Array) -> np.ndarray:
     data = np.frombuffer(buffer, np.uint8)[array.offset * width : (array.offset + length) * width]
     if width <= 8:
         return data.view(f"u{width}").astype(np.uint64)
-    found = np.zeros(length, np.uint64)
+    numbers = np.zeros(length, np.uint64)
     for words in data.view(np.uint64).reshape(length, width // 8).T:
-        found = _mixed(found * _BASE + words)
-    return found
+        numbers = _mixed(numbers * _BASE + words)
+    return numbers
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
@@ -116,8 +116,8 @@ def _offsets(array: pa.Array) -> np.ndarray:
     kind = array.type
     is_large = pat.is_large_list(kind)
     offsets = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)
-    found: np.ndarray = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    return found
+    bounds: np.ndarray = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    return bounds
 
 
 def _of_lists(elements: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -132,8 +132,8 @@ def _of_lists(elements: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         [np.zeros(1, np.uint64), np.cumsum((used + np.uint64(1)) * powers[places])]
     )
     ends = offsets - first
-    found: np.ndarray = sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64)
-    return found
+    numbers: np.ndarray = sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64)
+    return numbers
 
 
 def _of_texts(array: pa.Array) -> np.ndarray:
@@ -144,12 +144,12 @@ def _of_texts(array: pa.Array) -> np.ndarray:
     is_long = np.diff(offsets) > _LONG
     if not is_long.any():
         return _of_lists(held[offsets[0] : offsets[-1]].astype(np.uint64), offsets - offsets[0])
-    found = np.zeros(len(array), np.uint64)
+    numbers = np.zeros(len(array), np.uint64)
     for row in np.flatnonzero(is_long).tolist():
         text = held[offsets[row] : offsets[row + 1]]
         digest = hashlib.blake2b(text.tobytes(), digest_size=8).digest()
-        found[row] = int.from_bytes(digest, "little")
+        numbers[row] = int.from_bytes(digest, "little")
     short = array.filter(pa.array(~is_long))
     if len(short):
-        found[~is_long] = _of_texts(short)
-    return found
+        numbers[~is_long] = _of_texts(short)
+    return numbers

@@ -88,16 +88,16 @@ class DocumentReader:
             values = msgspec.structs.astuple(self._plain_decoder.decode(data))
         except _BAD_JSON:
             return self._read_closely(data)
-        found = {
+        fields = {
             name: value
             for name, value in zip(self._names, values, strict=True)
             if value is not msgspec.UNSET
         }
         for field in self._others:
-            if field.name in found:
-                value = _decode(found[field.name])
-                found[field.name] = _from_json(value, field.type, field.name, is_open=True)
-        return found
+            if field.name in fields:
+                value = _decode(fields[field.name])
+                fields[field.name] = _from_json(value, field.type, field.name, is_open=True)
+        return fields
 
     def read_columns(self, documents: Sequence[bytes]) -> list[tuple[Any, ...]] | None:
         """Return the values of each field; None if a document does not hold what its fields say."""
@@ -110,7 +110,9 @@ class DocumentReader:
             return None
         columns = list(zip(*rows, strict=True))
         return (
-            None if any(type(msgspec.UNSET) in set(map(type, one)) for one in columns) else columns
+            None
+            if any(type(msgspec.UNSET) in set(map(type, column)) for column in columns)
+            else columns
         )
 
     def _read_closely(self, data: bytes) -> dict[str, Any]:
@@ -220,11 +222,14 @@ def _from_json(value: Any, kind: Type, place: str, *, is_open: bool) -> Any:
     """Convert what JSON has no type for."""
     match kind, value:
         case ListOf(), list():
-            return [_from_json(one, kind.element, f"{place}[]", is_open=is_open) for one in value]
+            return [
+                _from_json(element, kind.element, f"{place}[]", is_open=is_open)
+                for element in value
+            ]
         case MapOf(), dict():
             return {
-                key: _from_json(one, kind.value, f"{place}{{}}", is_open=is_open)
-                for key, one in value.items()
+                key: _from_json(item, kind.value, f"{place}{{}}", is_open=is_open)
+                for key, item in value.items()
             }
         case Struct(), dict():
             return _from_object(value, kind.fields, f"{place}.", is_open=is_open)
@@ -236,13 +241,13 @@ def _from_json(value: Any, kind: Type, place: str, *, is_open: bool) -> Any:
 
 
 def _to_float(number: decimal.Decimal, place: str) -> float:
-    found = float(number)
-    if math.isinf(found):
+    double = float(number)
+    if math.isinf(double):
         raise SchemaMismatchError(
             f"Number {number} is too large for column {place!r}.",
             hint='Infinity stands in JSON as the text "Infinity".',
         )
-    return found
+    return double
 
 
 def _from_text(text: str, kind: Primitive | Decimal, place: str) -> Any:

@@ -149,7 +149,7 @@ def check_sources(names: Collection[str], descriptor: DatasetDescriptor) -> None
         SchemaMismatchError: See `check_shapes`.
         PartitionSpecError: All entities lack the source of a partition function.
     """
-    needing = [one for one in descriptor.partition_by if one.null_value is None]
+    needing = [function for function in descriptor.partition_by if function.null_value is None]
     check_shapes([tuple(names)], descriptor, needing)
 
 
@@ -230,15 +230,15 @@ def check_field(value: Any, field: Field) -> Any:
         SchemaMismatchError: It is of another type, or null where that may not be.
     """
     try:
-        found = _checked(value, field.type, field.name)
+        checked = _checked(value, field.type, field.name)
     except SchemaMismatchError:
         raise
     except InvalidInputError as exc:
         raise SchemaMismatchError(exc.message, hint=exc.hint) from exc
-    if found is None or not isinstance(field.type, Primitive | Decimal):
-        column = pa.array([found], type_to_arrow(field.type))
+    if checked is None or not isinstance(field.type, Primitive | Decimal):
+        column = pa.array([checked], type_to_arrow(field.type))
         check_nulls(column, field.type, field.name, nullable=field.nullable)
-    return found
+    return checked
 
 
 def _checked(value: Any, kind: Type, place: str) -> Any:
@@ -248,16 +248,16 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
     if isinstance(kind, Primitive | Decimal):
         return check_value(value.item() if isinstance(value, np.generic) else value, kind, place)
     match kind:
-        case ListOf(element):
+        case ListOf():
             if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
                 raise _no_fit(value, kind, place)
-            return [_checked(one, element, f"{place}[]") for one in value]
-        case MapOf(item):
+            return [_checked(element, kind.element, f"{place}[]") for element in value]
+        case MapOf():
             if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                 raise _no_fit(value, kind, place)
             return [
-                (check_value(key, _KEY, f"{place}{{}}"), _checked(one, item, f"{place}{{}}"))
-                for key, one in value.items()
+                (check_value(key, _KEY, f"{place}{{}}"), _checked(item, kind.value, f"{place}{{}}"))
+                for key, item in value.items()
             ]
         case Struct(fields):
             if not isinstance(value, Mapping):

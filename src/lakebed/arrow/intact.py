@@ -64,15 +64,15 @@ def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
     if recorded is None:
         return store.open_input(file.key)
     if recorded.size_bytes > HELD_BYTES or recorded.sha256 is None:
-        found = difference(store, file.key, recorded)
-        if found:
-            raise DamagedFileError.of(dataset, file.key, f"is damaged: {found}.")
+        problem = difference(store, file.key, recorded)
+        if problem:
+            raise DamagedFileError.of(dataset, file.key, f"is damaged: {problem}.")
         return store.open_input(file.key)
     # A byte more, which there must not be.
     data = store.get_range(file.key, 0, recorded.size_bytes + 1)
-    found = _difference(recorded, len(data), hashlib.sha256(data).hexdigest())
-    if found:
-        raise DamagedFileError.of(dataset, file.key, f"is damaged: {found}.")
+    problem = _difference(recorded, len(data), hashlib.sha256(data).hexdigest())
+    if problem:
+        raise DamagedFileError.of(dataset, file.key, f"is damaged: {problem}.")
     return pa.BufferReader(data)
 
 

@@ -301,20 +301,20 @@ class KernelWriter:
         bytes_a_row = taken.rows.nbytes / taken.rows.num_rows
         is_pressed = taken.rows.nbytes >= self._limit
         part = _SMALL_GROUP if is_pressed else 1
-        left = []
+        ranges = []
         for number, start, end in taken:
             waiting_bytes = (end - start) * bytes_a_row + self._spilled.size_bytes(number)
             if waiting_bytes >= part * self._due_bytes(self._open.get(number)):
                 rows = self._rows_of(number, taken, start, end)
                 start = end - self._write_groups(number, rows, is_last=is_pressed)
             if start < end:
-                left.append((number, start, end))
-        self._waiting.put_back(taken, left)
+                ranges.append((number, start, end))
+        self._waiting.put_back(taken, ranges)
         del taken
         if self._waiting.size_bytes > self._limit // 2:
             self._spilled.add(self._waiting.take())
         while sum(file.size_bytes for file in self._open.values()) > self._limit:
-            self._close(max(self._open, key=lambda one: self._open[one].size_bytes))
+            self._close(max(self._open, key=lambda number: self._open[number].size_bytes))
 
     def _due_bytes(self, file: _OpenFile | None) -> float:
         """Return how many bytes of rows shall be the next row group of a file."""

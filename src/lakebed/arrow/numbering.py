@@ -42,10 +42,12 @@ class PartitionNumbers:
         """
         encoded = [column.dictionary_encode(null_encoding="encode") for column in columns.values()]
         codes, combinations = _combine(
-            [one.indices.to_numpy() for one in encoded], [len(one.dictionary) for one in encoded]
+            [column.indices.to_numpy() for column in encoded],
+            [len(column.dictionary) for column in encoded],
         )
         values = [
-            _to_python(one.dictionary, name) for name, one in zip(columns, encoded, strict=True)
+            _to_python(column.dictionary, name)
+            for name, column in zip(columns, encoded, strict=True)
         ]
         keys = [[_key(value) for value in column] for column in values]
         known = self._by_values
@@ -58,8 +60,8 @@ class PartitionNumbers:
                 path = encode_path(dict(zip(columns, level_values, strict=True)))
                 number = known[key] = self.of_path(path)
             numbers[position] = number
-        found: np.ndarray = numbers[codes]
-        return found
+        row_numbers: np.ndarray = numbers[codes]
+        return row_numbers
 
 
 def _combine(
@@ -86,19 +88,19 @@ def _combine(
         else:
             distinct, combined = np.unique(wide, return_inverse=True)
         before, own = np.divmod(distinct, size)
-        combinations = [one[before] for one in combinations] + [own]
+        combinations = [column_codes[before] for column_codes in combinations] + [own]
     return combined, combinations
 
 
 def _to_python(values: pa.Array, name: str) -> list[Scalar]:
     try:
-        found: list[Scalar] = values.to_pylist()
+        scalars: list[Scalar] = values.to_pylist()
     except (OverflowError, ValueError) as exc:
         raise PartitionSpecError(
             f"Partition field {name!r} has a value outside the years 1 to 9999.",
             hint="Correct it, or give null.",
         ) from exc
-    return found
+    return scalars
 
 
 def _key(value: Scalar) -> Hashable:

@@ -48,10 +48,10 @@ class OlderFiles:
         """Fields that read as another value than null in a file that holds no such column."""
         added = self.lineage.additions
         values = {
-            one.name: added[one.name].initial if one.name in added else one.default
-            for one in self.schema
+            field.name: added[field.name].initial if field.name in added else field.default
+            for field in self.schema
         }
-        return {name: one for name, one in values.items() if one not in (None, MISSING)}
+        return {name: value for name, value in values.items() if value not in (None, MISSING)}
 
     def for_columns(self, names: Iterable[str]) -> OlderFiles:
         """Return the same files, where only some columns are asked for."""
@@ -76,13 +76,13 @@ class OlderFiles:
 
     def held_fields(self, names: Iterable[str]) -> tuple[Field, ...]:
         """Return those of some stored fields that must be read, as the files hold them."""
-        found = []
+        fields = []
         for name in self.held(names):
-            one = self.schema.get(name)
-            kind = self.reading.promoted.get(name) or self.reading.rebuilt.get(name) or one.type
+            field = self.schema.get(name)
+            kind = self.reading.promoted.get(name) or self.reading.rebuilt.get(name) or field.type
             # Whether a value may be missing was perhaps another question then.
-            found.append(Field(name=name, type=kind, default=one.default))
-        return tuple(found)
+            fields.append(Field(name=name, type=kind, default=field.default))
+        return tuple(fields)
 
     def countable_fields(self) -> tuple[Field, ...]:
         """Return one field to read where only the number of rows is asked for.
@@ -154,15 +154,15 @@ class _Rebuilding:
         return array.cast(target)
 
     def _struct(self, array: pa.StructArray, held: Struct, wanted: Struct, place: str) -> pa.Array:
-        types = {one.name: one.type for one in held.fields}
+        types = {field.name: field.type for field in held.fields}
         columns = []
-        for one in wanted.fields:
-            here = f"{place}.{one.name}"
+        for field in wanted.fields:
+            here = f"{place}.{field.name}"
             if self.lineage.lacks(here, self.number):
-                columns.append(constant(self.lineage.initial(here), one.type, len(array)))
+                columns.append(constant(self.lineage.initial(here), field.type, len(array)))
             else:
-                column = array.field(one.name)
-                columns.append(self.rebuild(column, types[one.name], one.type, here))
+                column = array.field(field.name)
+                columns.append(self.rebuild(column, types[field.name], field.type, here))
         fields = list(type_to_arrow(wanted))
         return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
 

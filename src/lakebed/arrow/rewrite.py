@@ -111,15 +111,15 @@ def divide(
     Returns:
         Groups by run, and by whether it is known of which raw files their rows are.
     """
-    found: dict[tuple[str | None, bool], list[tuple[DataFile, ...]]] = {}
+    divided: dict[tuple[str | None, bool], list[tuple[DataFile, ...]]] = {}
     for group in groups:
         parts: dict[tuple[str | None, bool], list[DataFile]] = {}
         for file in group:
             key = (runs.of(file.label), file.label in sources.runs)
             parts.setdefault(key, []).append(file)
         for key, files in parts.items():
-            found.setdefault(key, []).append(tuple(files))
-    return found
+            divided.setdefault(key, []).append(tuple(files))
+    return divided
 
 
 def work_of(
@@ -383,7 +383,7 @@ def _in_order(table: pa.Table, sort_by: Sequence[str]) -> Iterator[pa.RecordBatc
         ascending = np.argsort(rows)
         places = rows[ascending]
         cuts = np.searchsorted(places, [*starts, table.num_rows])
-        found = pa.Table.from_batches(
+        part = pa.Table.from_batches(
             [
                 batch.take(pa.array(places[low:high] - start))
                 for batch, start, low, high in zip(
@@ -392,12 +392,12 @@ def _in_order(table: pa.Table, sort_by: Sequence[str]) -> Iterator[pa.RecordBatc
                 if low < high
             ]
         )
-        if found.nbytes > _SORTED_LIMIT and len(rows) > 1:
+        if part.nbytes > _SORTED_LIMIT and len(rows) > 1:
             todo += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]  # long texts are together here
             continue
         back = np.empty_like(rows)
         back[ascending] = np.arange(len(rows))
-        taken = found.combine_chunks().take(pa.array(back)).combine_chunks()
+        taken = part.combine_chunks().take(pa.array(back)).combine_chunks()
         yield from taken.to_batches(max_chunksize=_SORTED_ROWS)
 
 
@@ -424,7 +424,7 @@ def _read_back(store: Store, job: RewriteJob, labels: Sequence[str]) -> dict[str
     """Read new files, and return the digest of each partition."""
     target = job.target
     new = replace(job.layout, descriptor=target.descriptor)
-    found: dict[str, RowDigest] = {}
+    digests: dict[str, RowDigest] = {}
     for label in labels:
         file = DataFile(
             key=target.key(label),
@@ -439,5 +439,5 @@ def _read_back(store: Store, job: RewriteJob, labels: Sequence[str]) -> dict[str
             for batch in batches:
                 digest += RowDigest.of(row_hashes(batch))
         partition = file_partition(file)
-        found[partition] = found.get(partition, RowDigest()) + digest
-    return found
+        digests[partition] = digests.get(partition, RowDigest()) + digest
+    return digests

@@ -120,12 +120,12 @@ def count(store: Store, plan: Scan) -> int:
         Parquet: the footers of the planned files, and the columns of the filter where one
         applies. Other formats: the planned files.
     """
-    found, name = 0, plan.layout.name
+    row_count, name = 0, plan.layout.name
     with _translating(name):
         for part in _parts(store, plan, ()):
             with _translating(name, part.find_damaged):
-                found += part.count()
-    return found
+                row_count += part.count()
+    return row_count
 
 
 def _batches(store: Store, plan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -174,10 +174,10 @@ class _Filtered(ABC):
             yield batch.filter(self.rows).select(self.names)
 
     def count(self) -> int:
-        found = self._read(self.rows_need)
+        batches = self._read(self.rows_need)
         if self.rows is None:
-            return sum(batch.num_rows for batch in found)
-        return sum(batch.filter(self.rows).num_rows for batch in found)
+            return sum(batch.num_rows for batch in batches)
+        return sum(batch.filter(self.rows).num_rows for batch in batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,10 @@ class _Part(_Filtered):
         """Leave out row groups that cannot match."""
         if len(fragments) > 1:
             self._scanner(fragments, ()).count_rows()  # reads the footers side by side
-        return [one.subset(filter=self.row_groups, schema=self.dataset.schema) for one in fragments]
+        return [
+            fragment.subset(filter=self.row_groups, schema=self.dataset.schema)
+            for fragment in fragments
+        ]
 
     def find_damaged(self) -> str:
         names = self.older.held(self._all_names)
@@ -406,12 +409,12 @@ def _groups(store: Store, plan: Scan, names: Sequence[str]) -> list[_Group]:
     groups: list[_Group] = []
     for number, of_schema in by_schema.items():
         for older, alike in _alike(store, OlderFiles.of(layout, number), of_schema):
-            left: Predicate = TRUE
+            condition: Predicate = TRUE
             if plan.residual is not None:
-                left = simplify(plan.residual, older.reading.constants)
+                condition = simplify(plan.residual, older.reading.constants)
             for residual, files in (
                 (TRUE, [file for file in alike if not file.is_filtered]),
-                (left, [file for file in alike if file.is_filtered]),
+                (condition, [file for file in alike if file.is_filtered]),
             ):
                 needed = (*names, *roots_of(residual, layout.predicate_types))
                 _add(groups, _Group(older.for_columns(needed), residual, files))

@@ -98,12 +98,14 @@ class WaitingRows:
     def _row_numbers(self) -> np.ndarray:
         # Numpy sorts 16 bits by counting, and more bits many times slower.
         is_small = len(self._has_rows) <= 2**16
-        found = np.empty(sum(batch.num_rows for batch in self._batches), "u2" if is_small else "u4")
+        row_numbers = np.empty(
+            sum(batch.num_rows for batch in self._batches), "u2" if is_small else "u4"
+        )
         start = 0
         for batch, numbers in zip(self._batches, self._numbers, strict=True):
-            found[start : start + batch.num_rows] = numbers
+            row_numbers[start : start + batch.num_rows] = numbers
             start += batch.num_rows
-        return found
+        return row_numbers
 
     def put_back(self, taken: SortedRows, ranges: list[tuple[int, int, int]]) -> None:
         """Keep some of the rows that were taken.
@@ -147,21 +149,21 @@ class SpilledRows:
         """Bytes of a partition in memory, once they are read."""
         return self._bytes_by_number.get(number, 0)
 
-    def add(self, found: SortedRows) -> None:
+    def add(self, sorted_rows: SortedRows) -> None:
         """Write rows to a temporary file.
 
         Raises:
             StorageError: There is no room for it.
         """
-        bytes_a_row = found.rows.nbytes / found.rows.num_rows
+        bytes_a_row = sorted_rows.rows.nbytes / sorted_rows.rows.num_rows
         try:
-            self._runs.append(_Run(found, max(1, int(_CHUNK_BYTES / bytes_a_row))))
+            self._runs.append(_Run(sorted_rows, max(1, int(_CHUNK_BYTES / bytes_a_row))))
         except OSError as exc:
             raise StorageError(
                 f"Rows that wait for their files cannot go to {tempfile.gettempdir()}: {exc}",
                 hint="Make room there, set TMPDIR to another directory, or give more memory_bytes.",
             ) from exc
-        for number, start, end in found:
+        for number, start, end in sorted_rows:
             size = self._bytes_by_number.get(number, 0) + int((end - start) * bytes_a_row)
             self._bytes_by_number[number] = size
 
@@ -169,12 +171,12 @@ class SpilledRows:
         """Take the rows of a partition out, in the order in which they came."""
         if self._bytes_by_number.pop(number, None) is None:
             return []
-        found = [run.take(number) for run in self._runs if number in run.places]
+        tables = [run.take(number) for run in self._runs if number in run.places]
         for run in self._runs:
             if not run.places:
                 run.close()
         self._runs = [run for run in self._runs if run.places]
-        return found
+        return tables
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -187,12 +189,12 @@ class SpilledRows:
 class _Run:
     """Rows of one sort. Reading partitions in order reads the file once, from start to end."""
 
-    def __init__(self, found: SortedRows, rows_a_chunk: int) -> None:
-        self.places = {number: (start, end) for number, start, end in found}
+    def __init__(self, sorted_rows: SortedRows, rows_a_chunk: int) -> None:
+        self.places = {number: (start, end) for number, start, end in sorted_rows}
         self._rows_a_chunk = rows_a_chunk
         self._file = tempfile.TemporaryFile(prefix="lakebed-")  # noqa: SIM115 - lives as long as the run
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        rows = found.rows.combine_chunks()
+        rows = sorted_rows.rows.combine_chunks()
         with pa.ipc.new_file(pa.PythonFile(self._file, "w"), rows.schema, options=options) as sink:
             sink.write_table(rows, max_chunksize=rows_a_chunk)
         self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))

@@ -29,6 +29,6 @@ def take_known_rows(store: Store, plan: Scan) -> tuple[int, Scan]:
         labels = pa.array(unknown, pa.large_string())
         facts = file_table.find(store, plan.file_table, labels, {})
         counts.update(zip(unknown, facts.row_count.to_pylist(), strict=True))
-    rest = tuple(file for file in plan.files if counts.get(file.label) is None)
+    files = tuple(file for file in plan.files if counts.get(file.label) is None)
     known = sum(count for count in counts.values() if count is not None)
-    return known, replace(plan, files=rest)
+    return known, replace(plan, files=files)

@@ -95,12 +95,12 @@ class Explanation:
             named = (f"{name} ({_segments(count)})" for name, count in self.indices.items())
             lines.append(f"  indices     {', '.join(named)}")
         lines += [f"  ignored     {reason}" for reason in self.ignored]
-        rest = (
+        row_filter = (
             f"{self.residual}  (in {self.filtered_files} of {self.kept} files, by row group and row)"
             if self.residual
             else "nothing"
         )
-        return "\n".join([*lines, f"  filter      {rest}", f"  requests    {self.requests}"])
+        return "\n".join([*lines, f"  filter      {row_filter}", f"  requests    {self.requests}"])
 
 
 def _segments(count: int) -> str:

@@ -37,11 +37,11 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
     """
     match predicate:
         case And(parts):
-            found = [to_arrow_expression(part, types) for part in parts]
-            return reduce(operator.and_, found) if found else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
+            expressions = [to_arrow_expression(part, types) for part in parts]
+            return reduce(operator.and_, expressions) if expressions else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
         case Or(parts):
-            found = [to_arrow_expression(part, types) for part in parts]
-            return reduce(operator.or_, found) if found else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
+            expressions = [to_arrow_expression(part, types) for part in parts]
+            return reduce(operator.or_, expressions) if expressions else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
         case NullCheck(column, negated):
             field = pc.field(*path_of(column, types))
             return field.is_valid() if negated else field.is_null()
@@ -106,13 +106,13 @@ def _membership(
     holds_nan = len(plain) < len(values)
     if _is_float(kind) and 0.0 in plain:
         plain += [0.0, -0.0]  # equal, but Arrow's sets tell them apart
-    found = field.isin(pa.array(plain, type_to_arrow(kind)))
+    is_member = field.isin(pa.array(plain, type_to_arrow(kind)))
     if holds_nan:
-        found = found | field.is_nan()
+        is_member = is_member | field.is_nan()
     if not negated:
-        return found
+        return is_member
     # Arrow says that null is in no list; here that is unknown, unless the list is empty.
-    return ~found & field.is_valid() if values else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
+    return ~is_member & field.is_valid() if values else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
 
 
 def _is_float(kind: Type) -> bool:

@@ -169,5 +169,5 @@ def _is_in(ids: np.ndarray, known: np.ndarray) -> np.ndarray:
     if not len(known):
         return np.zeros(len(ids), dtype=bool)
     places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    found: np.ndarray = known[places] == ids
-    return found
+    is_known: np.ndarray = known[places] == ids
+    return is_known

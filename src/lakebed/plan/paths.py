@@ -51,7 +51,10 @@ class Paths:
                 (*combinations[number // len(values)], values[number % len(values)])
                 for number in distinct.dictionary.to_pylist()
             ]
-        truths = [matches(predicate, dict(zip(columns, one, strict=True))) for one in combinations]
+        truths = [
+            matches(predicate, dict(zip(columns, combination, strict=True)))
+            for combination in combinations
+        ]
         return np.array(truths, dtype=bool)[codes]
 
     def values(self, directory: str) -> dict[str, Scalar]:
@@ -82,9 +85,9 @@ class Paths:
                 encoded = self._components.take(every).dictionary_encode()
                 codes = encoded.indices.to_numpy()
             else:
-                encoded = pa.array([one[position] for one in components]).dictionary_encode()
+                encoded = pa.array([levels[position] for levels in components]).dictionary_encode()
                 codes = np.repeat(encoded.indices.to_numpy(), lengths)
-            values = [self._value(name, one) for one in encoded.dictionary.to_pylist()]
+            values = [self._value(name, component) for component in encoded.dictionary.to_pylist()]
             self._levels[name] = (codes, values)
         return self._levels[name]
 

@@ -84,7 +84,7 @@ class Search:
             places = places[may]
             if not len(places):
                 continue
-            surely = [self._told_by_path(one, places) for one in question.strict]
+            surely = [self._told_by_path(condition, places) for condition in question.strict]
             group = _Group(question, number, places, surely)
             for leaf in group.open_leaves():
                 may, strictly = (
@@ -119,9 +119,9 @@ class Search:
         """
         state = self._state
         plain = {
-            one.name: one.type
-            for one in state.layout.stored_schema
-            if isinstance(one.type, Primitive | Decimal)
+            column.name: column.type
+            for column in state.layout.stored_schema
+            if isinstance(column.type, Primitive | Decimal)
         }
         useful = self._useful(lambda leaf: leaf.column in plain)
         wanted = {leaf.column: plain[leaf.column] for leaves_ in useful for leaf in leaves_}
@@ -201,19 +201,7 @@ class Search:
             state.layout.predicate_types,
             max_bytes // len(asked),
         )
-        self.requests += answers.requests
-        for question in asked:
-            column, refused = question[0].column, answers.lookups[question].refused
-            self._asked.update(question)
-            count = len(state.lists.postings.get(column, ()))
-            if refused < count:
-                self._indices[column] = max(self._indices.get(column, 0), count - refused)
-            if refused:
-                self._ignore(
-                    f"index on {column}: too many values match in {refused} of {count} segments"
-                )
-        for reason in answers.lost.values():
-            self._ignore(reason)
+        self._note_answers(asked, answers)
         for group in self._groups:
             labels = self._labels_at(group.places)
             ids = file_ids(labels)
@@ -227,6 +215,22 @@ class Search:
                 for leaf in known.intersection(question):
                     group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
         self._narrow("index")
+
+    def _note_answers(self, asked: list[indices.Question], answers: indices.Answers) -> None:
+        """Note what was asked, for the explanation, and which segments gave no answer."""
+        self.requests += answers.requests
+        for question in asked:
+            column, refused = question[0].column, answers.lookups[question].refused
+            self._asked.update(question)
+            count = len(self._state.lists.postings.get(column, ()))
+            if refused < count:
+                self._indices[column] = max(self._indices.get(column, 0), count - refused)
+            if refused:
+                self._ignore(
+                    f"index on {column}: too many values match in {refused} of {count} segments"
+                )
+        for reason in answers.lost.values():
+            self._ignore(reason)
 
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
         """Return the index of the column as other tools keep it, if it can be gone by."""
@@ -254,7 +258,7 @@ class Search:
                 continue
             if column not in self._state.lists.postings and column not in self._state.indices:
                 self._ignore(f"index on {column}: it has no segments")
-            elif not any(one.startswith(f"index on {column}: ") for one in self._ignored):
+            elif not any(reason.startswith(f"index on {column}: ") for reason in self._ignored):
                 self._ignore(f"index on {column}: no condition here that it could drop a file by")
 
     def _useful(self, can: Callable[[Leaf], bool]) -> list[list[Leaf]]:
@@ -262,11 +266,11 @@ class Search:
 
         Of some conditions only some parts can be asked.
         """
-        found: dict[int, dict[Leaf, None]] = {}
+        by_condition: dict[int, dict[Leaf, None]] = {}
         for group in self._groups:
             for number, leaves_ in group.useful_leaves(can):
-                found.setdefault(number, {}).update(dict.fromkeys(leaves_))
-        return [list(leaves_) for _, leaves_ in sorted(found.items())]
+                by_condition.setdefault(number, {}).update(dict.fromkeys(leaves_))
+        return [list(leaves_) for _, leaves_ in sorted(by_condition.items())]
 
     @property
     def _file_count(self) -> int:
@@ -304,7 +308,8 @@ class Search:
         order = np.argsort(places)
         key_of = self._state.layout.naming.key
         for place, number, filtered, row_count in zip(
-            *(one[order].tolist() for one in (places, numbers, is_filtered, rows)), strict=True
+            *(column[order].tolist() for column in (places, numbers, is_filtered, rows)),
+            strict=True,
         ):
             label, group = self._state.labels[place], self._groups[number]
             directory = split_label(label)[0]
@@ -361,12 +366,12 @@ class _Question:
 
 def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
     constants = state.lineage.reading(state.layout.stored_schema, number).constants
-    known = tuple(simplify(one, constants) for one in conditions)
+    known = tuple(simplify(condition, constants) for condition in conditions)
     return _Question(
         constants=constants,
         conditions=known,
         permissive=_project(state, all_of(known), strict=False),
-        strict=tuple(_project(state, one, strict=True) for one in known),
+        strict=tuple(_project(state, condition, strict=True) for condition in known),
         # The question itself may be hopeless: then partitions are what drops files.
         is_hopeless=all_of(known) == FALSE != all_of(conditions),
     )
@@ -406,19 +411,19 @@ class _Group:
 
     def open_leaves(self) -> tuple[Leaf, ...]:
         """Return the parts of these conditions."""
-        found = (
+        all_leaves = (
             leaf
             for number in self.open_conditions()
             for leaf in leaves(self.question.conditions[number])
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(all_leaves))
 
     def useful_leaves(self, can: Callable[[Leaf], bool]) -> Iterator[tuple[int, list[Leaf]]]:
         """Yield numbers of conditions with the parts whose answer may drop a file."""
         for number in self.open_conditions():
-            found = self._useful(self.question.conditions[number], can)
-            if found:
-                yield number, found
+            useful = self._useful(self.question.conditions[number], can)
+            if useful:
+                yield number, useful
 
     def _useful(self, predicate: Predicate, can: Callable[[Leaf], bool]) -> list[Leaf]:
         match predicate:
@@ -426,12 +431,12 @@ class _Group:
                 return [leaf for part in parts for leaf in self._useful(part, can)]
             case Or(parts):
                 # One part that any file may meet keeps every file, whatever the others say.
-                found = [self._useful(part, can) for part in parts]
+                useful = [self._useful(part, can) for part in parts]
                 is_closed = all(
                     leaves_ or not self._may(part).all()
-                    for part, leaves_ in zip(parts, found, strict=True)
+                    for part, leaves_ in zip(parts, useful, strict=True)
                 )
-                return [leaf for leaves_ in found for leaf in leaves_] if is_closed else []
+                return [leaf for leaves_ in useful for leaf in leaves_] if is_closed else []
             case _:
                 return [predicate] if can(predicate) else []
 
@@ -447,8 +452,8 @@ class _Group:
             may &= self._may(condition)
             self.surely[number] = self.surely[number] | self._surely(condition)
         self.places, self.row_counts = self.places[may], self.row_counts[may]
-        self.surely = [one[may] for one in self.surely]
-        self.evidence = {leaf: one.of(may) for leaf, one in self.evidence.items()}
+        self.surely = [is_met[may] for is_met in self.surely]
+        self.evidence = {leaf: evidence.of(may) for leaf, evidence in self.evidence.items()}
 
     def _may(self, predicate: Predicate) -> np.ndarray:
         return self._truth(predicate, lambda evidence: evidence.may)
@@ -460,15 +465,15 @@ class _Group:
         """Return for each file what the evidence on the parts says together."""
         match predicate:
             case And(parts):
-                found = np.ones(len(self.places), dtype=bool)
+                truth = np.ones(len(self.places), dtype=bool)
                 for part in parts:
-                    found &= self._truth(part, of)
-                return found
+                    truth &= self._truth(part, of)
+                return truth
             case Or(parts):
-                found = np.zeros(len(self.places), dtype=bool)
+                truth = np.zeros(len(self.places), dtype=bool)
                 for part in parts:
-                    found |= self._truth(part, of)
-                return found
+                    truth |= self._truth(part, of)
+                return truth
             case _:
                 return of(self.evidence[predicate])
 
@@ -509,8 +514,8 @@ class _Budget:
 
 
 def _less_work(count: int) -> str:
-    rest = "the file that is" if count == 1 else f"the {count} files that are"
-    return f"opening {rest} left takes less"
+    files = "the file that is" if count == 1 else f"the {count} files that are"
+    return f"opening {files} left takes less"
 
 
 def facts_take_less(segments: Sequence[Segment], file_count: int) -> bool:

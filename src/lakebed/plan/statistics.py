@@ -103,10 +103,10 @@ class _Facts:
     def is_around(self, values: list[Any]) -> np.ndarray:
         """Whether one of many sorted values lies within the bounds, or these are unknown."""
         if len(values) <= _FEW_VALUES:
-            found = self.nothing
+            is_within = self.nothing
             for value in values:
-                found |= ~self.is_outside(value)
-            return found
+                is_within |= ~self.is_outside(value)
+            return is_within
         if _is_number(self._kind):
             sought = _numbers(pa.chunked_array([pa.array(values, self._kind)]))
             first = np.searchsorted(sought, _numbers(self._bounds.min), side="left")
@@ -144,8 +144,8 @@ def _valid(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _surely(truths: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = pc.fill_null(truths, False).to_numpy()  # noqa: FBT003 - Arrow's signature
-    return found
+    is_true: np.ndarray = pc.fill_null(truths, False).to_numpy()  # noqa: FBT003 - Arrow's signature
+    return is_true
 
 
 def _judge(leaf: Leaf, facts: _Facts) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +190,7 @@ def _member(
     facts: _Facts, values: tuple[Scalar, ...], *, negated: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Judge a list of values, for what is not null."""
-    plain: list[Any] = sorted(one for one in values if not is_nan(one))
+    plain: list[Any] = sorted(value for value in values if not is_nan(value))
     names_nan = len(plain) < len(values)
     around = facts.is_around(plain)
     if names_nan:

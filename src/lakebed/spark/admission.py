@@ -39,7 +39,7 @@ def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
     if not caps:
         return target
     room = {name: cap - len(target.admitted.get(name, ())) for name, cap in caps.items()}
-    found = {name: set(target.admitted.get(name, ())) for name in caps}
+    values_by_name = {name: set(target.admitted.get(name, ())) for name in caps}
     wanted = [
         function
         for function in descriptor.partition_by
@@ -48,8 +48,8 @@ def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
     if wanted:
         read = _pairs_of_documents if descriptor.format == "submissions" else _pairs
         for name, value in _most_frequent(read(frame, wanted, target), target, room):
-            found[name].add(value)
-    admitted = {name: frozenset(values) for name, values in found.items()}
+            values_by_name[name].add(value)
+    admitted = {name: frozenset(values) for name, values in values_by_name.items()}
     return replace(target, admitted=admitted, admitting_writers=0)
 
 

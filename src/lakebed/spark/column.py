@@ -27,11 +27,11 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
 
     match predicate:
         case And(parts):
-            found = [to_spark_column(part, types) for part in parts]
-            return reduce(operator.and_, found) if found else F.lit(True)  # noqa: FBT003 - Spark's signature
+            conditions = [to_spark_column(part, types) for part in parts]
+            return reduce(operator.and_, conditions) if conditions else F.lit(True)  # noqa: FBT003 - Spark's signature
         case Or(parts):
-            found = [to_spark_column(part, types) for part in parts]
-            return reduce(operator.or_, found) if found else F.lit(False)  # noqa: FBT003 - Spark's signature
+            conditions = [to_spark_column(part, types) for part in parts]
+            return reduce(operator.or_, conditions) if conditions else F.lit(False)  # noqa: FBT003 - Spark's signature
         case NullCheck(name, negated):
             column = column_of(name, types)
             return column.isNotNull() if negated else column.isNull()
@@ -51,18 +51,18 @@ def column_of(name: str, types: Mapping[str, Type]) -> Column:
 def _comparison(column: Column, op: Op, value: Scalar, kind: Type) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
-    found: Column = OPERATORS[op](column, literal(value, kind))
+    condition: Column = OPERATORS[op](column, literal(value, kind))
     if _is_float(kind):
         if is_nan(value) and op in (Op.EQ, Op.GE):
             # Parquet's bounds leave NaN out, so that row groups would be dropped that hold one.
             return F.isnan(column)
         if is_nan(value):
-            return found
+            return condition
         if op in (Op.NE, Op.GT, Op.GE):
             # True for NaN, which Parquet's bounds leave out: without this, row groups would be
             # dropped that hold one. Spark does not push down a condition with isnan.
-            return found | F.isnan(column)
-    return found
+            return condition | F.isnan(column)
+    return condition
 
 
 def _membership(column: Column, values: tuple[Scalar, ...], kind: Type, *, negated: bool) -> Column:
@@ -70,11 +70,11 @@ def _membership(column: Column, values: tuple[Scalar, ...], kind: Type, *, negat
 
     if not values:
         return F.lit(negated)
-    found = column.isin(*[literal(value, kind) for value in values])
+    is_member = column.isin(*[literal(value, kind) for value in values])
     if not negated:
         has_nan = _is_float(kind) and any(is_nan(value) for value in values)
-        return found | F.isnan(column) if has_nan else found
-    wanted = ~found
+        return is_member | F.isnan(column) if has_nan else is_member
+    wanted = ~is_member
     if _is_float(kind) and not any(is_nan(value) for value in values):
         return wanted | F.isnan(column)
     return wanted

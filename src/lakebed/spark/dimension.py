@@ -60,12 +60,12 @@ def _allowed(function: Dimension, column: Column, kind: Type) -> Column | None:
                 return F.lit(False)  # noqa: FBT003 - Spark's signature
             return column.isin(*[literal(value, kind) for value in values])
         case Between(read_as=None) as ends:
-            found = F.lit(True)  # noqa: FBT003 - Spark's signature
+            condition = F.lit(True)  # noqa: FBT003 - Spark's signature
             if ends.min is not None:
-                found = found & (column >= literal(ends.min, kind))
+                condition = condition & (column >= literal(ends.min, kind))
             if ends.max is not None:
-                found = found & (column <= literal(ends.max, kind))
-            return found
+                condition = condition & (column <= literal(ends.max, kind))
+            return condition
     return None
 
 
@@ -75,8 +75,8 @@ def _through_python(function: Dimension, column: Column) -> Column:
 
     def run(texts: pd.Series) -> pd.Series:
         given = pa.Array.from_pandas(texts, type=pa.string())
-        found: pd.Series = function.array(given, _STRING).to_pandas()
-        return found
+        values: pd.Series = function.array(given, _STRING).to_pandas()
+        return values
 
     # Spark resolves annotations by the names of the module, which has no pandas.
     run.__annotations__ = {"texts": pd.Series, "return": pd.Series}

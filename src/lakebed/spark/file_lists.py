@@ -108,7 +108,7 @@ class FileList:
         for path in self.paths:
             try:
                 # The true size: from one that is too small, Spark would lose rows.
-                found = path.stat()
+                status = path.stat()
             except FileNotFoundError as exc:
                 raise CorruptMetadataError(
                     f"Data file {path} is missing.",
@@ -116,9 +116,9 @@ class FileList:
                 ) from exc
             entry = {
                 "path": path.as_uri(),
-                "size": found.st_size,
+                "size": status.st_size,
                 "isDir": False,
-                "modificationTime": found.st_mtime_ns // 10**6,
+                "modificationTime": status.st_mtime_ns // 10**6,
                 "blockReplication": 1,
                 "blockSize": _BLOCK_BYTES,
                 "action": "add",
@@ -127,10 +127,10 @@ class FileList:
 
     def _checked(self, frame: DataFrame) -> DataFrame | str:
         """Return a frame if it reads exactly the planned files."""
-        found = [unquote(urlsplit(uri).path) for uri in frame.inputFiles()]
-        if len(found) == len(self.paths) and set(found) == set(map(str, self.paths)):
+        listed = [unquote(urlsplit(uri).path) for uri in frame.inputFiles()]
+        if len(listed) == len(self.paths) and set(listed) == set(map(str, self.paths)):
             return frame
-        reason = f"Spark found {len(found)} files in place of {len(self.paths)}"
+        reason = f"Spark found {len(listed)} files in place of {len(self.paths)}"
         _log.warning("%s; another way is taken to read them", reason)
         return reason
 

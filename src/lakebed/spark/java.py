@@ -97,8 +97,8 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaHome | None:
         One start of a JVM, about 0.1 s; two where the runtime needs the wrapper.
     """
     environ = os.environ if environ is None else environ
-    found = (_inspect(candidate, environ) for candidate in _candidates(environ))
-    return next((java for java in found if java is not None), None)
+    homes = (_inspect(candidate, environ) for candidate in _candidates(environ))
+    return next((java for java in homes if java is not None), None)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[_Candidate]:

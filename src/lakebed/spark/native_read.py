@@ -66,7 +66,7 @@ def _find_alike(types: Mapping[str, Type]) -> tuple[str, str] | None:
             return known[folded], name
         known[folded] = name
     inner = (_find_alike(fields) for kind in types.values() for fields in _inner(kind))
-    return next((found for found in inner if found), None)
+    return next((pair for pair in inner if pair), None)
 
 
 def _inner(kind: Type) -> list[dict[str, Type]]:
@@ -137,7 +137,8 @@ def read_natively(
         if _is_garbled(plan, name):
             frame = frame.withColumn(name, _mended(name))
     types = {
-        one.name: one.dataType for one in struct_of(plan, dict.fromkeys([*stored, *names])).fields
+        field.name: field.dataType
+        for field in struct_of(plan, dict.fromkeys([*stored, *names])).fields
     }
     for name in older.reading.promoted:
         frame = frame.withColumn(name, F.col(f"`{name}`").cast(types[name]))
@@ -164,11 +165,11 @@ def _read_files(
     spark: SparkSession, files: FileList, way: NativeWay | None, dataset: str
 ) -> DataFrame:
     reasons = []
-    for one in files.ways(spark) if way is None else (way,):
-        found = files.read(spark, one)
-        if not isinstance(found, str):
-            return found
-        reasons.append(found)
+    for candidate in files.ways(spark) if way is None else (way,):
+        outcome = files.read(spark, candidate)
+        if not isinstance(outcome, str):
+            return outcome
+        reasons.append(outcome)
     raise InvalidInputError(
         f"Cannot read {dataset!r} by {way!r}: {'; '.join(reasons)}.", hint="Leave 'way' out."
     )

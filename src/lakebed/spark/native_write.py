@@ -106,8 +106,8 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
         # Hashing computes while taking over waits for the disk.
         with ThreadPoolExecutor() as hashing, ThreadPoolExecutor() as taking:
             paths = sorted(staging.glob("*.parquet"))
-            found = taking.map(lambda path: _take(path, store, target, hashing), paths)
-            taken = [facts for facts in found if facts is not None]
+            results = taking.map(lambda path: _take(path, store, target, hashing), paths)
+            taken = [facts for facts in results if facts is not None]
         _check_nulls(taken, target.descriptor.schema)
     except BaseException:
         # All that lies there is of this batch, also files whose facts never came.

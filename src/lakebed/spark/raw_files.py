@@ -98,8 +98,8 @@ def _line_batches(file_id: str, file: StoredFile) -> Iterator[pa.RecordBatch]:
             lines = lines_of(file.looked_at())
         except FormatError as exc:
             lines = iter([Line(1, b"", exc.message)])
-        while found := list(islice(lines, _LINES_PER_BATCH)):
-            yield _line_batch(file_id, file.location, found)
+        while group := list(islice(lines, _LINES_PER_BATCH)):
+            yield _line_batch(file_id, file.location, group)
 
 
 def _line_batch(file_id: str, url: str, lines: Sequence[Line]) -> pa.RecordBatch:

@@ -101,10 +101,10 @@ def _read_mixed(
     """Read natively what Spark can, file by file of one kind, and the rest through Arrow."""
     frames: list[DataFrame] = []
     through_arrow: list[DataFile] = []
-    one_way = _native_way(way)
+    native_way = _native_way(way)
     for older, part in _by_schema(plan, names):
         if not older.reading.rebuilt:
-            frames.append(read_natively(spark, store, part, names, older, one_way))
+            frames.append(read_natively(spark, store, part, names, older, native_way))
             continue
         if way != "auto":
             name = next(iter(older.reading.rebuilt))
@@ -115,8 +115,8 @@ def _read_mixed(
             )
         through_arrow += part.files
     if through_arrow:
-        rest = replace(plan, files=tuple(through_arrow))
-        frames.append(read_through_arrow(spark, store, rest, names, struct_of(plan, names)))
+        arrow_part = replace(plan, files=tuple(through_arrow))
+        frames.append(read_through_arrow(spark, store, arrow_part, names, struct_of(plan, names)))
     return reduce(lambda one, other: one.union(other), frames)
 
 
@@ -129,23 +129,23 @@ def _by_schema(plan: Scan, names: Sequence[str]) -> list[tuple[OlderFiles, Scan]
     """Split a plan into files that are read alike, as far as some columns go."""
     needed = needed_columns(plan, names)
     by_number: dict[int | None, OlderFiles] = {}
-    found: list[tuple[OlderFiles, list[DataFile]]] = []
+    groups: list[tuple[OlderFiles, list[DataFile]]] = []
     for file in plan.files:
         number = file.schema_number
         if number not in by_number:
             by_number[number] = OlderFiles.of(plan.layout, number).for_columns(needed)
         older = by_number[number]
-        alike = next((files for known, files in found if known.reads_as(older)), None)
+        alike = next((files for known, files in groups if known.reads_as(older)), None)
         if alike is None:
-            found.append((older, alike := []))
+            groups.append((older, alike := []))
         alike.append(file)
     parts = []
-    for older, files in found:
-        left = plan.residual
-        if left is not None:
-            left = simplify(left, older.reading.constants)
-        left = None if left == TRUE else left
-        parts.append((older, replace(plan, files=tuple(files), residual=left)))
+    for older, files in groups:
+        residual = plan.residual
+        if residual is not None:
+            residual = simplify(residual, older.reading.constants)
+        residual = None if residual == TRUE else residual
+        parts.append((older, replace(plan, files=tuple(files), residual=residual)))
     return parts
 
 

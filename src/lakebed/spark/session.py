@@ -190,7 +190,7 @@ def _changed_setting(spark: SparkSession, name: str) -> _Changed | None:
 
 def _may_set(spark: SparkSession, settings: Mapping[str, str]) -> bool:
     changed = ((_changed_setting(spark, name), value) for name, value in settings.items())
-    return all(one is None or one.value == value for one, value in changed)
+    return all(setting is None or setting.value == value for setting, value in changed)
 
 
 def _change(spark: SparkSession, name: str, value: str) -> tuple[str, str]:

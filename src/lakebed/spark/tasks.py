@@ -153,11 +153,11 @@ class _Places:
         order = np.argsort(places, kind="stable")
         columns = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
-        found, starts = np.unique(places[order], return_index=True)
+        distinct, starts = np.unique(places[order], return_index=True)
         # A stream tells its schema anew, which of hundreds of columns is longer than few rows.
         size_bytes = max(_BYTES_A_STREAM, 4 * len(table_to_bytes(rows.slice(0, 0))))
         length = max(1, int(size_bytes * rows.num_rows / max(rows.nbytes, 1)))
-        for place, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
+        for place, start, end in zip(distinct, starts, [*starts[1:], len(order)], strict=True):
             pieces = [
                 table_to_bytes(rows.slice(at, min(length, end - at)))
                 for at in range(start, end, length)
@@ -182,14 +182,14 @@ class _Places:
 def _chunks(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[list[pa.RecordBatch]]:
     """Bring batches together, until they have a size."""
     chunk: list[pa.RecordBatch] = []
-    left = size_bytes
+    room_bytes = size_bytes
     for batch in batches:
         if batch.num_rows:
             chunk.append(batch)
-            left -= batch.nbytes
-        if left <= 0:
+            room_bytes -= batch.nbytes
+        if room_bytes <= 0:
             yield chunk
-            chunk, left = [], size_bytes
+            chunk, room_bytes = [], size_bytes
     if chunk:
         yield chunk
 

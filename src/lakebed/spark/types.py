@@ -16,17 +16,3 @@ def struct_type(schema: Schema) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(schema_to_spark(schema))
-
-
-def with_long_integers(struct: StructType) -> StructType:
-    """Return a schema that Spark inferred, its whole numbers as wide as later files may need."""
-    from pyspark.sql.types import IntegerType, LongType, StructField, StructType
-
-    return StructType(
-        [
-            StructField(field.name, LongType(), field.nullable)
-            if isinstance(field.dataType, IntegerType)
-            else field
-            for field in struct.fields
-        ]
-    )

@@ -178,7 +178,7 @@ def _reader_schema(wanted: Schema) -> Any:
 def _without_times(document: Any) -> Any:
     """Return a schema without the logical types of times, so that they come as numbers."""
     if isinstance(document, list):
-        return [_without_times(one) for one in document]
+        return [_without_times(branch) for branch in document]
     if not isinstance(document, Mapping):
         return document
     logical = document.get("logicalType", "")
@@ -214,7 +214,7 @@ def _set_defaults(document: Any, fields: tuple[Field, ...]) -> None:
 
 def _set_inner_defaults(document: Any, kind: Type) -> None:
     if isinstance(document, list):
-        document = next(one for one in document if one != "null")
+        document = next(branch for branch in document if branch != "null")
     match kind:
         case Struct(fields):
             _set_defaults(document, fields)

@@ -70,13 +70,13 @@ def _repetitive_columns(rows: pa.Table) -> list[str]:
     makes the file larger. Columns of nested types have one as ever.
     """
     sample = rows.slice(0, min(_MAX_SAMPLE, max(_MIN_SAMPLE, rows.num_rows // 8)))
-    found = []
+    names = []
     for field, column in zip(sample.schema, sample.columns, strict=True):
         if pa.types.is_nested(field.type):
-            found += list(_leaves(field.name, field.type))
+            names += list(_leaves(field.name, field.type))
         elif 2 * pc.count_distinct(column, mode="all").as_py() <= len(column):
-            found.append(field.name)
-    return found
+            names.append(field.name)
+    return names
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
@@ -97,29 +97,29 @@ def column_facts(footer: pq.FileMetaData) -> dict[str, ColumnFacts]:
 
     A bound is None where a row group does not say it, the null count likewise.
     """
-    found: dict[str, ColumnFacts] = {}
+    facts: dict[str, ColumnFacts] = {}
     for position in range(footer.num_columns):
         path = footer.schema.column(position).path
         if "." in path:
             continue
         groups = [footer.row_group(i).column(position) for i in range(footer.num_row_groups)]
         stats = [group.statistics if group.is_stats_set else None for group in groups]
-        found[path] = _merge_stats(stats, [group.num_values for group in groups])
-    return found
+        facts[path] = _merge_stats(stats, [group.num_values for group in groups])
+    return facts
 
 
 def _merge_stats(stats: list[pq.Statistics | None], value_counts: list[int]) -> ColumnFacts:
-    known = [one for one in stats if one is not None]
-    if len(known) < len(stats) or not all(one.has_null_count for one in known):
+    known = [stat for stat in stats if stat is not None]
+    if len(known) < len(stats) or not all(stat.has_null_count for stat in known):
         return ColumnFacts()
-    null_count = sum(one.null_count for one in known)
+    null_count = sum(stat.null_count for stat in known)
     with_values = [
-        one for one, count in zip(known, value_counts, strict=True) if one.null_count < count
+        stat for stat, count in zip(known, value_counts, strict=True) if stat.null_count < count
     ]
-    if not with_values or not all(one.has_min_max for one in with_values):
+    if not with_values or not all(stat.has_min_max for stat in with_values):
         return ColumnFacts(null_count=null_count)
     try:
-        low, high = min(one.min for one in with_values), max(one.max for one in with_values)
+        low, high = min(stat.min for stat in with_values), max(stat.max for stat in with_values)
     except (OverflowError, ValueError):  # a time outside the years that Python knows
         return ColumnFacts(null_count=null_count)
     return ColumnFacts(min=low, max=high, null_count=null_count)

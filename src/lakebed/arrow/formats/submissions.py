@@ -96,9 +96,9 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
     uuids, documents = (_text_column(batch, name) for name in (UUID, DOCUMENT))
     broken = pc.match_substring_regex(uuids, r"[\t\n\r]|^$")
     if pc.any(broken).as_py():
-        found = uuids.filter(broken)[0].as_py()
+        uuid = uuids.filter(broken)[0].as_py()
         raise SchemaMismatchError(
-            f"Uuid {found[:80]!r} is empty, or holds a tab or a newline.",
+            f"Uuid {uuid[:80]!r} is empty, or holds a tab or a newline.",
             hint="It stands before the tab of a line.",
         )
     documents = pc.replace_substring_regex(documents, "[\r\n]", " ")

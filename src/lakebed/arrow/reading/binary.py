@@ -176,9 +176,9 @@ def _as_text(value: Any) -> Any:
         case uuid.UUID():
             return str(value)
         case dict():
-            return {name: _as_text(one) for name, one in value.items()}
+            return {name: _as_text(item) for name, item in value.items()}
         case list():
-            return [_as_text(one) for one in value]
+            return [_as_text(item) for item in value]
     return value
 
 

@@ -82,20 +82,6 @@ class CsvReader(FormatReader):
         )
 
 
-def first_cells(file: RawFile, options: CsvOptions) -> tuple[str, ...]:
-    """Return the cells of the first line; none if the file is empty.
-
-    Raises:
-        SchemaMismatchError: It is no UTF-8, or the file is damaged.
-    """
-    first = next(csv_records(file, options), None)
-    if first is None:
-        return ()
-    if first.problem:
-        raise SchemaMismatchError(first.problem, hint="Correct the file.")
-    return csv_cells(first.data, options)
-
-
 def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Check that a file without a header has a column for each field.
 
@@ -262,7 +248,7 @@ def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
             ahead.extendleft(reversed(seen[1:]))
             yield Line(line.number, line.data, "A quote in this line has no end.")
         else:
-            yield Line(line.number, b"\n".join(one.data for one in seen))
+            yield Line(line.number, b"\n".join(part.data for part in seen))
 
 
 def _ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:

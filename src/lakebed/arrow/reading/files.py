@@ -195,9 +195,9 @@ class StoredFile(RawFile):
             return self
         with self.open_raw() as raw:
             held = raw.read_buffer(_HELD_BYTES + 1)
-            found = content_hash(chain([held], _pieces(raw)))
+            digest = content_hash(chain([held], _pieces(raw)))
         hint = "Restore the file, or push it again; until then it is looked at by every run."
-        check_hash(found, self.expected_hash, self.location, hint)
+        check_hash(digest, self.expected_hash, self.location, hint)
         return replace(self, content=held) if held.size <= _HELD_BYTES else self
 
     def _with_codec(self) -> Self:
@@ -205,8 +205,9 @@ class StoredFile(RawFile):
             return self
         with self.open_raw() as raw:
             head = raw.read(_MAGIC_BYTES)
-        found = [codec for magic, codec in _CODEC_OF_MAGIC.items() if head.startswith(magic)]
-        return replace(self, content_codec=found[0]) if found else self
+        by_magic = _CODEC_OF_MAGIC.items()
+        codec = next((codec for magic, codec in by_magic if head.startswith(magic)), None)
+        return self if codec is None else replace(self, content_codec=codec)
 
 
 def _pieces(raw: pa.NativeFile) -> Iterator[bytes]:
@@ -271,13 +272,13 @@ def find_files(
             f"Cannot read files from {type(given).__name__}.", hint="Give paths or a pattern."
         )
     options = StorageOptions(storage_options or {})
-    found: dict[str, RawFile] = {}
-    for one in given:
-        for file in _expand(os.fspath(one), format, options):
-            found.setdefault(file.location, file)
-    if not found:
+    by_location: dict[str, RawFile] = {}
+    for path in given:
+        for file in _expand(os.fspath(path), format, options):
+            by_location.setdefault(file.location, file)
+    if not by_location:
         raise InvalidInputError("No file is given.", hint="Give paths or a pattern.")
-    files = tuple(found.values())
+    files = tuple(by_location.values())
     return format or _common_format(files), files
 
 
@@ -291,11 +292,11 @@ def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) ->
     path = Path(text)
     if path.is_dir():
         inside = sorted(_walk(path))
-        return _fitting(text, [_local(one) for one in inside], wanted)
+        return _fitting(text, [_local(entry) for entry in inside], wanted)
     if path.exists():
         return [_local(path)]
-    matches = [Path(one) for one in sorted(_glob(text))]
-    files = [_local(one) for one in matches if one.is_file()]
+    matches = [Path(entry) for entry in sorted(_glob(text))]
+    files = [_local(entry) for entry in matches if entry.is_file()]
     if not files:
         raise _no_file(text)
     return files
@@ -306,10 +307,10 @@ def _glob(pattern: str) -> list[str]:
 
 
 def _local(path: Path) -> RawFile:
-    found = path.stat()
-    modified_at = dt.datetime.fromtimestamp(found.st_mtime, dt.UTC)
+    status = path.stat()
+    modified_at = dt.datetime.fromtimestamp(status.st_mtime, dt.UTC)
     location = without_parents(str(path.absolute()))
-    return RawFile(location=location, size_bytes=found.st_size, modified_at=modified_at)
+    return RawFile(location=location, size_bytes=status.st_size, modified_at=modified_at)
 
 
 def without_parents(path: str) -> str:
@@ -338,10 +339,10 @@ def _expand_url(
     if name and not pattern:
         store = open_store(root, storage_options=options)
         try:
-            found = store.stat(name)
+            info = store.stat(name)
         except ObjectNotFoundError as exc:
             raise _no_file(url) from exc
-        return [_remote(url, found, options)]
+        return [_remote(url, info, options)]
     while _PATTERN.intersection(root):
         root = root.rpartition("/")[0]
     files = [
@@ -383,13 +384,13 @@ _PATTERN = frozenset("*?[")
 
 
 def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None) -> list[RawFile]:
-    found = [file for file in files if _fits(file, wanted)]
-    if not found:
+    fitting = [file for file in files if _fits(file, wanted)]
+    if not fitting:
         raise InvalidInputError(
             f"No {wanted or 'CSV, JSON lines, submissions, Avro or Parquet'} file in {directory!r}.",
             hint="Files of a directory are known by their suffix.",
         )
-    return found
+    return fitting
 
 
 def _fits(file: RawFile, wanted: FileFormat | None) -> bool:
@@ -414,13 +415,13 @@ def _common_format(files: Sequence[RawFile]) -> FileFormat:
         return "json"
     told = {file.location: format_of(file.location) for file in files}
     first = told[files[0].location]
-    for location, one in told.items():
-        if one is None:
+    for location, file_format in told.items():
+        if file_format is None:
             raise InvalidInputError(
                 f"Cannot tell the format of {location!r} by its suffix.",
                 hint=f"Say it with format, or --format: {', '.join(FILE_FORMATS)}.",
             )
-        if one != first:
+        if file_format != first:
             raise InvalidInputError(
                 f"{files[0].location!r} and {location!r} are of different formats.",
                 hint="Load one format at a time.",
@@ -488,7 +489,7 @@ def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]
             f"Column {twice!r} stands twice in the header.", hint="Rename one of them."
         )
     # No field has a name with one of these in it.
-    between = next((one for one in _DELIMITERS if one in names[0]), None)
+    between = next((delimiter for delimiter in _DELIMITERS if delimiter in names[0]), None)
     if len(names) == 1 and between is not None:
         raise SchemaMismatchError(
             f"The header {shown(names[0])} is one column, since no {options.delimiter!r} is in it.",
@@ -524,14 +525,14 @@ def lines_of(file: RawFile) -> Iterator[Line]:
     pending_bytes, number, is_cut = 0, 1, False
     try:
         for chunk in _chunks(file):
-            *whole, rest = chunk.split(b"\n")
+            *whole, tail = chunk.split(b"\n")
             for data in whole:
                 problem = _TOO_LONG if is_cut else ""
                 yield Line(number, b"".join([*pending, data]), problem)
                 pending, pending_bytes, is_cut = [], 0, False
                 number += 1
-            pending.append(rest)
-            pending_bytes += len(rest)
+            pending.append(tail)
+            pending_bytes += len(tail)
             if pending_bytes > MAX_LINE_BYTES:
                 yield Line(number, b"".join(pending), _TOO_LONG)
                 pending, pending_bytes, is_cut = [], 0, True

@@ -35,12 +35,12 @@ def can_verify(expected_hash: str) -> bool:
     return _OWN_HASH.fullmatch(expected_hash) is not None
 
 
-def check_hash(found: str, expected: str | None, where: str, hint: str) -> None:
+def check_hash(actual: str, expected: str | None, where: str, hint: str) -> None:
     """Check a hash; None fits every content.
 
     Raises:
         FormatError: It is another.
     """
-    if expected not in {None, found}:
-        msg = f"The content of {where} has the hash {found}, but its metadata says {expected}."
+    if expected not in {None, actual}:
+        msg = f"The content of {where} has the hash {actual}, but its metadata says {expected}."
         raise FormatError(msg, hint=hint)

@@ -92,41 +92,41 @@ def infer_schema(
         raise InvalidInputError(f"{rows} rows to look at.", hint="Give 0 for all.")
     told, files = find_files(paths, format, storage_options=storage_options)
     schema, nulls = _INFER[told](files, rows or None, csv or CsvOptions())
-    for one in require:
-        if one not in schema:
+    for required in require:
+        if required not in schema:
             raise SchemaMismatchError(
-                f"Required field {one!r} is not in the files.",
-                hint=nearest(one, schema.names) or f"Fields are: {', '.join(schema.names)}.",
+                f"Required field {required!r} is not in the files.",
+                hint=nearest(required, schema.names) or f"Fields are: {', '.join(schema.names)}.",
             )
-        if one in nulls:
+        if required in nulls:
             raise SchemaMismatchError(
-                f"Required field {one!r} is null or missing: {nulls[one]}.",
+                f"Required field {required!r} is null or missing: {nulls[required]}.",
                 hint="Leave it nullable, or correct the file.",
             )
     fields = (replace(field, nullable=field.name not in require) for field in schema)
     return Schema(fields=tuple(fields), name=name)
 
 
-_Found = tuple[Schema, Mapping[str, str]]  # a schema, and where a field is null first
+_Inferred = tuple[Schema, Mapping[str, str]]  # a schema, and where a field is null first
 
 
-def _from_csv(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:
+def _from_csv(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:
     columns: dict[str, _Column] = {}
     for file in files:
         with reading(file.location):
             records = csv_records(file, options)
             names, records = _names_of(records, options)
-            for one in columns.keys() - set(names):
-                columns[one].note_null(f"{file.location} lacks it")
+            for name in columns.keys() - set(names):
+                columns[name].note_null(f"{file.location} lacks it")
             for chunk in _chunked(itertools.islice(records, rows)):
                 table = _as_text(chunk, names, options)
-                for one in names:
-                    column = columns.setdefault(one, _Column())
-                    column.add(table.column(one), chunk, file.location)
-            for one in names:
-                columns.setdefault(one, _Column())
-    nulls = {one: column.null_at for one, column in columns.items() if column.null_at}
-    fields = (Field(name=one, type=Primitive(column.kind)) for one, column in columns.items())
+                for name in names:
+                    column = columns.setdefault(name, _Column())
+                    column.add(table.column(name), chunk, file.location)
+            for name in names:
+                columns.setdefault(name, _Column())
+    nulls = {name: column.null_at for name, column in columns.items() if column.null_at}
+    fields = (Field(name=name, type=Primitive(column.kind)) for name, column in columns.items())
     return Schema(fields=tuple(fields)), nulls
 
 
@@ -248,10 +248,10 @@ def _kind_of(text: str) -> Kind:
 
 
 def _is_double(text: str) -> bool:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return False
-    digits = found["digits"].replace(".", "").lstrip("0")
+    digits = match["digits"].replace(".", "").lstrip("0")
     if len(digits) > _MAX_DIGITS:
         return False
     number = float(text)
@@ -269,25 +269,25 @@ def _is_calendar(text: str) -> bool:
     return True
 
 
-def _from_json(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+def _from_json(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
     root = _Node()
     for file in files:
         _add_documents(root, file, rows)
-    return _found(root)
+    return _schema_of(root)
 
 
-def _from_submissions(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+def _from_submissions(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
     root = _Node()
     for file in files:
         _add_documents(root, file, rows, is_submission=True)
-    for one in (UUID, DOCUMENT):
-        root.fields.pop(one, None)  # the line's own come first
+    for name in (UUID, DOCUMENT):
+        root.fields.pop(name, None)  # the line's own come first
     own = tuple(
-        Field(name=one, type=Primitive(Kind.STRING), nullable=False) for one in (UUID, DOCUMENT)
+        Field(name=name, type=Primitive(Kind.STRING), nullable=False) for name in (UUID, DOCUMENT)
     )
     if not root.fields:
         return Schema(fields=own), {}
-    schema, nulls = _found(root)
+    schema, nulls = _schema_of(root)
     return Schema(fields=(*own, *schema.fields)), nulls
 
 
@@ -304,15 +304,15 @@ def _add_documents(
             root.add(document, "", place, depth=0)
 
 
-def _found(root: _Node) -> _Found:
+def _schema_of(root: _Node) -> _Inferred:
     if not root.fields:
         raise SchemaMismatchError("No object has a field.", hint="Look at more rows, or others.")
     fields = root.as_fields()
-    nulls = {one: node.null_at for one, node in root.fields.items() if node.null_at}
+    nulls = {name: node.null_at for name, node in root.fields.items() if node.null_at}
     nulls |= {
-        one: "a line lacks it"
-        for one, node in root.fields.items()
-        if node.count < root.count and one not in nulls
+        name: "a line lacks it"
+        for name, node in root.fields.items()
+        if node.count < root.count and name not in nulls
     }
     return Schema(fields=fields), nulls
 
@@ -350,14 +350,14 @@ class _Node:
             )
         if isinstance(value, list):
             self.element = self.element or _Node()
-            for one in value:
-                self.element.add(one, f"{path}[]", place, depth=depth + 1)
+            for element in value:
+                self.element.add(element, f"{path}[]", place, depth=depth + 1)
         elif isinstance(value, dict):
-            for name, one in value.items():
+            for name, item in value.items():
                 with naming(place):
                     check_field_name(name)
                 inner = self.fields.setdefault(name, _Node())
-                inner.add(one, f"{path}.{name}" if path else name, place, depth=depth + 1)
+                inner.add(item, f"{path}.{name}" if path else name, place, depth=depth + 1)
 
     def _unify(self, kind: str, path: str, place: str) -> None:
         if not self.kind:
@@ -384,7 +384,7 @@ class _Node:
         return Primitive(Kind(self.kind))
 
     def as_fields(self) -> tuple[Field, ...]:
-        return tuple(Field(name=one, type=node.as_type()) for one, node in self.fields.items())
+        return tuple(Field(name=name, type=node.as_type()) for name, node in self.fields.items())
 
 
 def _json_kind(value: object, path: str, place: str) -> str:
@@ -407,11 +407,11 @@ def _json_kind(value: object, path: str, place: str) -> str:
     )
 
 
-def _from_avro(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+def _from_avro(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
     return _common([_located(file, avro_file_schema(file)) for file in files])
 
 
-def _from_parquet(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Found:  # noqa: ARG001 - one form for all formats
+def _from_parquet(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
     return _common([_located(file, _parquet_schema(file)) for file in files])
 
 
@@ -424,10 +424,10 @@ def _parquet_schema(file: RawFile) -> Schema:
         return schema_from_arrow(pq.read_schema(raw))
 
 
-def _common(found: Sequence[tuple[str, Schema]]) -> _Found:
-    first_place, first = found[0]
-    for place, other in found[1:]:
-        if other.fields != first.fields:
+def _common(schemas: Sequence[tuple[str, Schema]]) -> _Inferred:
+    first_place, first = schemas[0]
+    for place, schema in schemas[1:]:
+        if schema.fields != first.fields:
             raise SchemaMismatchError(
                 f"{first_place} and {place} have different schemas.", hint="Give files of one."
             )

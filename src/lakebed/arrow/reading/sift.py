@@ -289,7 +289,7 @@ def _add(
             else:
                 rejects.add(file, part.part(row, row + 1).reject(exc))
                 around = (part.part(row + 1, len(part)), part.part(0, row))
-                waiting += [one for one in around if len(one)]
+                waiting += [piece for piece in around if len(piece)]
         else:
             writer.write_checked(checked, number)
             row_count += checked.rows.num_rows
