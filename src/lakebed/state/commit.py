@@ -11,7 +11,6 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import (
@@ -25,14 +24,12 @@ from lakebed.errors import (
 )
 from lakebed.state import conflicts
 from lakebed.state.codec import to_document
-from lakebed.state.conflicts import Read
 from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head, remove_or_leave
 from lakebed.state.reader import Head, remember
 from lakebed.state.reservation import LEASE
-from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State
+from lakebed.state.state import State
 from lakebed.state.succession import successor
 from lakebed.state.terms import Terms
 from lakebed.store.base import Store, delete_or_leave
@@ -81,31 +78,15 @@ class Committed:
 
 
 def commit_change(
-    store: Store,
-    base: State,
-    change: Change,
-    options: CommitOptions | None = None,
-    *,
-    sources: Sources | None = None,
-    reads: Sequence[Read] = (),
-    only_on: State | None = None,
-    staged_until: dt.datetime | None = None,
-    unused: list[str] | None = None,
+    store: Store, terms: Terms, options: CommitOptions, unused: list[str]
 ) -> Committed:
-    """Commit a change: of a batch that was just written or was staged before, or of metadata alone.
+    """Commit a change; see `lakebed.state.transaction`, which alone calls this.
 
     Args:
         store: Where the dataset is.
-        base: The state that the change was computed from.
-        change: What it does. What it names is there already.
+        terms: The change, and what it rests on. What it names is there already.
         options: How long to fight for the head.
-        sources: What the segment of the change says of raw files.
-        reads: What else the change rests on.
-        only_on: The state that it may be committed on; None for any without a conflict.
-        staged_until: When the lease of a batch ends that was staged before, for the error.
-        unused: Takes the keys of segments that were written in vain, if the commit fails for sure;
-            for who has more to delete then. None to delete them here. What the change itself
-            names is the caller's, in any case.
+        unused: Takes the keys of segments that were written in vain, if the commit fails for sure.
 
     Raises:
         CommitConflictError: A commit since the base changed a partition in its scope or read in
@@ -119,26 +100,13 @@ def commit_change(
     Cost:
         A read of the head for each attempt, one PUT, one conditional PUT.
     """
-    options = options or CommitOptions()
-    terms = Terms(
-        base=base,
-        change=change,
-        lease=options.lease,
-        sources=sources,
-        reads=tuple(reads),
-        only_on=only_on,
-        staged_until=staged_until,
-    )
     attempts = _Attempts(store, terms.with_runs(store), options)
     try:
         return attempts.run()
     except CommitUnknownError:
         raise
     except LakebedError:
-        if unused is None:
-            delete_or_leave(store, attempts.unused)
-        else:
-            unused += attempts.unused
+        unused += attempts.unused
         raise
 
 
