@@ -41,6 +41,7 @@ from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
 from lakebed.state.succession import foreign_entry
+from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
@@ -368,7 +369,12 @@ class Transaction:
             only_on=only_on,
             staged_until=staged_until,
         )
-        return commit_change(self._store, terms, self._options, unused=self._keys)
+        terms = terms.with_runs(self._store)
+        swaps = Swaps(self._store, terms)
+        try:
+            return commit_change(self._store, terms, self._options, swaps)
+        finally:
+            self._keys += swaps.unused
 
     @contextmanager
     def _deciding(self) -> Iterator[None]:
@@ -504,7 +510,7 @@ class Transaction:
         if self._condition is not _Condition.OPEN:
             return
         self._condition = _Condition.OVER
-        layout, named = self._base.layout, frozenset(self._base.lists.keys)
+        layout, named = self._base.layout, frozenset(self._base.side_keys)
         keys = [*self._keys, *(key for part in self._parts for key in part.keys(layout))]
         doomed = [key for key in dict.fromkeys(keys) if key not in named]
         if delete_or_leave(self._store, doomed) and self._owns_batch and self._reservation:
