@@ -19,6 +19,8 @@ import lakebed
 from lakebed import Dataset, DatasetDescriptor, by
 from lakebed.errors import LakebedError
 
+pytestmark = pytest.mark.slow
+
 COUNT = 150
 SCHEMA = pa.schema([("dt", pa.string()), ("n", pa.int64())])
 

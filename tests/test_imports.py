@@ -177,6 +177,7 @@ def imported_at_once(body: list[ast.stmt], known: set[str]) -> set[str]:
     return found & known
 
 
+@pytest.mark.slow
 def test_every_module_can_be_the_first_that_is_imported() -> None:
     trees = modules_by_name()
     graph = {name: imported_at_once(tree.body, set(trees)) for name, tree in trees.items()}

@@ -354,6 +354,7 @@ def test_message_that_cannot_be_read_is_put_aside(archive, tmp_path, monkeypatch
     assert (tmp_path / "failed" / "1.json").exists()
 
 
+@pytest.mark.slow
 def test_what_comes_later_is_ingested_too_until_the_time_is_up(archive, store_file, tmp_path):
     key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
     reports = ingest_again(lambda: ingest_directory(archive, tmp_path), timeout_s=3)

@@ -248,6 +248,7 @@ def test_failed_upload_is_done_again(tmp_path, queue, operation: str, landed: bo
     good.index.close()
 
 
+@pytest.mark.slow
 def test_watch_uploads_what_comes_and_tells_of_invalid_ones_once(tmp_path, queue) -> None:
     archive = lakebed.open_archive(tmp_path / "raw")
     enqueue(queue, b"before")

@@ -188,6 +188,7 @@ def test_upload_ends_with_1_if_a_bundle_stays(cli, root: str, tmp_path: Path) ->
     assert (row["outcome"], row["url"]) == ("invalid", None)
 
 
+@pytest.mark.slow
 def test_watching_upload_ends_with_0_if_what_had_failed_is_uploaded_at_last(
     cli, root: str, file: Path, tmp_path: Path
 ) -> None:

@@ -13,6 +13,8 @@ import pytest
 import lakebed
 from lakebed.state.reader import read_head
 
+pytestmark = pytest.mark.interop
+
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),

@@ -194,6 +194,7 @@ def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> 
     assert content(dataset) == before
 
 
+@pytest.mark.slow
 def test_long_write_keeps_its_lease(dataset, lake) -> None:
     # Longer than a round may take on a busy machine, shorter than all of them.
     options = lakebed.CommitOptions(lease=dt.timedelta(seconds=2))

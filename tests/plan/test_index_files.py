@@ -234,6 +234,7 @@ def test_index_that_cannot_be_right_is_left_out_and_said(store, damage, caplog):
     assert "index" in caplog.text
 
 
+@pytest.mark.slow
 def test_index_that_takes_more_than_the_files_is_not_read(store):
     store.index("n", more={number: ["dead" * 8] for number in range(100, 200_100)})
 

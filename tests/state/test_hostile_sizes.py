@@ -215,6 +215,7 @@ def bundle_with(path: Path, *extra: tarfile.TarInfo) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_bundle_with_any_number_of_members_is_looked_at_no_further_than_a_few(
     tmp_path: Path,
 ) -> None:

@@ -61,6 +61,7 @@ class CompactionOptions:
             not lie in one directory by themselves: readers of Hive tables take whole directories.
         commit: How long a commit fights for the head.
 
+    >>> MIB = 2**20
     >>> CompactionOptions(target_bytes=32 * MIB).small_bytes == 16 * MIB
     True
     """

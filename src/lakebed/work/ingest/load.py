@@ -49,6 +49,7 @@ class LoadReport:
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> import pyarrow as pa
     >>> from lakebed import open_repository
     >>> schema = pa.schema([("n", pa.int64())])
     >>> numbers = open_repository("memory://doctest-load").create(
