@@ -307,6 +307,13 @@ class Transaction:
             carried=written.carried,
             earlier=steps,
         )
+        terms = Terms(
+            base=self._base,
+            change=change,
+            lease=self._options.lease,
+            sources=sources,
+            reads=tuple(reads),
+        )
         self._keys += change.brought_keys
         with self._deciding():
             if self._reservation is not None:
@@ -315,7 +322,7 @@ class Transaction:
                 self._store.put(facts.key, file_table.encode(written.facts))
             if noted is not None and sources is not None:
                 self._store.put(noted.key, source_list.encode(sources))
-            committed = self._commit(change, sources=sources, reads=tuple(reads))
+            committed = self._commit(terms)
         if committed.state is not None:
             self._delete_undone(change.edits, committed.state)
         return committed
@@ -338,8 +345,15 @@ class Transaction:
         Cost:
             As for `commit` without a batch.
         """
+        terms = Terms(
+            base=self._base,
+            change=change,
+            lease=self._options.lease,
+            only_on=only_on,
+            staged_until=until,
+        )
         with self._deciding():
-            return self._commit(change, only_on=only_on, staged_until=until)
+            return self._commit(terms)
 
     def _change(self, commit_id: str, changes: Changes) -> Change:
         lineage = changes.get("lineage", self._base.lineage)
@@ -351,24 +365,7 @@ class Transaction:
             **(changes | {"lineage": lineage}),
         )
 
-    def _commit(
-        self,
-        change: Change,
-        *,
-        sources: Sources | None = None,
-        reads: tuple[Read, ...] = (),
-        only_on: State | None = None,
-        staged_until: dt.datetime | None = None,
-    ) -> Committed:
-        terms = Terms(
-            base=self._base,
-            change=change,
-            lease=self._options.lease,
-            sources=sources,
-            reads=reads,
-            only_on=only_on,
-            staged_until=staged_until,
-        )
+    def _commit(self, terms: Terms) -> Committed:
         terms = terms.with_runs(self._store)
         swaps = Swaps(self._store, terms)
         try:
@@ -379,7 +376,7 @@ class Transaction:
     @contextmanager
     def _deciding(self) -> Iterator[None]:
         """Keep everything from now on, unless an error proves that no head refers to it."""
-        self._condition = _Condition.KEPT
+        self._keep()
         try:
             yield
         except CommitUnknownError:
@@ -387,6 +384,10 @@ class Transaction:
         except LakebedError:
             self._condition = _Condition.OPEN
             raise
+
+    def _keep(self) -> None:
+        assert self._condition is _Condition.OPEN, "a transaction is committed or staged once"
+        self._condition = _Condition.KEPT
 
     def _delete_undone(self, edits: Sequence[Edit], state: State) -> None:
         """Delete what edits have brought that did nothing, as some may.
@@ -448,7 +449,7 @@ class Transaction:
         facts = file_table.new_segment(self._base.name, written.facts)
         noted = ScopeNote.of(scope)
         base = base or self._base
-        self._condition = _Condition.KEPT
+        self._keep()
         try:
             conflicts.check_same_dataset(base, self._base)
             # An append conflicts with nothing, whoever did it.
