@@ -36,7 +36,6 @@ from lakebed.errors import (
 from lakebed.model.keys import schema_number_of
 from lakebed.state import file_table
 from lakebed.state.head import HeadFormat
-from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
 from lakebed.store import open_store, segments
 from lakebed.testing import DelegatingStore, FailingStore
@@ -633,7 +632,8 @@ def test_an_append_that_began_before_the_update_commits() -> None:
 
     dataset.update(described(ID, one("a", "int", default=5)))
     dataset.update(described(ID, one("a", "int", default=5), one("gone", maybe("string"))))
-    transaction.commit(written, Nothing())
+    transaction.add(written)
+    transaction.commit()
 
     assert list(dataset.reader()) == [{"id": 1, "a": 5, "gone": None}]
     assert dataset.plan().files[0].schema_number == 1
@@ -649,8 +649,9 @@ def test_files_staged_under_a_wrong_number_are_not_committed() -> None:
     )
     written = write_batches(store, target, [pa.RecordBatch.from_pylist([{"id": 1}])])
 
+    transaction.add(written)
     with pytest.raises(TypeError, match="another schema than 2"):
-        transaction.commit(written, Nothing())
+        transaction.commit()
 
 
 class BetweenReadAndSwap(DelegatingStore):

@@ -17,7 +17,6 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import file_id
 from lakebed.state.facts import facts_schema
 from lakebed.state.head import HeadFormat
-from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store import Store, open_store
@@ -46,7 +45,8 @@ def prepare(
     ]
     facts = _facts(labels, count, facts_schema(descriptor.stored_schema))
     postings = {"id": (_write_index(store, labels, count),)} if index else {}
-    transaction.commit(Written(facts=facts, postings=postings), Nothing())
+    transaction.add(Written(facts=facts, postings=postings))
+    transaction.commit()
     return {"version": dataset.version}
 
 

@@ -729,9 +729,9 @@ class Dataset(View):
                     f"A {operation} cannot be staged{' for a view' if view else ''}.",
                     hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
                 )
-        prepared = narrowed._prepare(operation, data, run, scope, options, commit_options)
-        keep_staged(*prepared, kept_for, read)
-        begun = prepared[0]
+        with narrowed._begin(operation, run, commit_options) as begun:
+            begun.add(narrowed._stage(data, narrowed._narrow_target(begun, options)))
+            keep_staged(begun, scope, kept_for, read)
         record = staged_list.read(self._source.store, begun.base, begun.batch_id)
         return batches.staging.Staged(self._source, record, Dataset)
 

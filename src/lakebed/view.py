@@ -569,27 +569,22 @@ class View:
             too; of those that hold some, everything. Memory: that of one writer.
         """
         read = self._base_of(base)
-        transaction = self._begin("delete", run, commit_options)
-        store, begun = self._source.store, transaction.base
-        try:
+        store = self._source.store
+        with self._begin("delete", run, commit_options) as transaction:
+            begun = transaction.base
             constraint = bind(self._constraint, begun.layout.predicate_types)
             chosen = plan(begun, constraint, requests=0, store=store)
             deleted = find_deleted(store, chosen)
             if not deleted:
-                transaction.abort()
                 return None
-            rest = write_rest(store, chosen, deleted, target_of(transaction, options))
-        except BaseException:
-            transaction.abort()
-            raise
-        scope = TheseFiles.of(file.label for file in deleted)
-        entry = transaction.commit(
-            rest,
-            scope,
-            deleted_row_count=sum(file.row_count for file in deleted),
-            reads=() if read is None else [Read(state=read, scope=untouched(constraint, begun))],
-        )
-        return Commit.of(entry, begun)
+            transaction.add(write_rest(store, chosen, deleted, target_of(transaction, options)))
+            looked_at = untouched(constraint, begun)
+            committed = transaction.commit(
+                scope=TheseFiles.of(file.label for file in deleted),
+                deleted_row_count=sum(file.row_count for file in deleted),
+                reads=() if read is None else [Read(state=read, scope=looked_at)],
+            )
+        return Commit.of(committed.entry, begun)
 
     def writer(
         self,
@@ -629,28 +624,11 @@ class View:
         base: Base | None,
     ) -> Commit:
         read = self._base_of(base)
-        staged = self._prepare(operation, data, run, scope, options, commit_options)
-        return commit_staged(*staged, read)
-
-    def _prepare(
-        self,
-        operation: str,
-        data: object,
-        run: str | None,
-        scope: Scope | Callable[[State], Scope] | None,
-        options: WriteOptions | None,
-        commit_options: CommitOptions | None,
-    ) -> tuple[Transaction, Written, Scope | None]:
-        """Write a batch, of which nobody knows yet."""
-        transaction = self._begin(operation, run, commit_options)
-        try:
+        with self._begin(operation, run, commit_options) as transaction:
             if callable(scope):
                 scope = scope(transaction.base)
-            written = self._stage(data, self._narrow_target(transaction, options))
-        except BaseException:
-            transaction.abort()
-            raise
-        return transaction, written, scope
+            transaction.add(self._stage(data, self._narrow_target(transaction, options)))
+            return commit_staged(transaction, scope, read)
 
     def _begin(
         self, operation: str, run: str | None, commit_options: CommitOptions | None

@@ -36,34 +36,32 @@ def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTa
 
 
 def commit_staged(
-    transaction: Transaction, written: Written, scope: Scope | None, base: State | None = None
+    transaction: Transaction, scope: Scope | None, base: State | None = None
 ) -> Commit:
     """Check what was staged against the scope, and commit it.
 
     Args:
-        transaction: That the files were staged for.
-        written: The files.
+        transaction: That holds the files.
         scope: What they replace; None for the partitions that they touch.
         base: From which on nobody else may have touched the scope, of an append the partitions
             that it touches; None for the base of the transaction.
 
     Raises:
-        InvalidInputError: They lie outside the scope, or there are none to say what it is; they
-            have been deleted.
+        InvalidInputError: They lie outside the scope, or there are none to say what it is.
         LakebedError: See `Transaction.commit`.
     """
-    settled = _settle(transaction, written, scope)
+    written = transaction.written
+    settled = settled_scope(transaction.base.name, written, scope)
     reads = []
     if base is not None:
         is_append = isinstance(settled, Nothing)
         touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
-    return Commit.of(transaction.commit(written, settled, reads=reads), transaction.base)
+    return Commit.of(transaction.commit(scope=settled, reads=reads).entry, transaction.base)
 
 
 def keep_staged(
     transaction: Transaction,
-    written: Written,
     scope: Scope | None,
     lease: dt.timedelta,
     base: State | None = None,
@@ -71,8 +69,7 @@ def keep_staged(
     """Check what was staged against the scope, and keep it for a later commit.
 
     Args:
-        transaction: That the files were staged for.
-        written: The files.
+        transaction: That holds the files.
         scope: As for `commit_staged`.
         lease: How long it is kept.
         base: From which on other commits conflict with that of the batch; None for the base of
@@ -82,7 +79,8 @@ def keep_staged(
         InvalidInputError: As for `commit_staged`.
         LakebedError: See `Transaction.stage`.
     """
-    transaction.stage(written, _settle(transaction, written, scope), lease, base)
+    settled = settled_scope(transaction.base.name, transaction.written, scope)
+    transaction.stage(settled, lease, base)
 
 
 def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
@@ -107,15 +105,6 @@ def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
                 hint="Filter the data, or widen the view.",
             )
     return scope
-
-
-def _settle(transaction: Transaction, written: Written, scope: Scope | None) -> Scope:
-    base = transaction.base
-    try:
-        return settled_scope(base.name, written, scope)
-    except InvalidInputError:
-        transaction.abort(written)
-        raise
 
 
 class EntityWriter:
@@ -177,10 +166,10 @@ class EntityWriter:
                 self._kernel.write(self._waiting.take())
             written = self._kernel.finish()
         self._end = "closed"
-        if written.labels:
-            self.commit = commit_staged(self._transaction, written, Nothing(), self._base)
-        else:
-            self._transaction.abort()
+        with self._transaction:
+            self._transaction.add(written)
+            if written.labels:
+                self.commit = commit_staged(self._transaction, Nothing(), self._base)
 
     def abort(self) -> None:
         """Delete what was written; nothing becomes visible."""

@@ -26,6 +26,9 @@ import time_machine
 
 BEGIN = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 
+_CALLERS = 2
+_BY_THE_WAY = ("/state/transaction.py", "/functools.py")
+
 
 class Ids:
     """Ids that are the same in every run."""
@@ -55,7 +58,12 @@ def _purpose(frame: Any) -> str:
 
     It is told by what the two functions know that have asked for it, not by where they are.
     """
-    callers = [frame.f_back, frame.f_back.f_back]
+    callers = []
+    while len(callers) < _CALLERS:
+        frame = frame.f_back
+        # Who commits asks for the id of a commit, by a transaction.
+        if not frame.f_code.co_filename.endswith(_BY_THE_WAY):
+            callers.append(frame)
     for name in ("partition", "folder", "column"):
         for caller in callers:
             value = caller.f_locals.get(name)

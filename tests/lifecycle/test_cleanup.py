@@ -154,8 +154,8 @@ def test_dead_writer_is_cleaned_up_though_an_older_one_lives(dataset, lake) -> N
     report = sweep(dataset)
 
     assert reasons(report)[key] == "abandoned"
-    written = dataset._stage([row("x", 1)], target_of(older, None))
-    assert commit_staged(older, written, None).operation == "append"
+    older.add(dataset._stage([row("x", 1)], target_of(older, None)))
+    assert commit_staged(older, None).operation == "append"
     assert ("x", 1) in content(dataset)
 
 
@@ -186,8 +186,10 @@ def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> 
     before = content(dataset)
     transaction._complete = lambda *_: None  # its manifest was there before the cleanup
 
+    transaction.add(written)
     with pytest.raises(CommitConflictError, match=r"comes too late: its writer outlasted"):
-        commit_staged(transaction, written, None)
+        commit_staged(transaction, None)
+    transaction.abort()
 
     assert content(dataset) == before
 

@@ -28,7 +28,6 @@ import lakebed
 from lakebed.errors import CommitConflictError, DatasetNotFoundError, VersionNotFoundError
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
-from lakebed.state.scope import Nothing
 from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
 from lakebed.writer import target_of
@@ -226,7 +225,9 @@ def test_writer_whose_lease_is_over_commits_before_the_cleanup_or_not_at_all(
 
     def commit() -> None:
         try:
-            transaction.commit(written, Nothing())
+            with transaction:
+                transaction.add(written)
+                transaction.commit()
         except CommitConflictError as exc:
             refused.append(exc)
 

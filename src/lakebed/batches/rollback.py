@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from lakebed.errors import (
-    CommitUnknownError,
-    InvalidInputError,
-    LakebedError,
-    ObjectNotFoundError,
-    VersionNotFoundError,
-)
+from lakebed.errors import InvalidInputError, ObjectNotFoundError, VersionNotFoundError
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState
-from lakebed.state.lists import Lists
 from lakebed.state.readable import check_readable
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
-from lakebed.state.state import Change, State
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import Store
 
 OPERATION = "rollback"
 _LOOKS_AT_ONCE = 16
@@ -191,34 +184,20 @@ def restore(
         return None
     _check_files(store, found.base, found.added, found.version)
     scope = TheseFiles(frozenset(found.removed), frozenset(found.partitions))
-    commit_id = uuid.uuid4().hex
-    sources, noted = None, None
-    if found.current:
-        current = Restored(commit_id=commit_id, current=dict(found.current))
-        sources = Sources(restored=(current,))
-        noted = source_list.new_segment(found.base.name, sources)
-    change = Change(
-        operation=OPERATION,
-        commit_id=commit_id,
-        base_version=found.base.version,
-        added=found.added,
-        row_count=found.row_count,
-        scope=scope,
-        edits=Lists(sources=(noted,) if noted else ()).additions(),
-        restores=found.version,
-    )
     touched = ThesePartitions(frozenset(found.partitions))
-    reads = () if base is None else (Read(state=base, scope=touched),)
-    try:
-        if sources is not None and noted is not None:
-            store.put(noted.key, source_list.encode(sources))
-        committed = commit_change(store, found.base, change, options, sources=sources, reads=reads)
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        delete_or_leave(store, change.brought_keys)
-        raise
-    return committed.entry
+    with Transaction.on(store, found.base, OPERATION, options=options) as transaction:
+        sources = None
+        if found.current:
+            current = Restored(commit_id=transaction.commit_id, current=dict(found.current))
+            sources = Sources(restored=(current,))
+        return transaction.commit(
+            sources=sources,
+            reads=() if base is None else (Read(state=base, scope=touched),),
+            scope=scope,
+            added=found.added,
+            row_count=found.row_count,
+            restores=found.version,
+        ).entry
 
 
 def _check_files(store: Store, base: State, labels: Sequence[str], version: int) -> None:

@@ -21,7 +21,7 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written, joined
+from lakebed.state.written import Written
 from lakebed.view import View, untouched
 from lakebed.writer import settled_scope
 
@@ -112,7 +112,7 @@ class DatasetTransaction(View):
         Raises:
             InvalidInputError: The transaction is not open.
         """
-        self._keep(self._stage(data, self._target(options)), Nothing())
+        self._add(data, Nothing(), options)
 
     def overwrite(  # type: ignore[override]  # there is no commit yet
         self, data: object, view: View | None = None, *, options: WriteOptions | None = None
@@ -130,7 +130,7 @@ class DatasetTransaction(View):
             PredicateError: The view is not aligned with partition boundaries.
         """
         scope = None if view is None else self._own(view)._whole_of(self._watched.state)
-        self._keep(self._stage(data, self._target(options)), scope)
+        self._add(data, scope, options)
 
     def delete(  # type: ignore[override]  # there is no commit yet
         self, view: View, *, options: WriteOptions | None = None
@@ -148,7 +148,8 @@ class DatasetTransaction(View):
             InvalidInputError: The view is of another dataset; or the transaction has written to
                 one of the partitions before; or it is not open.
         """
-        target = self._target(options)
+        started = self._begun()
+        target = self._target(started, options)
         store, state = self._source.store, self._watched.state
         constraint = bind(self._own(view).constraint, state.layout.predicate_types)
         chosen = plan(state, constraint, requests=0, store=store)
@@ -158,6 +159,7 @@ class DatasetTransaction(View):
         scope = TheseFiles.of(file.label for file in deleted)
         self._check_first(scope.partitions, scope)
         rest = write_rest(store, chosen, deleted, target)
+        started.add(rest)
         count = sum(file.row_count for file in deleted)
         self._writes.append(_Write(written=rest, scope=scope, deleted_row_count=count))
         return count
@@ -170,7 +172,8 @@ class DatasetTransaction(View):
             )
         return view
 
-    def _target(self, options: WriteOptions | None) -> BatchTarget:
+    def _begun(self) -> Transaction:
+        """Return the transaction of the batch, which begins with the first write."""
         if self._condition:
             raise InvalidInputError(
                 f"The transaction is {self._condition}.",
@@ -186,22 +189,28 @@ class DatasetTransaction(View):
                 base=state,
             )
         self._started.keep_alive()
-        target = self._narrow_target(self._started, options)
+        return self._started
+
+    def _target(self, started: Transaction, options: WriteOptions | None) -> BatchTarget:
+        state = self._watched.state
+        target = self._narrow_target(started, options)
         # A dimension that is capped counts what this transaction has written, too.
         written = tuple(label for one in self._writes for label in one.written.labels)
         return replace(
             target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
         )
 
-    def _keep(self, written: Written, scope: Scope | None) -> None:
-        """Check what a call has written, and keep it; else delete it."""
+    def _add(self, data: object, scope: Scope | None, options: WriteOptions | None) -> None:
+        """Write rows, and keep them if what they replace is right; else delete them."""
+        started = self._begun()
+        written = self._stage(data, self._target(started, options))
+        started.add(written)
         try:
             settled = settled_scope(self._source.name, written, scope)
             if not isinstance(settled, Nothing):
                 self._check_first(written.partitions, settled)
         except InvalidInputError:
-            if self._started is not None:
-                self._started.discard(written)
+            started.discard(written)
             raise
         self._writes.append(_Write(written=written, scope=settled))
 
@@ -232,22 +241,19 @@ class DatasetTransaction(View):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._condition = "over"
-        started, writes = self._started, self._writes
+        started, state = self._started, self._watched.state
         if started is None:
             return
-        if kind is not None or not writes:
-            started.abort(*(one.written for one in writes))
-            return
-        state = self._watched.state
-        empty = Written.nothing(state.descriptor.stored_schema)
-        looked_at = tuple(untouched(one, state) for one in self._watched.constraints)
-        entry = started.commit(
-            joined([empty, *(one.written for one in writes)]),
-            _joined([one.scope for one in writes]),
-            deleted_row_count=sum(one.deleted_row_count for one in writes),
-            reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
-        )
-        self.commit = Commit.of(entry, state)
+        with started:
+            if kind is not None or not self._writes:
+                return
+            looked_at = tuple(untouched(one, state) for one in self._watched.constraints)
+            committed = started.commit(
+                scope=_joined([one.scope for one in self._writes]),
+                deleted_row_count=sum(one.deleted_row_count for one in self._writes),
+                reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
+            )
+        self.commit = Commit.of(committed.entry, state)
 
 
 def _joined(scopes: Sequence[Scope]) -> Scope:

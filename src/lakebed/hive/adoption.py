@@ -12,7 +12,6 @@ import datetime as dt
 import os
 import re
 import urllib.parse
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -25,7 +24,6 @@ from lakebed.arrow.formats.parquet import column_facts
 from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,
-    LakebedError,
     NotFoundError,
     PartitionSpecError,
     SchemaMismatchError,
@@ -61,13 +59,14 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.lists import Lists
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
-from lakebed.state.state import Change, State
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.state import State
+from lakebed.state.transaction import Changes, Transaction
+from lakebed.store.base import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -522,24 +521,20 @@ def commit_adoption(
         )
     segment = file_table.new_segment(dataset, adoption.facts)
     assert segment is not None  # there is at least one file
-    store.put(segment.key, file_table.encode(adoption.facts))
     *earlier, last = _changes(created, adoption)
-    change = replace(last, edits=Lists(files=(segment,)).additions(), earlier=tuple(earlier))
-    try:
-        commit_change(store, created, change, options)
-    except LakebedError as exc:
-        if exc.code != "commit-unknown":
-            delete_or_leave(store, [segment.key])
-        raise
+    with Transaction.on(store, created, "adopt", options=options) as transaction:
+        transaction.put(segment.key, file_table.encode(adoption.facts))
+        last["edits"] = Lists(files=(segment,)).additions()
+        transaction.commit(earlier=earlier, **last)
 
 
-def _changes(created: State, adoption: Adoption) -> list[Change]:
+def _changes(created: State, adoption: Adoption) -> list[Changes]:
     """Return what makes each version, the current one last."""
     # Two adoptions at once find the same files.
     alone = Unchanged(TRUE, created.layout.partition_level_types)
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
-    changes = []
+    changes: list[Changes] = []
     for step in steps:
         is_last = step is steps[-1]
         added: dict[str, list[str]] = {}
@@ -550,15 +545,14 @@ def _changes(created: State, adoption: Adoption) -> list[Change]:
         gone = frozenset(label for path in added for label in live.get(path, ()))
         scope: Scope = TheseFiles.of(gone) if gone else Nothing()
         changes.append(
-            Change(
-                operation="adopt",
-                commit_id=uuid.uuid4().hex,
-                base_version=created.version,
-                batch_id=adoption.batch_id if is_last and step.batch_id is None else step.batch_id,
-                added=tuple(label for labels in added.values() for label in labels),
-                row_count=sum(one.row_count or 0 for one in step.batches),
-                scope=Several((scope, alone)) if is_last else scope,
-            )
+            {
+                "batch_id": adoption.batch_id
+                if is_last and step.batch_id is None
+                else step.batch_id,
+                "added": tuple(label for labels in added.values() for label in labels),
+                "row_count": sum(one.row_count or 0 for one in step.batches),
+                "scope": Several((scope, alone)) if is_last else scope,
+            }
         )
         live.update({path: tuple(labels) for path, labels in added.items()})
     return changes

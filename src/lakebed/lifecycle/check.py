@@ -7,7 +7,6 @@ never deletes data.
 from __future__ import annotations
 
 import datetime as dt
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +21,7 @@ import pyarrow.parquet as pq
 
 from lakebed.arrow.footer_facts import facts_of_file
 from lakebed.arrow.intact import CHECKSUM_DIFFERS, difference
-from lakebed.errors import (
-    CommitUnknownError,
-    CorruptMetadataError,
-    FormatError,
-    LakebedError,
-    ObjectNotFoundError,
-)
+from lakebed.errors import CorruptMetadataError, FormatError, ObjectNotFoundError
 from lakebed.index import segment as index_segment
 from lakebed.lifecycle.defaults import CLOCK_SKEW
 from lakebed.lifecycle.indexing import build_index
@@ -40,15 +33,15 @@ from lakebed.model.keys import is_own_name
 from lakebed.model.layout import schema_key
 from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
-from lakebed.state.commit import commit_change
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
 from lakebed.state.list_codecs import CODECS
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, column_of, postings_of
 from lakebed.state.published import Shown
 from lakebed.state.reader import Head, read_own_head
-from lakebed.state.state import Change, State
-from lakebed.store.base import ObjectInfo, Store, delete_or_leave
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 
@@ -569,29 +562,20 @@ def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]
     """Name rebuilt facts in the place of those that are lost, and nothing that cannot be read."""
     state = checker.state
     new = {}
-    if rebuilt:
-        table = facts_table(rebuilt, state.layout.stored_schema)
-        segment = file_table.new_segment(state.name, table)
-        assert segment is not None  # there are rows
-        store.put(segment.key, file_table.encode(table))
-        new[FILES] = (segment,)
-    change = Change(
-        operation="repair",
-        commit_id=uuid.uuid4().hex,
-        base_version=state.version,
-        edits=tuple(
-            Edit(name=name, removed=tuple(checker.lost.get(name, ())), added=new.get(name, ()))
-            for name in dict.fromkeys((*checker.lost, *new))
-        ),
-        lost_indices=frozenset(checker.lost_indices),
-    )
-    try:
-        commit_change(store, state, change)
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        delete_or_leave(store, change.brought_keys)
-        raise
+    with Transaction.on(store, state, "repair") as transaction:
+        if rebuilt:
+            table = facts_table(rebuilt, state.layout.stored_schema)
+            segment = file_table.new_segment(state.name, table)
+            assert segment is not None  # there are rows
+            transaction.put(segment.key, file_table.encode(table))
+            new[FILES] = (segment,)
+        transaction.commit(
+            edits=tuple(
+                Edit(name=name, removed=tuple(checker.lost.get(name, ())), added=new.get(name, ()))
+                for name in dict.fromkeys((*checker.lost, *new))
+            ),
+            lost_indices=frozenset(checker.lost_indices),
+        )
 
 
 def _is_history(finding: Finding) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,10 +43,11 @@ from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.lists import FILES, Edit, Segments
-from lakebed.state.state import Change, State
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.state import State
+from lakebed.state.transaction import Changes, Transaction
+from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
@@ -322,25 +322,21 @@ def _give_up(
             and not _may_be_named(sight, judged)
         ):
             return state, given_up, None
-        change = _change(state, planned)
         segments = _pruned(store, sight, planned, rules) if is_pruning else None
         try:
-            committed = commit_change(store, state, _with_files(change, state, segments), options)
+            with Transaction.on(store, state, "cleanup", options=options) as transaction:
+                committed = transaction.commit(**_changes(state, planned, segments))
         except CommitConflictError:
-            _delete_unused(store, segments or (), state)
             head, entries = read_history(store, state.name)
             sight = replace(sight, head=head, entries=entries)
             if not left:
                 raise
             continue
         except StorageError as exc:
-            _delete_unused(store, segments or (), state)
             if segments is None or not left or not isinstance(exc, StorageFullError):
                 raise
             is_pruning = False  # the facts that may go took the room of the commit
             continue
-        if committed.state is not None:
-            _delete_unused(store, segments or (), committed.state)
         with noting(
             f"Version {committed.entry.version} has given up what is dead, and nothing of it is deleted: "
             "run the cleanup again."
@@ -383,16 +379,28 @@ def _may_be_named(sight: Sight, judged: Sequence[JudgedFile]) -> bool:
     return not fences or fences[-1] is None or max(written) >= fences[-1]
 
 
-def _change(state: State, planned: State) -> Change:
-    return Change(
-        operation="cleanup",
-        commit_id=uuid.uuid4().hex,
-        base_version=state.version,
-        horizon=planned.horizon if planned.horizon > state.horizon else 0,
-        oldest_batch=planned.oldest_batch,
-        open_batches=planned.open_batches,
-        unprotect=tuple(one for one in state.protections if one not in planned.protections),
+def _changes(state: State, planned: State, files: Segments | None) -> Changes:
+    """Return what gives up what is planned.
+
+    Args:
+        state: What the head says.
+        planned: What it shall say.
+        files: What takes the place of the file table; None to leave that as it is.
+    """
+    edit = Edit(
+        name=FILES,
+        removed=state.lists.files,
+        added=files or (),
+        is_in_place=True,
+        is_for_base=True,
     )
+    return {
+        "horizon": planned.horizon if planned.horizon > state.horizon else 0,
+        "oldest_batch": planned.oldest_batch,
+        "open_batches": planned.open_batches,
+        "unprotect": tuple(one for one in state.protections if one not in planned.protections),
+        "edits": () if files is None else (edit,),
+    }
 
 
 def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:
@@ -403,26 +411,6 @@ def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[S
     if total <= 2 * len(kept):
         return None
     return file_table.prune(store, state.lists.files, kept)
-
-
-def _with_files(change: Change, state: State, segments: Segments | None) -> Change:
-    """Return a change that puts segments in the place of the file table, if there are any given."""
-    if segments is None:
-        return change
-    edit = Edit(
-        name=FILES,
-        removed=state.lists.files,
-        added=segments,
-        is_in_place=True,
-        is_for_base=True,
-    )
-    return replace(change, edits=(edit,))
-
-
-def _delete_unused(store: Store, segments: Sequence[Segment], state: State) -> None:
-    """Delete segments that the head does not name from the start, so that nobody has seen them."""
-    named = {segment.key for segment in state.lists.files}
-    delete_or_leave(store, [one.key for one in segments if one.key not in named])
 
 
 def _remove_leftovers(

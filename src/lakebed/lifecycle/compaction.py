@@ -35,8 +35,8 @@ from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written, joined
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.written import Written
+from lakebed.store.base import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -436,33 +436,29 @@ class _Attempt:
         Raises:
             CommitConflictError: The same, at the last moment; nothing became visible.
         """
-        transaction = Transaction.begin(
+        with Transaction.begin(
             self.store, self.name, "compact", options=self.options.commit
-        )
-        base = transaction.base
-        job = self._job(transaction)
-        shares: list[_Share] = []
-        try:
+        ) as transaction:
+            base = transaction.base
+            job = self._job(transaction)
             live = frozenset(base.labels)
             lost = [unit for unit in units if not unit.labels <= live]
             shares = self._rewrite(job, [unit for unit in units if unit.labels <= live], base)
+            transaction.add(*(share.written for share in shares))
             # What others have taken out since is left out, so that the rest need not wait for it.
             gone = live - frozenset(read_head(self.store, self.name).state.labels)
-            shares, more = self._without(job, shares, gone)
-            lost += more
-            if not any(share.units for share in shares):
-                transaction.abort(*(share.written for share in shares))
+            parts = [share.without(gone) for share in shares]
+            transaction.leave_out(frozenset().union(*(doomed for _, _, doomed in parts)))
+            shares = [share for share, _, _ in parts]
+            lost += [unit for _, more, _ in parts for unit in more]
+            labels = frozenset(
+                label for share in shares for unit in share.units for label in unit.labels
+            )
+            if not labels:
                 return None, [], lost
-        except BaseException:
-            transaction.abort(*(share.written for share in shares))
-            raise
-        written = joined([share.written for share in shares])
-        labels = frozenset(
-            label for share in shares for unit in share.units for label in unit.labels
-        )
-        entry = transaction.commit(written, RewrittenFiles(labels))
+            committed = transaction.commit(scope=RewrittenFiles(labels))
         done = [one for share in shares for one in share.compacted()]
-        return Commit.of(entry, base), done, lost
+        return Commit.of(committed.entry, base), done, lost
 
     def _job(self, transaction: Transaction) -> RewriteJob:
         base = transaction.base
@@ -497,18 +493,6 @@ class _Attempt:
         works = [_work_of(part, noted, recorded) for part in parts]
         written = rewrite_all(workers, self.store, job, works)
         return [_Share(tuple(part), share) for part, share in zip(parts, written, strict=True)]
-
-    def _without(
-        self, job: RewriteJob, shares: Sequence[_Share], gone: frozenset[str]
-    ) -> tuple[list[_Share], list[_Unit]]:
-        found: list[_Share] = []
-        lost: list[_Unit] = []
-        for share in shares:
-            left, units, doomed = share.without(gone)
-            delete_or_leave(self.store, [job.target.key(label) for label in sorted(doomed)])
-            found.append(left)
-            lost += units
-        return found, lost
 
 
 def _divided(units: Sequence[_Unit], count: int) -> list[list[_Unit]]:

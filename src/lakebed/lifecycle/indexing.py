@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,10 +28,8 @@ from lakebed.arrow.workers import gather
 from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
-    CommitUnknownError,
     CorruptMetadataError,
     InvalidInputError,
-    LakebedError,
     SchemaMismatchError,
     noting,
 )
@@ -57,13 +54,14 @@ from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists, postings_of
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change, State, digest_of
+from lakebed.state.state import State, digest_of
+from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
 if TYPE_CHECKING:
@@ -300,14 +298,9 @@ def build_index(
             if not missing:
                 break
             for files in _portions(store, state, missing, commit_bytes):
-                postings = _index_files(store, state, column, files, spark)
-                change = Change(
-                    operation="index",
-                    commit_id=uuid.uuid4().hex,
-                    base_version=state.version,
-                    edits=Lists(postings=postings).additions(),
-                )
-                _commit(store, state, change, options)
+                with Transaction.on(store, state, "index", options=options) as transaction:
+                    postings = _index_files(store, state, column, files, spark)
+                    transaction.commit(edits=Lists(postings=postings).additions())
                 done += len(files)
                 on_progress(done, max(done, len(missing)))
         compact_indices(store, dataset, columns=(column,), options=options)
@@ -484,17 +477,6 @@ def index_group(
         raise
 
 
-def _commit(store: Store, state: State, change: Change, options: CommitOptions | None) -> Entry:
-    """Commit a change of postings, and delete them if it fails for sure."""
-    try:
-        return commit_change(store, state, change, options).entry
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        delete_or_leave(store, change.brought_keys)
-        raise
-
-
 def compact_indices(
     store: Store,
     dataset: str,
@@ -522,40 +504,33 @@ def compact_indices(
     found: list[MergedList] = []
     edits: list[Edit] = []
     indices: dict[str, str] = {}
-    for column in state.descriptor.index if columns is None else columns:
-        segments = state.lists.postings.get(column, ())
-        try:
-            groups = groups_to_merge(segments)
-            merged = tuple(segment for group in groups for segment in group)
-            if not is_dry_run:
-                new = _merge_groups(store, state, column, groups)
-                edits.append(Edit(name=postings_of(column), removed=merged, added=new))
-                indices.update(_write_index_file(store, state, column))
-        except CorruptMetadataError as exc:
-            _log.warning("index is left as it is column=%s error=%s", column, exc)
-            continue
-        except LakebedError:
-            made = [segment.key for edit in edits for segment in edit.added]
-            delete_or_leave(store, [*made, *indices.values()])
-            raise
-        if merged or column in indices:
-            found.append(
-                MergedList(
-                    name=f"index of {column}",
-                    segments_before=len(segments),
-                    segments_after=len(segments) - len(merged) + len(groups),
+    with Transaction.on(store, state, "compact", options=options) as transaction:
+        for column in state.descriptor.index if columns is None else columns:
+            segments = state.lists.postings.get(column, ())
+            try:
+                groups = groups_to_merge(segments)
+                merged = tuple(segment for group in groups for segment in group)
+                if not is_dry_run:
+                    new = _merge_groups(store, transaction, column, groups)
+                    edits.append(Edit(name=postings_of(column), removed=merged, added=new))
+                    indices.update(_write_index_file(store, transaction, column))
+            except CorruptMetadataError as exc:
+                _log.warning("index is left as it is column=%s error=%s", column, exc)
+                continue
+            if merged or column in indices:
+                found.append(
+                    MergedList(
+                        name=f"index of {column}",
+                        segments_before=len(segments),
+                        segments_after=len(segments) - len(merged) + len(groups),
+                    )
                 )
+        if found and not is_dry_run:
+            transaction.commit(
+                edits=tuple(edit for edit in edits if edit.added),
+                indices=indices,
+                indices_of=digest_of(state.labels),
             )
-    if found and not is_dry_run:
-        change = Change(
-            operation="compact",
-            commit_id=uuid.uuid4().hex,
-            base_version=state.version,
-            edits=tuple(edit for edit in edits if edit.added),
-            indices=indices,
-            indices_of=digest_of(state.labels),
-        )
-        _commit(store, state, change, options)
     return tuple(found)
 
 
@@ -576,29 +551,21 @@ def write_index_files(
     """
     state = read_own_head(store, dataset).state
     indices: dict[str, str] = {}
-    try:
+    with Transaction.on(store, state, "compact", options=options) as transaction:
         for column in state.descriptor.index:
-            indices.update(_write_index_file(store, state, column))
-    except LakebedError:
-        delete_or_leave(store, [*indices.values()])
-        raise
-    if not indices:
-        return None
-    change = Change(
-        operation="compact",
-        commit_id=uuid.uuid4().hex,
-        base_version=state.version,
-        indices=indices,
-        indices_of=digest_of(state.labels),
-    )
-    return Commit.of(_commit(store, state, change, options), state)
+            indices.update(_write_index_file(store, transaction, column))
+        if not indices:
+            return None
+        committed = transaction.commit(indices=indices, indices_of=digest_of(state.labels))
+    return Commit.of(committed.entry, state)
 
 
 def _merge_groups(
-    store: Store, state: State, column: str, groups: Sequence[Sequence[Segment]]
+    store: Store, transaction: Transaction, column: str, groups: Sequence[Sequence[Segment]]
 ) -> tuple[Segment, ...]:
     if not groups:
         return ()
+    state = transaction.base
     kept = file_ids(sorted(kept_labels(store, state)))
     kind = type_to_arrow(state.layout.column_types[column])
     written: list[Segment] = []
@@ -607,16 +574,17 @@ def _merge_groups(
             merged = merge_segments(
                 store, state.name, column, group, kind, kept_ids=np.unique(kept[kept >= 0])
             )
-            store.put(merged.segment.key, merged.data)
+            transaction.put(merged.segment.key, merged.data)
             written.append(merged.segment)
-    except LakebedError:
-        delete_or_leave(store, [segment.key for segment in written])
+    except CorruptMetadataError:
+        transaction.discard(keys=[segment.key for segment in written])
         raise
     return tuple(written)
 
 
-def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]:
+def _write_index_file(store: Store, transaction: Transaction, column: str) -> dict[str, str]:
     """Write the index as other tools read it, if it is complete; return where it is, by column."""
+    state = transaction.base
     ids = file_ids(state.labels)
     if column in state.indices or (ids < 0).any():
         return {}
@@ -634,5 +602,5 @@ def _write_index_file(store: Store, state: State, column: str) -> dict[str, str]
     if data is None:
         return {}
     key = index_key(state.name, column, dt.datetime.now(dt.UTC))
-    store.put(key, data)
+    transaction.put(key, data)
     return {column: key}

@@ -6,23 +6,23 @@ Commits merge segments too, each within the time of one commit; this does the re
 from __future__ import annotations
 
 import datetime as dt
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CommitUnknownError, LakebedError, noting
+from lakebed.errors import noting
 from lakebed.lifecycle.inventory import Judge, Rules
 from lakebed.state import file_table, history
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.list_codecs import CODECS
 from lakebed.state.lists import FILES, HISTORY, Edit
 from lakebed.state.published import Shown
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change, State
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
 _ROUNDS = 3
@@ -79,30 +79,15 @@ def compact_metadata(
             return tuple(merge.report for merge in found)
         if not found:
             break
-        for merge in found:
-            for segment in merge.edit.added:
-                store.put(segment.key, merge.data)
-        change = Change(
-            operation="compact",
-            commit_id=uuid.uuid4().hex,
-            base_version=state.version,
-            edits=tuple(merge.edit for merge in found),
-        )
-        try:
-            committed = commit_change(store, state, change, options)
-        except CommitUnknownError:
-            raise
-        except LakebedError:
-            delete_or_leave(store, sorted(change.brought_keys))
-            raise
-        # What the commit has named stays, though later ones may name it no more: somebody may
-        # have read the head between. If nobody knows what it has named, a cleanup will tell.
+        with Transaction.on(store, state, "compact", options=options) as transaction:
+            for merge in found:
+                for segment in merge.edit.added:
+                    transaction.put(segment.key, merge.data)
+            committed = transaction.commit(edits=tuple(merge.edit for merge in found))
         version = committed.entry.version
         with noting(f"Version {version} has merged lists: do it again for what is left."):
             after = committed.state or read_own_head(store, name).state
         named = set(after.lists.keys)
-        if committed.state is not None:
-            delete_or_leave(store, sorted({*change.brought_keys} - named))
         for merge in found:
             if all(segment.key in named for segment in merge.edit.added):
                 done[merge.report.name] = merge.report

@@ -56,7 +56,7 @@ from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written, joined
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -156,20 +156,15 @@ def promote(
         found = promotion.look_at(state, promotion.candidates(state))
         return promotion.report(state, found, None, is_dry_run=True), new
     for round_ in range(_ROUNDS):
-        transaction = Transaction.begin(store, name, "promote", options=options)
         try:
-            # Anew: others may have changed the descriptor.
-            old = transaction.base.descriptor
-            new = promoted_descriptor(old, allowed)
-            grown = grown_dimensions(old, new)
-        except BaseException:
-            transaction.abort()
-            raise
-        if not grown:
-            transaction.abort()
-            break
-        try:
-            return _Promotion(store, workers, new, grown).run(transaction), new
+            with Transaction.begin(store, name, "promote", options=options) as transaction:
+                # Anew: others may have changed the descriptor.
+                old = transaction.base.descriptor
+                new = promoted_descriptor(old, allowed)
+                grown = grown_dimensions(old, new)
+                if not grown:
+                    break
+                return _Promotion(store, workers, new, grown).run(transaction), new
         except CommitConflictError:
             # Others added to OTHER, or rewrote files of it, at the last moment.
             if round_ == _ROUNDS - 1:
@@ -337,41 +332,33 @@ class _Promotion:
             options=WriteOptions(memory_bytes=self.workers.share_of(WriteOptions().memory_bytes)),
             schema_number=base.lineage.number,
         )
-        parts: list[Written] = []
         looked: list[_Looked] = []
         known: set[str] = set()
-        try:
-            state, route = base, None
-            # Appends may go on meanwhile: what they add to OTHER is looked at too, until a commit
-            # has a chance.
-            for _ in range(_CATCHING_UP):
-                levels = {encode_level(name, OTHER) for name in self.grown}
-                new = {one for one in state.labels if not levels.isdisjoint(one.split("/"))} - known
-                files = [file for file in self.candidates(state) if file.label in new]
-                found = self.look_at(state, files)
-                known |= new
-                if route is None:
-                    route = _Moving(
-                        self.functions, base.descriptor.schema, self.admitted(state, found)
-                    )
-                parts += self._rewrite(state, target, route, files, found)
-                looked += found
-                now = read_head(self.store, base.name).state
-                if now.labels == state.labels or now.descriptor != base.descriptor:
-                    break
-                state = now
-            assert route is not None  # there is at least one round
-            written = joined([Written.nothing(base.descriptor.stored_schema), *parts])
-            affected = frozenset(one.label for one in looked if route.moves(one))
-        except BaseException:
-            transaction.abort(*parts)
-            raise
-        entry = transaction.commit(
-            written,
-            PromotedFiles(affected, frozenset(levels), frozenset(known)),
+        state, route = base, None
+        # Appends may go on meanwhile: what they add to OTHER is looked at too, until a commit has
+        # a chance.
+        for _ in range(_CATCHING_UP):
+            levels = {encode_level(name, OTHER) for name in self.grown}
+            new = {one for one in state.labels if not levels.isdisjoint(one.split("/"))} - known
+            files = [file for file in self.candidates(state) if file.label in new]
+            found = self.look_at(state, files)
+            known |= new
+            if route is None:
+                route = _Moving(self.functions, base.descriptor.schema, self.admitted(state, found))
+            transaction.add(*self._rewrite(state, target, route, files, found))
+            looked += found
+            now = read_head(self.store, base.name).state
+            if now.labels == state.labels or now.descriptor != base.descriptor:
+                break
+            state = now
+        assert route is not None  # there is at least one round
+        affected = frozenset(one.label for one in looked if route.moves(one))
+        committed = transaction.commit(
+            scope=PromotedFiles(affected, frozenset(levels), frozenset(known)),
             descriptor=self.new,
         )
-        return self.report(base, looked, Commit.of(entry, base), is_dry_run=False, route=route)
+        commit = Commit.of(committed.entry, base)
+        return self.report(base, looked, commit, is_dry_run=False, route=route)
 
     def _rewrite(
         self,

@@ -6,17 +6,17 @@ import datetime as dt
 import getpass
 import os
 import socket
-import uuid
 from collections.abc import Sequence
 
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lakebed.state import history
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.readable import check_readable, kept_files, protected_batches
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change, State
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 _ROUNDS = 20  # against other protections and cleanups, each of which is a commit
@@ -98,15 +98,11 @@ def _commit(
             _check_kept(base, history.read(store, base.lists.history), target)
         else:
             _check_protected(base, target)
-        change = Change(
-            operation=operation,
-            commit_id=uuid.uuid4().hex,
-            base_version=base.version,
-            protect=(target,) if operation == "protect" else (),
-            unprotect=(target,) if operation == "unprotect" else (),
-        )
         try:
-            return commit_change(store, base, change, options).entry, base
+            with Transaction.on(store, base, operation, options=options) as transaction:
+                if operation == "protect":
+                    return transaction.commit(protect=(target,)).entry, base
+                return transaction.commit(unprotect=(target,)).entry, base
         except CommitConflictError:
             if not left:
                 raise

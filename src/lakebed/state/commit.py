@@ -11,7 +11,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakebed.errors import (
@@ -20,22 +20,17 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
-    PreconditionFailedError,
     StorageError,
 )
 from lakebed.state import conflicts
-from lakebed.state.codec import to_document
-from lakebed.state.conflicts import Read
-from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
-from lakebed.state.moving import read_settled_head, remove_or_leave
-from lakebed.state.reader import Head, remember
+from lakebed.state.moving import read_settled_head
+from lakebed.state.reader import Head
 from lakebed.state.reservation import LEASE
-from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State
-from lakebed.state.succession import successor
+from lakebed.state.state import State
+from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
-from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
@@ -80,32 +75,15 @@ class Committed:
     state: State | None
 
 
-def commit_change(
-    store: Store,
-    base: State,
-    change: Change,
-    options: CommitOptions | None = None,
-    *,
-    sources: Sources | None = None,
-    reads: Sequence[Read] = (),
-    only_on: State | None = None,
-    staged_until: dt.datetime | None = None,
-    unused: list[str] | None = None,
-) -> Committed:
-    """Commit a change: of a batch that was just written or was staged before, or of metadata alone.
+def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swaps) -> Committed:
+    """Commit a change; see `lakebed.state.transaction`, which alone calls this.
 
     Args:
         store: Where the dataset is.
-        base: The state that the change was computed from.
-        change: What it does. What it names is there already.
+        terms: The change, and what it rests on. What it names is there already.
         options: How long to fight for the head.
-        sources: What the segment of the change says of raw files.
-        reads: What else the change rests on.
-        only_on: The state that it may be committed on; None for any without a conflict.
-        staged_until: When the lease of a batch ends that was staged before, for the error.
-        unused: Takes the keys of segments that were written in vain, if the commit fails for sure;
-            for who has more to delete then. None to delete them here. What the change itself
-            names is the caller's, in any case.
+        swaps: Of these terms. It has the keys of segments that were written in vain, if the commit
+            fails for sure.
 
     Raises:
         CommitConflictError: A commit since the base changed a partition in its scope or read in
@@ -119,181 +97,84 @@ def commit_change(
     Cost:
         A read of the head for each attempt, one PUT, one conditional PUT.
     """
-    options = options or CommitOptions()
-    terms = Terms(
-        base=base,
-        change=change,
-        lease=options.lease,
-        sources=sources,
-        reads=tuple(reads),
-        only_on=only_on,
-        staged_until=staged_until,
-    )
-    attempts = _Attempts(store, terms.with_runs(store), options)
-    try:
-        return attempts.run()
-    except CommitUnknownError:
-        raise
-    except LakebedError:
-        if unused is None:
-            delete_or_leave(store, attempts.unused)
-        else:
-            unused += attempts.unused
-        raise
-
-
-class _Attempts:
-    """What is known of the attempts to commit a change."""
-
-    def __init__(self, store: Store, terms: Terms, options: CommitOptions) -> None:
-        self._store = store
-        self._terms = terms
-        self._name = terms.base.name
-        self._options = options
-        self._seen_version = terms.base.version
-        # Etags, by key, of the heads under which a put of ours may still land, or has landed.
-        self._pending: dict[str, str] = {}
-        # What kept the last attempt from being decided, if it was the store.
-        self._trouble: StorageError | None = None
-        # Keys of segments that only heads name which did not win.
-        self.unused: list[str] = []
-
-    def run(self) -> Committed:
-        """Try until it is decided."""
-        deadline = time.monotonic() + self._options.deadline_s
-        for attempt in itertools.count(1):
-            is_late = attempt > 1 and time.monotonic() >= deadline
-            committed = self._once_or_trouble(attempt, is_late=is_late)
-            if committed is not None:
-                _log_commit(self._name, committed.entry, attempt)
-                return committed
-            wait_s = min(self._wait_s(attempt), max(0.0, deadline - time.monotonic()))
-            _log.warning(
-                "commit retries dataset=%s attempt=%d wait_ms=%.0f",
-                self._name,
-                attempt,
-                wait_s * 1000,
-            )
-            time.sleep(wait_s)
-        raise AssertionError  # there is always another attempt
-
-    def _wait_s(self, attempt: int) -> float:
-        limit_ms = min(
-            self._options.first_wait_ms * 2.0 ** min(attempt - 1, 30),
-            self._options.longest_wait_ms,
-        )
-        return random.uniform(0, limit_ms) / 1000
-
-    def _once_or_trouble(self, attempt: int, *, is_late: bool) -> Committed | None:
-        """Try once, and decide what an error means while a put of ours may still land."""
+    base, commit_id = terms.base, terms.change.commit_id
+    version = base.version
+    trouble: StorageError | None = None  # what kept the last attempt from being decided
+    for attempt, is_late in _attempts(base.name, options):
+        committed = None
         try:
-            committed = self._once(attempt, is_late=is_late)
+            # The order matters: first look for our own commit, then for conflicts. So the last
+            # look comes after the last put, and what it does not find has not landed.
+            head = read_settled_head(store, base.name)
+            version = head.state.version
+            since = _entries_since(store, terms, head, swaps)
+            own = next((entry for entry in since if entry.commit_id == commit_id), None)
+            if own is not None:
+                committed = Committed(own, head.state if version == own.version else None)
+            else:
+                swaps.settle(head)
+                if is_late:
+                    raise trouble or _lost(terms, options, attempt - 1, version)
+                terms.check(store, head.state, since)
+                swapped = swaps.swap(head)
+                committed = swapped and Committed(*swapped)
+            trouble = None
         except DatasetNotFoundError:
             raise  # a put under a condition does not land where nothing is
         except LakebedError as exc:
             if isinstance(exc, StorageError) and exc.retryable and not is_late:
-                self._trouble = exc
-                return None
-            if self._pending:
-                raise self._unknown(exc) from exc
-            raise
-        self._trouble = None
-        return committed
-
-    def _once(self, attempt: int, *, is_late: bool) -> Committed | None:
-        """Try once; None if the race was lost.
-
-        The order matters: first look for our own commit, then for conflicts. So the last look
-        comes after the last put, and what it does not find has not landed.
-        """
-        head = read_settled_head(self._store, self._name)
-        self._seen_version = head.state.version
-        try:
-            conflicts.check_same_dataset(self._terms.base, head.state)
-        except CommitConflictError:
-            self._settle(head)  # the head that a put was meant for is gone, or stands beside
-            raise
-        since = self._terms.entries_since(self._store, head.state)
-        for entry in since:
-            if entry.commit_id == self._terms.change.commit_id:
-                return Committed(entry, head.state if head.state.version == entry.version else None)
-        self._settle(head)
-        if is_late:
-            raise self._lost(attempt - 1)
-        self._terms.check(self._store, head.state, since)
-        return self._swap(head)
-
-    def _settle(self, head: Head) -> None:
-        """Note what the absence of our commit proves of the attempts before."""
-        now = {one.key: one.etag for one in (head, head.stale) if one is not None}
-        # A condition that does not hold can never hold again; a head that has moved is gone.
-        self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
-        self._delete_unused()
-
-    def _swap(self, head: Head) -> Committed | None:
-        """Put the next head in the place of one; None if another was faster."""
-        written: list[str] = []
-        committed = None
-        try:
-            state, entry = successor(self._store, head.state, self._terms, written)
-            if self._replace(head, state):
-                committed = Committed(entry, state)
-        finally:
-            if committed is None:
-                self.unused += written
+                trouble = exc
+            elif swaps.may_land:
+                raise _unknown(terms, exc) from exc
+            else:
+                raise
         if committed is not None:
-            self._tidy(head)
-        return committed
+            _log_commit(base.name, committed.entry, attempt)
+            return committed
+    raise AssertionError  # there is always another attempt
 
-    def _replace(self, head: Head, new: State) -> bool:
-        """Put the head under its condition; False if the race was lost."""
-        data = encode_head(to_document(new), new.head_format)
-        before = dict(self._pending)
-        self._pending[head.key] = head.etag
-        try:
-            etag = self._store.replace(head.key, data, if_match=head.etag)
-        except PreconditionFailedError:
-            # Refused, or landed by a put that the client repeated: the next look will tell.
-            return False
-        except StorageError as exc:
-            if not exc.retryable:
-                self._pending = before  # the store says that this one did not land
-            raise
-        if self._terms.change.descriptor is None:
-            remember(self._store, head.key, etag, new)
-        return True
 
-    def _tidy(self, head: Head) -> None:
-        """Delete what the head that has just won makes useless."""
-        if head.stale is not None and remove_or_leave(self._store, head.stale):
-            self._pending.pop(head.stale.key, None)
-        self._pending.pop(head.key, None)
-        self._delete_unused()
+def _entries_since(store: Store, terms: Terms, head: Head, swaps: Swaps) -> tuple[Entry, ...]:
+    try:
+        conflicts.check_same_dataset(terms.base, head.state)
+    except CommitConflictError:
+        swaps.settle(head)  # the head that a put was meant for is gone, or stands beside
+        raise
+    return terms.entries_since(store, head.state)
 
-    def _delete_unused(self) -> None:
-        if self.unused and not self._pending:
-            delete_or_leave(self._store, self.unused)
-            self.unused.clear()
 
-    def _unknown(self, cause: LakebedError) -> CommitUnknownError:
-        commit_id = self._terms.change.commit_id
-        return CommitUnknownError(
-            f"The store did not say what became of commit {commit_id} to "
-            f"{self._name!r}: {cause.message}",
-            hint="Look for this commit id in the dataset's history before writing again.",
-            commit_id=commit_id,
+def _attempts(dataset: str, options: CommitOptions) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each attempt, and whether it is the last; wait in between."""
+    deadline = time.monotonic() + options.deadline_s
+    for attempt in itertools.count(1):
+        yield attempt, attempt > 1 and time.monotonic() >= deadline
+        doubled_ms = options.first_wait_ms * 2.0 ** min(attempt - 1, 30)
+        wait_s = random.uniform(0, min(doubled_ms, options.longest_wait_ms)) / 1000
+        wait_s = min(wait_s, max(0.0, deadline - time.monotonic()))
+        _log.warning(
+            "commit retries dataset=%s attempt=%d wait_ms=%.0f", dataset, attempt, wait_s * 1000
         )
+        time.sleep(wait_s)
 
-    def _lost(self, attempts: int) -> LakebedError:
-        if self._trouble is not None:
-            return self._trouble
-        return CommitConflictError(
-            f"Commit to {self._name!r} lost {attempts} races for the head in "
-            f"{self._options.deadline_s:g} s.",
-            hint="Use fewer writers at a time, or a longer deadline.",
-            expected=self._terms.base.version,
-            actual=self._seen_version,
-        )
+
+def _unknown(terms: Terms, cause: LakebedError) -> CommitUnknownError:
+    commit_id = terms.change.commit_id
+    return CommitUnknownError(
+        f"The store did not say what became of commit {commit_id} to "
+        f"{terms.base.name!r}: {cause.message}",
+        hint="Look for this commit id in the dataset's history before writing again.",
+        commit_id=commit_id,
+    )
+
+
+def _lost(terms: Terms, options: CommitOptions, attempts: int, version: int) -> CommitConflictError:
+    return CommitConflictError(
+        f"Commit to {terms.base.name!r} lost {attempts} races for the head in "
+        f"{options.deadline_s:g} s.",
+        hint="Use fewer writers at a time, or a longer deadline.",
+        expected=terms.base.version,
+        actual=version,
+    )
 
 
 def _log_commit(dataset: str, entry: Entry, attempt: int) -> None:

@@ -5,16 +5,14 @@ It begins with a commit that announces it in the head; `lakebed.state.moving` is
 
 from __future__ import annotations
 
-import uuid
-
 from lakebed.errors import noting
 from lakebed.state import history
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 OPERATION = "hand-over"
@@ -53,13 +51,8 @@ def hand_over(
     if base.head_format is head_format:
         return history.read(store, base.lists.history, after=base.version - 1)[-1]
     encode_moved(base, head_format)
-    change = Change(
-        operation=OPERATION,
-        commit_id=uuid.uuid4().hex,
-        base_version=base.version,
-        moves_to=head_format,
-    )
-    entry = commit_change(store, base, change, options).entry
+    with Transaction.on(store, base, OPERATION, options=options) as transaction:
+        entry = transaction.commit(moves_to=head_format).entry
     with noting(
         f"Version {entry.version} has announced the move to {head_format}: the next commit of any "
         "writer goes on with it."

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ from lakebed.errors import (
 from lakebed.model.keys import BATCH_ID, check_under, split_label
 from lakebed.model.layout import Folder
 from lakebed.state import history, reservation, runs
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
@@ -32,6 +31,7 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
 from lakebed.state.state import Change, State, apply
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -212,9 +212,8 @@ def commit(
         return entry, state
     base = _base(store, state, staging)
     change = change_of(base, record)
-    committed = commit_change(
-        store, base, change, options, only_on=only_on, staged_until=record.lease_until
-    )
+    with Transaction.on(store, base, record.operation, options=options) as transaction:
+        committed = transaction.commit_staged(change, only_on=only_on, until=record.lease_until)
     return committed.entry, base
 
 
@@ -250,7 +249,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
     change = change_of(state, record)
     _check_not_committed(state, record, find_commit(store, state, record))
     if state.may_commit(batch_id):
-        commit_change(store, state, _shutting_out(store, state, batch_id))
+        _shut_out(store, state, batch_id)
         # Whoever was faster is in the history by now, and nobody can follow.
         with noting(
             f"Nobody can commit batch {batch_id} from now on: discard it again to delete its files."
@@ -271,18 +270,14 @@ def _check_not_committed(state: State, record: BatchRecord, committed: Entry | N
         )
 
 
-def _shutting_out(store: Store, state: State, batch_id: int) -> Change:
-    """Return the change after which no commit lets a batch in, and every other one as before."""
+def _shut_out(store: Store, state: State, batch_id: int) -> None:
+    """Commit that no commit lets a batch in from now on, and every other one as before."""
     oldest = max(state.oldest_batch, batch_id + 1)
     committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
-    return Change(
-        operation=OPERATION,
-        commit_id=uuid.uuid4().hex,
-        base_version=state.version,
-        oldest_batch=oldest,
-        open_batches=tuple(
-            one
-            for one in sorted(reservation.listed(store, state.name))
-            if one < oldest and one != batch_id and one not in committed and state.may_commit(one)
-        ),
+    alive = (
+        one
+        for one in sorted(reservation.listed(store, state.name))
+        if one < oldest and one != batch_id and one not in committed and state.may_commit(one)
     )
+    with Transaction.on(store, state, OPERATION) as transaction:
+        transaction.commit(oldest_batch=oldest, open_batches=tuple(alive))

@@ -1,10 +1,15 @@
-"""The transaction: reserve, stage, complete, commit."""
+"""The transaction: what is written for one change, and the one door to the head."""
 
 from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from functools import cached_property
+from typing import Self, TypedDict, Unpack
 
 import msgspec
 
@@ -16,13 +21,15 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import schema_number_of
+from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions, Committed, commit_change
 from lakebed.state.conflicts import Read
-from lakebed.state.history import Entry
-from lakebed.state.lists import Lists
-from lakebed.state.reader import Head, read_head, read_own_head
+from lakebed.state.head import HeadFormat
+from lakebed.state.lists import Edit, Lists
+from lakebed.state.protections import Protection
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.reservation import (
     ManifestFile,
     Reservation,
@@ -34,43 +41,71 @@ from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
 from lakebed.state.succession import foreign_entry
-from lakebed.state.written import Written
+from lakebed.state.swap import Swaps
+from lakebed.state.terms import Terms
+from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
 
-class Transaction:
-    """One batch on its way to being visible.
+class Changes(TypedDict, total=False):
+    """What a commit does, in the words of `Change`; what is left out is the transaction's own."""
 
-    `begin` reserves the batch id. The caller writes data files under it, then calls `commit`
-    once, or `abort`. Until then nothing refers to the files.
+    scope: Scope
+    batch_id: int | None
+    added: tuple[str, ...]
+    row_count: int
+    deleted_row_count: int
+    edits: tuple[Edit, ...]
+    indices: Mapping[str, str]
+    indices_of: str
+    descriptor: DatasetDescriptor | None
+    lineage: Lineage
+    restores: int | None
+    horizon: int
+    oldest_batch: int
+    open_batches: tuple[int, ...]
+    protect: tuple[Protection, ...]
+    unprotect: tuple[Protection, ...]
+    lost_indices: frozenset[str]
+    moves_to: HeadFormat | None
+
+
+class _Condition(Enum):
+    OPEN = "nothing refers to what was written"
+    KEPT = "somebody refers to what was written, or may"
+    OVER = "what was written is deleted"
+
+
+class Transaction:
+    """One change of a dataset on its way to being visible, and all that was written for it.
+
+    A context manager. What it holds at the end of its block is deleted, unless that is committed
+    or staged, or nobody knows whether it is. Other writers see nothing of it before the commit.
+
+        with Transaction.begin(store, "flights", "append") as transaction:
+            transaction.add(write_batches(store, target_of(transaction), batches))
+            transaction.commit(scope=Nothing())
     """
 
     def __init__(
         self,
         store: Store,
-        head: Head,
+        base: State,
         operation: str,
-        run: str | None,
-        options: CommitOptions,
-        base: State | None = None,
+        run: str | None = None,
+        options: CommitOptions | None = None,
     ) -> None:
+        """Use `begin` or `on` instead."""
         self._store = store
-        self._base = base or head.state
+        self._base = base
         self._operation = operation
         self._run = run
-        self._options = options
-        self._commit_id = uuid.uuid4().hex
+        self._options = options or CommitOptions()
+        self._reservation: Reservation | None = None
         self._owns_batch = True
-        self._reservation: Reservation = reserve(
-            store,
-            head.state.name,
-            # Also above what a cleanup has shut out, however far this clock is behind.
-            above=max(head.state.last_batch_id, head.state.oldest_batch),
-            lease=options.lease,
-            commit_id=self._commit_id,
-            operation=operation,
-            run=run,
-        )
+        self._condition = _Condition.OPEN
+        self._parts: list[Written] = []
+        self._keys: list[str] = []  # of other objects that were written for it
 
     @classmethod
     def begin(
@@ -82,7 +117,7 @@ class Transaction:
         run: str | None = None,
         options: CommitOptions | None = None,
         base: State | None = None,
-    ) -> Transaction:
+    ) -> Self:
         """Read the head and reserve a batch id.
 
         Args:
@@ -101,8 +136,62 @@ class Transaction:
         Cost:
             A read of the head and one PUT.
         """
-        head = read_own_head(store, dataset)
-        return cls(store, head, operation, run, options or CommitOptions(), base)
+        state = read_own_head(store, dataset).state
+        transaction = cls(store, base or state, operation, run, options)
+        transaction._reserve(state)
+        return transaction
+
+    @classmethod
+    def begin_first(
+        cls,
+        store: Store,
+        first: State,
+        operation: str,
+        *,
+        run: str | None = None,
+        options: CommitOptions | None = None,
+    ) -> Self:
+        """Reserve a batch id of a dataset that is yet to be created, before the commit.
+
+        Args:
+            store: Where it will be.
+            first: Its first state.
+            operation: For the history.
+            run: Name of the run, if it has one.
+            options: How long to fight for the head.
+
+        Cost:
+            One PUT.
+        """
+        transaction = cls(store, first, operation, run, options)
+        transaction._reserve(first)
+        return transaction
+
+    @classmethod
+    def on(
+        cls, store: Store, base: State, operation: str, *, options: CommitOptions | None = None
+    ) -> Self:
+        """Change a dataset without a batch of new rows.
+
+        Args:
+            store: Where the dataset is.
+            base: The state that the change is computed from.
+            operation: For the history.
+            options: How long to fight for the head.
+        """
+        return cls(store, base, operation, options=options)
+
+    def _reserve(self, state: State) -> None:
+        self._reservation = reserve(
+            self._store,
+            state.name,
+            # Also above what a cleanup has shut out, however far this clock is behind.
+            above=max(state.last_batch_id, state.oldest_batch),
+            lease=self._options.lease,
+            commit_id=self.commit_id,
+            operation=self._operation,
+            run=self._run,
+        )
 
     @property
     def base(self) -> State:
@@ -112,99 +201,208 @@ class Transaction:
     @property
     def batch_id(self) -> int:
         """The reserved batch id."""
-        return self._reservation.batch_id
+        return self._reserved.batch_id
 
     @property
+    def _reserved(self) -> Reservation:
+        assert self._reservation is not None, "begin reserves a batch, on does not"
+        return self._reservation
+
+    @cached_property
     def commit_id(self) -> str:
         """Names the commit, whatever happens to it."""
-        return self._commit_id
+        return uuid.uuid4().hex
+
+    @property
+    def written(self) -> Written:
+        """All rows that it holds."""
+        if len(self._parts) == 1:
+            return self._parts[0]
+        return joined([Written.nothing(self._base.descriptor.stored_schema), *self._parts])
+
+    def add(self, *parts: Written) -> None:
+        """Hold what was written for the transaction, to be committed or deleted with it."""
+        self._parts += parts
+
+    def hold(self, written: Written) -> None:
+        """Hold this in the place of all parts so far: the same files, of which more is known."""
+        self._parts = [written]
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write another object, which the commit is to name.
+
+        Raises:
+            StorageError: The store failed.
+
+        Cost:
+            One PUT.
+        """
+        self._keys.append(key)
+        self._store.put(key, data)
+
+    def discard(self, *parts: Written, keys: Collection[str] = ()) -> None:
+        """Delete a part of what it holds, and go on without."""
+        self._parts = [kept for kept in self._parts if all(kept is not part for part in parts)]
+        self._keys = [key for key in self._keys if key not in keys]
+        of_parts = (key for part in parts for key in part.keys(self._base.layout))
+        delete_or_leave(self._store, [*keys, *of_parts])
+
+    def leave_out(self, labels: frozenset[str]) -> None:
+        """Delete some of the data files that it holds, and go on without; their postings stay."""
+        self._parts = [part.without(labels) for part in self._parts]
+        delete_or_leave(self._store, [self._base.layout.key(label) for label in sorted(labels)])
 
     def commit(
         self,
-        written: Written,
-        scope: Scope,
-        sources: Sources | None = None,
         *,
-        descriptor: DatasetDescriptor | None = None,
-        deleted_row_count: int = 0,
+        sources: Sources | None = None,
         reads: Sequence[Read] = (),
-    ) -> Entry:
-        """Make the batch visible.
+        earlier: Sequence[Changes] = (),
+        **changes: Unpack[Changes],
+    ) -> Committed:
+        """Make what it holds visible, and with it other changes.
 
         Args:
-            written: All that was staged.
-            scope: The partitions that the batch replaces.
             sources: Which raw files were read in, if that is to be known; of which of them the
-                rows are, `written` says.
-            descriptor: What the dataset is from now on, of the same schema; None if it stays as
-                it is.
-            deleted_row_count: Entities that are deleted by it.
-            reads: What else the batch rests on.
-
-        Returns:
-            The entry in the history.
+                rows are, what was written says.
+            reads: What else the change rests on.
+            earlier: What makes versions of their own right before, by the same put.
+            changes: What else is changed. `added` names files that were there before, and
+                `edits` and `indices` objects that were written for it, whoever wrote them.
 
         Raises:
             CommitConflictError: A commit since the base changed a partition in the scope or
                 read in one of the raw files, or one since a read changed what was read, or the
-                race was lost until the deadline. The staged files have been deleted.
-            CommitUnknownError: The store stopped answering. Nothing has been deleted.
-            StorageError: The store failed before the batch could become visible. The staged
-                files have been deleted, as far as the store let them.
+                race was lost until the deadline; nothing has changed.
+            VersionNotFoundError: A cleanup has given up the version that it restores.
+            CommitUnknownError: The store stopped answering. Nothing will be deleted.
+            StorageError: The store failed before anything could become visible.
 
         Cost:
-            Three PUTs (manifest, facts, history entry), one conditional PUT, and a read of the
-            head for each attempt.
+            One PUT for the history, one conditional PUT, and a read of the head for each attempt.
+            For a batch one PUT for its manifest, and one each for the facts of files and for what
+            is noted of raw files, where there are any.
         """
+        written = self.written
         self._check_schema(written)
-        segment = file_table.new_segment(self._base.name, written.facts)
+        facts = file_table.new_segment(self._base.name, written.facts)
         if sources is not None or written.origins:
             sources = msgspec.structs.replace(sources or Sources(), runs=dict(written.origins))
         noted = None if sources is None else source_list.new_segment(self._base.name, sources)
         brought = Lists(
-            files=(segment,) if segment else (),
+            files=(facts,) if facts else (),
             sources=(noted,) if noted else (),
             postings=dict(written.postings),
         )
-        change = Change(
-            operation=self._operation,
-            commit_id=self._commit_id,
-            base_version=self._base.version,
-            batch_id=self.batch_id,
-            run=self._run,
-            added=written.labels,
-            row_count=written.row_count,
-            deleted_row_count=deleted_row_count,
+        steps = tuple(self._change(uuid.uuid4().hex, step) for step in earlier)
+        own: Changes = {
+            "batch_id": None if self._reservation is None else self._reservation.batch_id,
+            "added": written.labels,
+            "row_count": written.row_count,
+        }
+        edits = (*brought.additions(), *changes.get("edits", ()))
+        change = replace(
+            self._change(self.commit_id, own | changes | {"edits": edits}),
             caught=written.caught,
-            edits=brought.additions(),
-            scope=scope,
             carried=written.carried,
-            descriptor=descriptor,
-            lineage=self._base.lineage,
+            earlier=steps,
         )
-        unused = [one.key for one in (segment, noted) if one is not None]
-        try:
-            self._complete(written)
-            if segment is not None:
-                self._store.put(segment.key, file_table.encode(written.facts))
+        terms = Terms(
+            base=self._base,
+            change=change,
+            lease=self._options.lease,
+            sources=sources,
+            reads=tuple(reads),
+        )
+        self._keys += change.brought_keys
+        with self._deciding():
+            if self._reservation is not None:
+                self._complete(written)
+            if facts is not None:
+                self._store.put(facts.key, file_table.encode(written.facts))
             if noted is not None and sources is not None:
                 self._store.put(noted.key, source_list.encode(sources))
-            committed = commit_change(
-                self._store,
-                self._base,
-                change,
-                self._options,
-                sources=sources,
-                reads=reads,
-                unused=unused,
-            )
+            committed = self._commit(terms)
+        if committed.state is not None:
+            self._delete_undone(change.edits, committed.state)
+        return committed
+
+    def commit_staged(
+        self, change: Change, *, only_on: State | None, until: dt.datetime
+    ) -> Committed:
+        """Commit a batch that was staged before, by another transaction.
+
+        Args:
+            change: What its commit does. What it names stays if that fails.
+            only_on: The state that it may be committed on; None for any without a conflict.
+            until: When the lease of the batch ends.
+
+        Raises:
+            PreconditionFailedError: The dataset is no longer in the state that it may be committed
+                on; nothing has changed.
+            LakebedError: As for `commit`.
+
+        Cost:
+            As for `commit` without a batch.
+        """
+        terms = Terms(
+            base=self._base,
+            change=change,
+            lease=self._options.lease,
+            only_on=only_on,
+            staged_until=until,
+        )
+        with self._deciding():
+            return self._commit(terms)
+
+    def _change(self, commit_id: str, changes: Changes) -> Change:
+        lineage = changes.get("lineage", self._base.lineage)
+        return Change(
+            operation=self._operation,
+            commit_id=commit_id,
+            base_version=self._base.version,
+            run=self._run,
+            **(changes | {"lineage": lineage}),
+        )
+
+    def _commit(self, terms: Terms) -> Committed:
+        terms = terms.with_runs(self._store)
+        swaps = Swaps(self._store, terms)
+        try:
+            return commit_change(self._store, terms, self._options, swaps)
+        finally:
+            self._keys += swaps.unused
+
+    @contextmanager
+    def _deciding(self) -> Iterator[None]:
+        """Keep everything from now on, unless an error proves that no head refers to it."""
+        self._keep()
+        try:
+            yield
         except CommitUnknownError:
             raise
         except LakebedError:
-            # Every other error proves that no head refers to what was written.
-            self.abort(written, others=unused)
+            self._condition = _Condition.OPEN
             raise
-        return committed.entry
+
+    def _keep(self) -> None:
+        assert self._condition is _Condition.OPEN, "a transaction is committed or staged once"
+        self._condition = _Condition.KEPT
+
+    def _delete_undone(self, edits: Sequence[Edit], state: State) -> None:
+        """Delete what edits have brought that did nothing, as some may.
+
+        What the commit has named stays, though later ones may name it no more: somebody may have
+        read the head between. If nobody knows what it has named, a cleanup will tell.
+        """
+        brought = {
+            segment.key
+            for edit in edits
+            if edit.is_in_place or edit.is_for_base
+            for segment in edit.added
+        }
+        named = {*self._base.lists.keys, *state.lists.keys}
+        delete_or_leave(self._store, sorted(brought - named))
 
     def _complete(
         self,
@@ -213,7 +411,7 @@ class Transaction:
         lease: dt.timedelta | None = None,
     ) -> None:
         try:
-            self._reservation.complete(_manifest(written), staging=staging, lease=lease)
+            self._reserved.complete(_manifest(written), staging=staging, lease=lease)
         except PreconditionFailedError as exc:
             raise self._taken_away() from exc
 
@@ -229,31 +427,29 @@ class Transaction:
             actual=state.version,
         )
 
-    def stage(
-        self, written: Written, scope: Scope, lease: dt.timedelta, base: State | None = None
-    ) -> None:
+    def stage(self, scope: Scope, lease: dt.timedelta, base: State | None = None) -> None:
         """Note what was written, so that anybody can commit it later; nothing becomes visible.
 
         Args:
-            written: All of it.
             scope: What the batch is to replace.
             lease: How long from now on it is kept.
             base: From which on other commits conflict with that of the batch; None for the base
                 of the transaction.
 
         Raises:
-            CommitConflictError: A cleanup has taken the writer for dead; what was written has
-                been deleted.
-            StorageError: The store failed. What was written has been deleted, unless the batch
-                may be staged, because only an answer was lost.
+            CommitConflictError: A cleanup has taken the writer for dead.
+            StorageError: The store failed. The batch may be staged nevertheless where only an
+                answer was lost.
 
         Cost:
             Two PUTs; the history if another tool has changed the base.
         """
+        written = self.written
         self._check_schema(written)
-        segment = file_table.new_segment(self._base.name, written.facts)
+        facts = file_table.new_segment(self._base.name, written.facts)
         noted = ScopeNote.of(scope)
         base = base or self._base
+        self._keep()
         try:
             conflicts.check_same_dataset(base, self._base)
             # An append conflicts with nothing, whoever did it.
@@ -264,7 +460,7 @@ class Transaction:
                 staged_at=dt.datetime.now(dt.UTC),
                 row_count=written.row_count,
                 scope=noted,
-                facts=None if segment is None else segment.key,
+                facts=None if facts is None else facts.key,
                 postings={
                     column: tuple(one.key for one in segments)
                     for column, segments in written.postings.items()
@@ -273,13 +469,13 @@ class Transaction:
                 foreign_added=foreign.added if foreign else (),
                 foreign_removed=foreign.removed if foreign else (),
             )
-            if segment is not None:
-                self._store.put(segment.key, file_table.encode(written.facts))
+            if facts is not None:
+                self.put(facts.key, file_table.encode(written.facts))
             self._complete(written, staging, lease)
         except LakebedError as exc:
             # Should the manifest have landed, somebody may have found the batch and committed it.
-            if self._reservation.give_up():
-                self.abort(written, others=[] if segment is None else [segment.key])
+            if self._reserved.give_up():
+                self._condition = _Condition.OPEN
             else:
                 exc.add_note(f"Batch {self.batch_id} may be staged nevertheless; see staged().")
             raise
@@ -303,28 +499,29 @@ class Transaction:
             Nothing, or one PUT.
         """
         try:
-            self._reservation.renew_if_due(self._options.lease)
+            self._reserved.renew_if_due(self._options.lease)
         except PreconditionFailedError as exc:
             raise self._taken_away() from exc
 
-    def discard(self, *parts: Written, others: Sequence[str] = ()) -> bool:
-        """Delete a part of what was staged, and go on; see `abort`.
+    def abort(self) -> None:
+        """Delete what it holds, unless somebody may refer to it; what cannot be deleted stays.
 
-        Returns:
-            Whether all of it could be deleted.
+        The reservation goes last: it tells a cleanup whose the rest is.
         """
-        keys = [*others, *(key for part in parts for key in part.keys(self._base.layout))]
-        return delete_or_leave(self._store, keys)
-
-    def abort(self, *parts: Written, others: Sequence[str] = ()) -> None:
-        """Delete what was staged; an object that cannot be deleted stays invisible garbage.
-
-        Args:
-            parts: All that was staged.
-            others: Keys of other objects that only this transaction knows.
-        """
-        if self.discard(*parts, others=others) and self._owns_batch:
+        if self._condition is not _Condition.OPEN:
+            return
+        self._condition = _Condition.OVER
+        layout, named = self._base.layout, frozenset(self._base.side_keys)
+        keys = [*self._keys, *(key for part in self._parts for key in part.keys(layout))]
+        doomed = [key for key in dict.fromkeys(keys) if key not in named]
+        if delete_or_leave(self._store, doomed) and self._owns_batch and self._reservation:
             delete_or_leave(self._store, [self._reservation.key])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.abort()
 
 
 def _manifest(written: Written) -> tuple[ManifestFile, ...]:

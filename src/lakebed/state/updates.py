@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,11 +11,12 @@ from lakebed.model.evolution import check_update
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
-from lakebed.state.commit import CommitOptions, commit_change
+from lakebed.state.commit import CommitOptions
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change, State
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
 _UPDATES = 5  # so often an edit is applied to a descriptor that others have just changed
@@ -91,15 +91,10 @@ def update(
             conflicts.check_same_dataset(made_from, base)
             conflicts.check_descriptor_kept(made_from, base, "update", entries)
         check_update(base.descriptor, descriptor, _schemas(entries, dataset))
-        change = Change(
-            operation="update",
-            commit_id=uuid.uuid4().hex,
-            base_version=base.version,
-            descriptor=descriptor,
-            lineage=base.lineage.after(base.descriptor, descriptor),
-        )
+        lineage = base.lineage.after(base.descriptor, descriptor)
         try:
-            entry = commit_change(store, base, change, options).entry
+            with Transaction.on(store, base, "update", options=options) as transaction:
+                entry = transaction.commit(descriptor=descriptor, lineage=lineage).entry
         except CommitConflictError:
             now = read_own_head(store, dataset).state
             is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)

@@ -19,7 +19,7 @@ from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.workers import workers_for
 from lakebed.state import schema_file
 from lakebed.state.creation import create
-from lakebed.state.reader import Head, read_head
+from lakebed.state.reader import read_head
 from lakebed.state.scope import TheseFiles
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
@@ -160,16 +160,12 @@ def read_in(
         state.descriptor.partition_by.check_provided(options.provided)
         files = [candidate.file for candidate in due.files]
         check_files(files, intake.format, state.descriptor, options.csv)
-    started = _begin(store, dataset, intake, first)
-    base = started.base
-    run = intake.run or f"{intake.operation}-{started.batch_id}"
-    written: list[Written] = []
-    rejects = Rejects(store)
-    try:
+    with _begin(store, dataset, intake, first) as started, Rejects(store) as rejects:
+        base = started.base
+        run = intake.run or f"{intake.operation}-{started.batch_id}"
         if (base.version, base.labels) != (state.version, state.labels):
             due = intake.find_due(base)
         if not due.files:
-            started.abort()
             return Done(due=due)
         target = replace(
             target_of(started, options.write),
@@ -190,7 +186,8 @@ def read_in(
             files = [candidate.file for candidate in due.files]
             workers = workers_for(spark if files else None, store, threads=1)
             sifted = sift_all(workers, store, job, files, _telling(due.files, on_progress))
-            written = [sifted.written]
+            rows = sifted.written
+            started.add(rows)
             rejects.add(sifted)
             if options.fail_on_rejects:
                 rejects.refuse()
@@ -199,39 +196,28 @@ def read_in(
             if not any(sifted.counts[location].row_count for location in kept_back):
                 break
             # Its rows lie among those of the other files, which are read again without it.
-            started.discard(sifted.written)
-            written = []
+            started.discard(rows)
             rejects.keep_only(kept_back)
         labels = files_of(base, due.known, due.replaced)
         others = write_others(store, base, due.known, labels, due.replaced, target, spark)
-        written.append(others)
+        started.add(others)
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
         set_aside = intake.quarantine.set_aside(store, run, rejects, looked_at, earlier, options)
         if not due.files:
-            started.abort()
             return Done(due=due, run=run, rejected_count=rejects.count)
         scope = TheseFiles.of(labels) if labels else due.scope
-        scope = settled_scope(dataset, sifted.written, scope)
+        scope = settled_scope(dataset, rows, scope)
         if first is not None:
             _create(store, first)
-    except BaseException:
-        started.abort(*written)
-        raise
-    finally:
-        rejects.delete()
-    sources = None
-    origins = sifted.written.origins  # none, unless raw files count
-    if intake.is_by_file:
-        read = _source_files(due.files, sifted.counts, started.batch_id, run)
-        keys = {file.location: file.key for file in read}
-        origins = {
-            label: tuple((keys[location], row_count) for location, row_count in runs)
-            for label, runs in origins.items()
-        }
-        sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
-    entry = started.commit(others + replace(sifted.written, origins=origins), scope, sources)
-    commit = Commit.of(entry, base)
+        sources = None
+        if intake.is_by_file:
+            read = _source_files(due.files, sifted.counts, started.batch_id, run)
+            sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
+            rows = _of_raw_files(rows, read)
+        started.hold(others + rows)
+        committed = started.commit(scope=scope, sources=sources)
+    commit = Commit.of(committed.entry, base)
     return Done(
         due=due,
         run=run,
@@ -247,8 +233,7 @@ def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> T
     operation, run, options = intake.operation, intake.run, intake.options.commit
     if first is None:
         return Transaction.begin(store, dataset, operation, run=run, options=options)
-    head = Head(key=first.head_format.key(first.name), etag="", state=first)  # yet to be put
-    return Transaction(store, head, operation, run, options)
+    return Transaction.begin_first(store, first, operation, run=run, options=options)
 
 
 def _create(store: Store, first: State) -> None:
@@ -265,6 +250,16 @@ def _create(store: Store, first: State) -> None:
             expected=first.version,
             actual=winner.version,
         ) from exc
+
+
+def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
+    """Say of which raw files rows are by the keys of these, instead of by their locations."""
+    keys = {file.location: file.key for file in read}
+    origins = {
+        label: tuple((keys[location], row_count) for location, row_count in of_file)
+        for label, of_file in rows.origins.items()
+    }
+    return replace(rows, origins=origins)
 
 
 def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> dict[str, LeftOut]:

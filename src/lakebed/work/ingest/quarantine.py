@@ -13,6 +13,7 @@ import datetime as dt
 import itertools
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +43,6 @@ from lakebed.state.scope import Nothing, Scope, TheseFiles
 from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.work.ingest.due import Candidate
 from lakebed.work.ingest.options import LoadOptions
@@ -66,7 +66,10 @@ _DESCRIPTOR = DatasetDescriptor(
 
 
 class Rejects:
-    """What did not fit, in files that nothing refers to, until it is in quarantine."""
+    """What did not fit, in files that nothing refers to, until it is in quarantine.
+
+    A context manager, which deletes the files at the end.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -136,7 +139,10 @@ class Rejects:
             rejected_count=self.count,
         )
 
-    def delete(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Delete the files."""
         delete_or_leave(
             self._store, [key for sifted, _ in self._parts for key in sifted.reject_keys]
@@ -232,25 +238,21 @@ class Quarantine:
         if state is None:
             self.create(store)
         operation = "ingest" if self.is_by_file else "load"
-        started = Transaction.begin(store, self.name, operation, run=run, options=options.commit)
-        target = target_of(started, options.write)
-        base = started.base
-        written: list[Written] = []
-        try:
-            written.append(write_batches(store, target, _with_run(rejects.batches(), run)))
+        with Transaction.begin(
+            store, self.name, operation, run=run, options=options.commit
+        ) as started:
+            target = target_of(started, options.write)
+            started.add(write_batches(store, target, _with_run(rejects.batches(), run)))
             notes = self._notes(files, rejects, started.batch_id, run)
             # Looked for again: the state may be another than before.
-            replaced = self._replaced(store, base, run, files, earlier)
+            replaced = self._replaced(store, started.base, run, files, earlier)
             scope: Scope = Nothing()
             if replaced is not None:
                 deleted = find_deleted(store, replaced)
-                written.append(write_rest(store, replaced, deleted, target))
+                started.add(write_rest(store, replaced, deleted, target))
                 scope = TheseFiles.of(file.label for file in deleted)
-        except BaseException:
-            started.abort(*written)
-            raise
-        # From here on an error proves nothing of what was written: the commit itself cleans up.
-        return Commit.of(started.commit(joined(written), scope, Sources(files=notes)), base)
+            committed = started.commit(scope=scope, sources=Sources(files=notes))
+        return Commit.of(committed.entry, started.base)
 
     def _slot(self, location: str, run: str) -> str:
         return f"{self.of_dataset}|{location if self.is_by_file else f'{_LOAD}{run}'}"

@@ -1,0 +1,283 @@
+"""A transaction holds what was written for a change, and at its end leaves all of it or nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.arrow.write import write_batches
+from lakebed.errors import CommitUnknownError, StorageError
+from lakebed.model.layout import Folder
+from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions
+from lakebed.state.lists import FILES, Edit
+from lakebed.state.protections import Protection
+from lakebed.state.reader import read_own_head
+from lakebed.state.scope import Nothing
+from lakebed.state.state import Change
+from lakebed.state.transaction import Changes, Transaction
+from lakebed.state.written import Written
+from lakebed.store import Store, open_store
+from lakebed.store.segments import Segment
+from lakebed.testing import DelegatingStore, FailingStore
+from lakebed.writer import target_of
+
+ROWS = [pa.RecordBatch.from_pylist([{"n": 1}, {"n": 2}])]
+SHORT = CommitOptions(deadline_s=0)
+
+
+def refused() -> StorageError:
+    return StorageError("No.", hint="None.", retryable=False)
+
+
+class DeletesNothing(DelegatingStore):
+    """Notes what is to be deleted, and fails to do so."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.asked: list[list[str]] = []
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        self.asked.append(list(keys))
+        raise refused()
+
+
+class MistakeError(Exception):
+    """What a caller does wrong."""
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    store = open_store(f"memory://transaction-{request.node.name}")
+    schema = pa.schema([("n", pa.int64())])
+    repository = lakebed.Repository(store)
+    repository.create("d", lakebed.DatasetDescriptor(schema=schema, index=["n"]))
+    return store
+
+
+def keys(store: Store) -> set[str]:
+    return {info.key for info in store.list("")}
+
+
+def write(store: Store, transaction: Transaction) -> Written:
+    return write_batches(store, target_of(transaction, None), ROWS)
+
+
+def begin(store: Store) -> Transaction:
+    return Transaction.begin(store, "d", "append", options=SHORT)
+
+
+@pytest.mark.parametrize("error", [None, MistakeError, KeyboardInterrupt])
+def test_block_that_does_not_commit_leaves_nothing(store, error) -> None:
+    before = keys(store)
+
+    def block() -> None:
+        with begin(store) as transaction:
+            transaction.add(write(store, transaction), write(store, transaction))
+            transaction.put("d/files/other", b"x")
+            if error is not None:
+                raise error
+
+    if error is None:
+        block()
+    else:
+        with pytest.raises(error):
+            block()
+
+    assert keys(store) == before
+
+
+def test_all_is_deleted_in_one_request_and_the_reservation_only_after_that(store) -> None:
+    failing = DeletesNothing(store)
+
+    with begin(failing) as transaction:
+        written = write(store, transaction)
+        transaction.add(written)
+        transaction.put("d/files/other", b"x")
+
+    (asked,) = failing.asked
+    assert set(asked) == {"d/files/other", *written.keys(transaction.base.layout)}
+    assert Folder.BATCHES.of("d", f"{transaction.batch_id}.json") in keys(store)
+
+
+def test_commit_that_fails_for_sure_leaves_nothing(store) -> None:
+    before = keys(store)
+    failing = FailingStore(
+        store, fail_on="replace", matching="by-dataset-metadata", error=refused()
+    )
+
+    def block() -> None:
+        with begin(failing) as transaction:
+            transaction.add(write(store, transaction))
+            transaction.commit()
+
+    with pytest.raises(StorageError, match="No"):
+        block()
+
+    assert keys(store) == before
+
+
+def test_commit_of_which_nobody_knows_deletes_nothing(store) -> None:
+    class LosesAnswers(DelegatingStore):
+        is_lost = False
+
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            etag = super()._replace(key, data, if_match=if_match)
+            self.is_lost = key.endswith("metadata.json")
+            if self.is_lost:
+                raise StorageError("The answer was lost.", hint="None.", retryable=True)
+            return etag
+
+        def _get(self, key: str) -> Any:
+            if self.is_lost:
+                raise StorageError("No answer.", hint="None.", retryable=True)
+            return super()._get(key)
+
+    losing = LosesAnswers(store)
+
+    def block() -> None:
+        with begin(losing) as transaction:
+            transaction.add(write(store, transaction))
+            transaction.commit()
+
+    with pytest.raises(CommitUnknownError):
+        block()
+
+    dataset = lakebed.Repository(store).open("d")
+    assert dataset.count() == 2
+    assert dataset.check(deep=True).is_ok
+
+
+def test_error_after_the_commit_deletes_nothing(store) -> None:
+    def block() -> None:
+        with begin(store) as transaction:
+            transaction.add(write(store, transaction))
+            transaction.commit()
+            raise MistakeError
+
+    with pytest.raises(MistakeError):
+        block()
+
+    dataset = lakebed.Repository(store).open("d")
+    assert dataset.count() == 2
+    assert dataset.check(deep=True).is_ok
+
+
+def test_discarded_part_is_neither_committed_nor_there(store) -> None:
+    with begin(store) as transaction:
+        first, second = write(store, transaction), write(store, transaction)
+        transaction.add(first, second)
+        transaction.discard(first)
+        committed = transaction.commit()
+
+    assert committed.entry.added == second.labels
+    assert keys(store).isdisjoint(first.keys(transaction.base.layout))
+    assert lakebed.Repository(store).open("d").check(deep=True).is_ok
+
+
+def test_files_that_are_left_out_are_neither_committed_nor_there(store) -> None:
+    with begin(store) as transaction:
+        first, second = write(store, transaction), write(store, transaction)
+        transaction.add(first, second)
+        transaction.leave_out(frozenset(first.labels))
+        committed = transaction.commit()
+
+    assert committed.entry.added == second.labels
+    assert keys(store).isdisjoint(map(transaction.base.layout.key, first.labels))
+    assert lakebed.Repository(store).open("d").check(deep=True).is_ok
+
+
+def test_staged_batch_stays(store) -> None:
+    with begin(store) as transaction:
+        transaction.add(write(store, transaction))
+        transaction.stage(Nothing(), SHORT.lease)
+
+    (staged,) = lakebed.Repository(store).open("d").staged()
+    assert staged.rows.count() == 2
+
+
+def change_of_the_file_table(store: Store, transaction: Transaction) -> tuple[Segment, Changes]:
+    """Put a new segment beside one that is there, both in the place of that one."""
+    base = transaction.base
+    (there,) = base.lists.files
+    table = file_table.decode(store.get(there.key).data, there.key)
+    new = file_table.new_segment("d", table)
+    assert new is not None
+    transaction.put(new.key, file_table.encode(table))
+    edit = Edit(
+        name=FILES, removed=(there,), added=(there, new), is_in_place=True, is_for_base=True
+    )
+    return new, {"edits": (edit,)}
+
+
+def test_change_that_fails_deletes_no_segment_that_its_base_names(store) -> None:
+    dataset = lakebed.Repository(store).open("d")
+    dataset.append([{"n": 1}])
+    before = keys(store)
+    base = read_own_head(store, "d").state
+    failing = FailingStore(store, fail_on="replace", error=refused())
+
+    def block() -> None:
+        with Transaction.on(failing, base, "cleanup", options=SHORT) as transaction:
+            _, changes = change_of_the_file_table(store, transaction)
+            transaction.commit(**changes)
+
+    with pytest.raises(StorageError, match="No"):
+        block()
+
+    assert keys(store) == before
+    assert dataset.check(deep=True).is_ok
+
+
+def test_edit_that_did_nothing_leaves_no_segment_of_its_own_and_all_of_others(store) -> None:
+    dataset = lakebed.Repository(store).open("d")
+    dataset.append([{"n": 1}])
+    base = read_own_head(store, "d").state
+    dataset.append([{"n": 2}])  # so that the edit, which is for its base alone, does nothing
+    dataset.compact_metadata()  # the head names the segment of the base no more, which is read yet
+
+    with Transaction.on(store, base, "cleanup") as transaction:
+        new, changes = change_of_the_file_table(store, transaction)
+        transaction.commit(**changes)
+
+    assert new.key not in keys(store)
+    assert {segment.key for segment in base.lists.files} <= keys(store)
+    assert dataset.check(deep=True).is_ok
+
+
+def test_change_without_a_batch_reserves_none(store) -> None:
+    base = read_own_head(store, "d").state
+    keep = Protection(reason="audit", by="me", at=base.committed_at, version=0)
+
+    with Transaction.on(store, base, "protect") as transaction:
+        committed = transaction.commit(protect=(keep,))
+
+    assert committed.entry.batch_id is None
+    assert committed.entry.commit_id == transaction.commit_id
+    assert not list(store.list(Folder.BATCHES.of("d")))
+    assert read_own_head(store, "d").state.protections == (keep,)
+
+
+def test_changes_are_said_in_the_words_of_a_change() -> None:
+    fields = {field.name for field in dataclasses.fields(Change)}
+    hints = typing.get_type_hints(Change)
+
+    assert {name: hints[name] for name in typing.get_type_hints(Changes)} == (
+        typing.get_type_hints(Changes)
+    )
+    # The transaction's own.
+    assert fields - set(typing.get_type_hints(Changes)) == {
+        "operation",
+        "commit_id",
+        "base_version",
+        "run",
+        "caught",
+        "carried",
+        "earlier",
+    }
