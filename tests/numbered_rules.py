@@ -1,8 +1,8 @@
 """Rules that have numbers, and tests that show them: here, or in the files of what they are about.
 
 A test of rule 16 that stands among the rules has the letter and the number in its name, as
-`test_b16_…`; a test elsewhere is named as `test_view.py::test_…` or `test_load.py::TestCsv::test_…`,
-by its path in the directory of tests.
+`test_b16_…`; a test elsewhere is named as `test_view.py::test_…` or
+`work/ingest/test_load.py::TestCsv::test_…`, by its path in the directory of tests.
 """
 
 import ast

@@ -18,8 +18,8 @@ import pytest
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, by
 from lakebed.errors import CorruptMetadataError, DamagedFileError
-from lakebed.lifecycle.check import Severity
 from lakebed.store.posix import PosixStore
+from lakebed.work.check import Severity
 
 SCHEMA = pa.schema(
     [

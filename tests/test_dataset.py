@@ -23,7 +23,7 @@ from lakebed.errors import (
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import CountingStore
-from lakebed.writer import EntityWriter
+from lakebed.work.writer import EntityWriter
 
 UTC = dt.UTC
 SCHEMA = pa.schema(

@@ -16,8 +16,8 @@ import lakebed
 import lakebed.archive
 import lakebed.batches
 import lakebed.hive
-import lakebed.lifecycle
 import lakebed.pipeline
+import lakebed.work
 
 SOURCE = Path(lakebed.__file__).parents[1]
 LAZY_PACKAGES = [
@@ -25,7 +25,7 @@ LAZY_PACKAGES = [
     lakebed.archive,
     lakebed.batches,
     lakebed.hive,
-    lakebed.lifecycle,
+    lakebed.work,
     lakebed.pipeline,
 ]
 
@@ -61,7 +61,7 @@ def packages(modules: set[str]) -> set[str]:
 
 
 def test_bare_import_loads_nothing_but_itself() -> None:
-    assert loaded_by("import lakebed") == {"lakebed", "lakebed.lazy"}
+    assert loaded_by("import lakebed") == {"lakebed", "lakebed.model", "lakebed.model.lazy"}
 
 
 def test_opening_a_repository_loads_what_reading_a_head_takes() -> None:
@@ -70,11 +70,12 @@ def test_opening_a_repository_loads_what_reading_a_head_takes() -> None:
     assert packages(loaded) <= {"lakebed", *DATA}
     assert "pyarrow.dataset" not in loaded
     rooms = {module.split(".")[1] for module in loaded if module.startswith("lakebed.")}
-    assert rooms.isdisjoint({"archive", "checks", "cli", "loading", "pipeline", "spark", "testing"})
+    assert rooms.isdisjoint({"archive", "checks", "cli", "pipeline", "spark", "testing"})
     assert "lakebed.store.object" not in loaded
-    # Rooms of upkeep, of which the defaults stand in signatures of `Dataset`.
-    upkeep = {one for one in loaded if one.startswith(("lakebed.lifecycle.", "lakebed.hive."))}
-    assert upkeep == {"lakebed.lifecycle.defaults"}
+    # What a view writes by, and the defaults that stand in signatures of `Dataset`.
+    of_rooms = ("lakebed.work.", "lakebed.hive.")
+    writing = {module for module in loaded if module.startswith(of_rooms)}
+    assert writing == {f"lakebed.work.{name}" for name in ("defaults", "deletion", "writer")}
 
 
 def test_help_loads_no_verb_and_nothing_that_reads_data() -> None:

@@ -21,7 +21,7 @@ import lakebed
 from lakebed.archive import open_archive, open_index
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError, LakebedError, to_document
-from lakebed.redaction import StorageOptions, redacted
+from lakebed.model.redaction import StorageOptions, redacted
 from lakebed.store import open_store
 
 SECRET = "pLaNtEd/SeCrEt+0123"

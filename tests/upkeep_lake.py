@@ -13,10 +13,10 @@ import pyarrow as pa
 
 import lakebed
 from lakebed import by
-from lakebed.lifecycle.cleanup import CleanupReport
 from lakebed.store.base import Store
 from lakebed.store.posix import PosixStore
 from lakebed.testing import DelegatingStore
+from lakebed.work.cleanup import CleanupReport
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("n", pa.int64())]), partition_by=[by.identity("p")]

@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
-from lakebed.lazy import lazily as _lazily
+from lakebed.model.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from lakebed import by, checks, errors
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from lakebed.arrow.reading.inference import infer_schema
     from lakebed.batches.diff import Diff
     from lakebed.batches.listing import Batch
-    from lakebed.batches.staging import Staged
+    from lakebed.batches.staged import Staged
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.checks import Audit
     from lakebed.commit import Commit
     from lakebed.dataset import Dataset
     from lakebed.errors import LakebedError
-    from lakebed.lifecycle.check import CheckReport
-    from lakebed.lifecycle.cleanup import CleanupReport
     from lakebed.model.descriptor import DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema
     from lakebed.model.partition import PartitionStrategy
+    from lakebed.model.provider import MetadataProvider
     from lakebed.model.schema import Schema
     from lakebed.pipeline.candidates import FromArchive, FromFiles
     from lakebed.pipeline.ingest import Ingest, IngestCheck
     from lakebed.pipeline.report import IngestReport
-    from lakebed.provider import MetadataProvider
     from lakebed.repository import Repository, open_repository, open_uri
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.sources import SourceFile
     from lakebed.view import View
+    from lakebed.work.check import CheckReport
+    from lakebed.work.cleanup import CleanupReport
     from lakebed.work.ingest.due import LeftOut
     from lakebed.work.ingest.execution import IngestProgress
     from lakebed.work.ingest.load import LoadReport
@@ -50,27 +50,27 @@ else:
             "lakebed.arrow.reading.inference": ("infer_schema",),
             "lakebed.batches.diff": ("Diff",),
             "lakebed.batches.listing": ("Batch",),
-            "lakebed.batches.staging": ("Staged",),
+            "lakebed.batches.staged": ("Staged",),
             "lakebed.batches.transaction": ("DatasetTransaction",),
             "lakebed.checks": ("Audit",),
             "lakebed.commit": ("Commit",),
             "lakebed.dataset": ("Dataset",),
             "lakebed.errors": ("LakebedError",),
-            "lakebed.lifecycle.check": ("CheckReport",),
-            "lakebed.lifecycle.cleanup": ("CleanupReport",),
             "lakebed.model.descriptor": ("DatasetDescriptor",),
             "lakebed.model.dimensions": ("DimensionSchema",),
             "lakebed.model.partition": ("PartitionStrategy",),
+            "lakebed.model.provider": ("MetadataProvider",),
             "lakebed.model.schema": ("Schema",),
             "lakebed.pipeline.candidates": ("FromArchive", "FromFiles"),
             "lakebed.pipeline.ingest": ("Ingest", "IngestCheck"),
             "lakebed.pipeline.report": ("IngestReport",),
-            "lakebed.provider": ("MetadataProvider",),
             "lakebed.repository": ("Repository", "open_repository", "open_uri"),
+            "lakebed.state.commit": ("CommitOptions",),
             "lakebed.state.protections": ("Protection",),
             "lakebed.state.sources": ("SourceFile",),
-            "lakebed.state.commit": ("CommitOptions",),
             "lakebed.view": ("View",),
+            "lakebed.work.check": ("CheckReport",),
+            "lakebed.work.cleanup": ("CleanupReport",),
             "lakebed.work.ingest.due": ("LeftOut",),
             "lakebed.work.ingest.execution": ("IngestProgress",),
             "lakebed.work.ingest.load": ("LoadReport",),

@@ -306,7 +306,7 @@ def look_at(
     dataset: View,
     spark: SparkSession | None,
 ) -> Audit:
-    """Look at a batch with all checks; see `lakebed.batches.staging.Staged.check`."""
+    """Look at a batch with all checks; see `lakebed.batches.staged.Staged.check`."""
     results = []
     for one in checks:
         check = one if isinstance(one, Check) else custom(one)

@@ -8,38 +8,37 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import batches, hive, lifecycle
+from lakebed import batches, hive, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
-from lakebed.lifecycle.defaults import (
-    CLOCK_SKEW,
-    COMPACTION_COMMIT_BYTES,
-    INDEX_COMMIT_BYTES,
-    TARGET_BYTES,
-)
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
-from lakebed.provider import telling
-from lakebed.source import Source
+from lakebed.model.uri import VERSION
 from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
-from lakebed.state import staged as staged_list
 from lakebed.state.commit import CommitOptions
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
+from lakebed.state.snapshot import Source
 from lakebed.state.sources import SourceFile
 from lakebed.state.state import State
-from lakebed.uri import VERSION
 from lakebed.view import Base, View
-from lakebed.writer import keep_staged
+from lakebed.work.defaults import (
+    CLOCK_SKEW,
+    COMPACTION_COMMIT_BYTES,
+    INDEX_COMMIT_BYTES,
+    TARGET_BYTES,
+)
+from lakebed.work.writer import keep_staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,20 +47,20 @@ if TYPE_CHECKING:
     from lakebed.arrow.reading.files import FileFormat
     from lakebed.batches.diff import Diff
     from lakebed.batches.listing import Batch
-    from lakebed.batches.rollback import Restoration
-    from lakebed.batches.staging import Staged
+    from lakebed.batches.staged import Staged
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.hive.publication import Publication
     from lakebed.hive.table import Mode
-    from lakebed.lifecycle.check import CheckReport
-    from lakebed.lifecycle.cleanup import CleanupReport
-    from lakebed.lifecycle.compaction import CompactionReport
-    from lakebed.lifecycle.indexing import InvertedIndex
-    from lakebed.lifecycle.inventory import AskTables
-    from lakebed.lifecycle.metadata import MergedList
-    from lakebed.lifecycle.promotion import Allowed, PromotionReport
+    from lakebed.work.check import CheckReport
+    from lakebed.work.cleanup import CleanupReport
+    from lakebed.work.compaction import CompactionReport
+    from lakebed.work.indexing import InvertedIndex
     from lakebed.work.ingest.load import LoadReport
     from lakebed.work.ingest.options import LoadOptions
+    from lakebed.work.inventory import AskTables
+    from lakebed.work.metadata import MergedList
+    from lakebed.work.promotion import Allowed, PromotionReport
+    from lakebed.work.rollback import Restoration
 
 
 class Dataset(View):
@@ -185,10 +184,10 @@ class Dataset(View):
         if self._source.pinned is not None:
             return None
         try:
-            record = staged_list.read(self._source.store, self._source.load().state, batch_id)
+            record = work.staged.read(self._source.store, self._source.load().state, batch_id)
         except VersionNotFoundError:
             return None
-        return batches.staging.Staged(self._source, record, Dataset)
+        return batches.staged.Staged(self._source, record, Dataset)
 
     def _version_by(self, time: dt.datetime | None, batch_id: int | None) -> int:
         entries = self._entries()
@@ -320,7 +319,7 @@ class Dataset(View):
             return found
         return (
             *found,
-            *batches.listing.staged_batches(staged_list.find_all(store, state, entries)),
+            *batches.listing.staged_batches(work.staged.find_all(store, state, entries)),
         )
 
     def diff(
@@ -405,7 +404,7 @@ class Dataset(View):
         """
         read = self._base_of(base)
         found = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        entry = batches.rollback.restore(self._source.store, found, commit_options, base=read)
+        entry = work.rollback.restore(self._source.store, found, commit_options, base=read)
         return None if entry is None else Commit.of(entry, found.base)
 
     def find_rollback(
@@ -436,7 +435,7 @@ class Dataset(View):
             self._check_own(view)
             scope = View(self._source, view.constraint)._whole()
         base = read_own_head(self._source.store, self.name).state
-        return batches.rollback.find_restoration(self._source.store, base, version, scope)
+        return work.rollback.find_restoration(self._source.store, base, version, scope)
 
     def sources(
         self, *, batch_id: int | None = None, file: str | None = None
@@ -703,7 +702,7 @@ class Dataset(View):
             Besides the data files: a read of the head and three small objects, and one Spark job
             for a DataFrame.
         """
-        kept_for = lifecycle.cleanup.parse_age(lease)
+        kept_for = work.cleanup.parse_age(lease)
         if not kept_for:
             raise InvalidInputError(f"lease is {lease!r}.", hint="Give more than no time.")
         if base is not None and operation != "overwrite":
@@ -732,8 +731,8 @@ class Dataset(View):
         with narrowed._begin(operation, run, commit_options) as begun:
             begun.add(narrowed._stage(data, narrowed._narrow_target(begun, options)))
             keep_staged(begun, scope, kept_for, read)
-        record = staged_list.read(self._source.store, begun.base, begun.batch_id)
-        return batches.staging.Staged(self._source, record, Dataset)
+        record = work.staged.read(self._source.store, begun.base, begun.batch_id)
+        return batches.staged.Staged(self._source, record, Dataset)
 
     def transaction(self, *, commit_options: CommitOptions | None = None) -> DatasetTransaction:
         """Return a transaction: one snapshot to read from, and one commit of all that is written.
@@ -768,8 +767,8 @@ class Dataset(View):
         """
         self._check_writable()
         store, state = self._source.store, self._source.load().state
-        records = staged_list.find_all(store, state, self._entries())
-        return tuple(batches.staging.Staged(self._source, record, Dataset) for record in records)
+        records = work.staged.find_all(store, state, self._entries())
+        return tuple(batches.staged.Staged(self._source, record, Dataset) for record in records)
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:
         """Return a staged batch, to look at it, commit or discard it.
@@ -782,8 +781,8 @@ class Dataset(View):
         """
         self._check_writable()
         state = self._source.load().state
-        record = staged_list.read(self._source.store, state, batch_id)
-        return batches.staging.Staged(self._source, record, Dataset)
+        record = work.staged.read(self._source.store, state, batch_id)
+        return batches.staged.Staged(self._source, record, Dataset)
 
     def delete(
         self,
@@ -852,7 +851,7 @@ class Dataset(View):
             The head, the history, one PUT and one conditional PUT.
         """
         self._check_writable()
-        entry, base = lifecycle.protection.protect(
+        entry, base = work.protection.protect(
             self._source.store,
             self.name,
             version=version,
@@ -886,7 +885,7 @@ class Dataset(View):
             The head, one PUT and one conditional PUT.
         """
         self._check_writable()
-        entry, base = lifecycle.protection.unprotect(
+        entry, base = work.protection.unprotect(
             self._source.store,
             self.name,
             version=version,
@@ -955,7 +954,7 @@ class Dataset(View):
             docs/design/005-cleanup.md
         """
         self._check_writable()
-        return lifecycle.cleanup.cleanup(
+        return work.cleanup.cleanup(
             self._source.store,
             self.name,
             older_than=older_than,
@@ -1012,7 +1011,7 @@ class Dataset(View):
             One LIST for each 1,000 objects, and one GET for each segment; with `deep`, all bytes.
         """
         self._check_writable()
-        return lifecycle.check.check(
+        return work.check.check(
             self._source.store,
             self.name,
             is_repairing=repair,
@@ -1158,11 +1157,11 @@ class Dataset(View):
         self._check_writable()
         if view is not None:
             self._check_own(view)
-        return lifecycle.compaction.compact(
+        return work.compaction.compact(
             self._source.store,
             self.name,
             TRUE if view is None else view.constraint,
-            lifecycle.compaction.CompactionOptions(
+            work.compaction.CompactionOptions(
                 target_bytes=target_bytes,
                 sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by or ()),
                 commit_bytes=commit_bytes,
@@ -1199,13 +1198,13 @@ class Dataset(View):
         self._check_writable()
         store = self._source.store
         # The history last: it is of its own commit, and of that of the indices.
-        indices = lifecycle.indexing.compact_indices(
+        indices = work.indexing.compact_indices(
             store, self.name, options=commit_options, is_dry_run=dry_run
         )
         with noting(
             "" if dry_run or not indices else "Indices are merged: do it again for the rest."
         ):
-            lists = lifecycle.metadata.compact_metadata(
+            lists = work.metadata.compact_metadata(
                 store, self.name, commit_options, is_dry_run=dry_run
             )
         return (*lists, *indices)
@@ -1216,7 +1215,7 @@ class Dataset(View):
         Cost:
             The head; for each index one GET a segment, of its footer; the file table.
         """
-        return lifecycle.indexing.describe_indices(self._source.store, self._source.load().state)
+        return work.indexing.describe_indices(self._source.store, self._source.load().state)
 
     def build_index(
         self,
@@ -1258,7 +1257,7 @@ class Dataset(View):
             commit for each group of them, and the index read and written once more.
         """
         self._check_writable()
-        return lifecycle.indexing.build_index(
+        return work.indexing.build_index(
             self._source.store,
             self.name,
             column,
@@ -1280,7 +1279,7 @@ class Dataset(View):
             The head, the history and one commit.
         """
         self._check_writable()
-        entry, base = lifecycle.indexing.drop_index(
+        entry, base = work.indexing.drop_index(
             self._source.store, self.name, column, commit_options
         )
         return Commit.of(entry, base)
@@ -1325,7 +1324,7 @@ class Dataset(View):
             distinct values that move.
         """
         self._check_writable()
-        report, promoted = lifecycle.promotion.promote(
+        report, promoted = work.promotion.promote(
             self._source.store,
             self.name,
             allowed,

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from lakebed.redaction import redacted
+from lakebed.model.redaction import redacted
 
 
 class ErrorCode(StrEnum):

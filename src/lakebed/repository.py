@@ -19,16 +19,16 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import schema_key
 from lakebed.model.names import check_dataset_name
-from lakebed.provider import MetadataProvider, telling
-from lakebed.source import Snapshot, Source
+from lakebed.model.provider import MetadataProvider, telling
+from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
+from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
-from lakebed.uri import parse_constraints, parse_uri
 from lakebed.view import View
 
 if TYPE_CHECKING:

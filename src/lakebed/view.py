@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
-from lakebed import signals
 from lakebed.arrow import scan
 from lakebed.arrow.entities import as_mapping, to_batches
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
-from lakebed.deletion import find_deleted, write_rest
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -50,19 +48,21 @@ from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.shown import shown
 from lakebed.model.sql import parse_sql
+from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
-from lakebed.source import Source
+from lakebed.state import signals
 from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
+from lakebed.state.snapshot import Source
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
-from lakebed.uri import VERSION, view_query
-from lakebed.writer import EntityWriter, commit_staged, target_of
+from lakebed.work.deletion import find_deleted, write_rest
+from lakebed.work.writer import EntityWriter, commit_staged, target_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,11 +14,11 @@ from writing_calls import writing_calls
 
 from lakebed import DatasetDescriptor, FromFiles, Ingest, Repository, by
 from lakebed.errors import AccessDeniedError
-from lakebed.lifecycle import compaction
 from lakebed.state.reader import read_head
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
+from lakebed.work import compaction
 
 pytestmark = pytest.mark.slow
 

@@ -32,33 +32,35 @@ from lakebed.errors import (
 
 ELSEWHERE: dict[int, tuple[str, ...]] = {
     # A. Writers and readers
-    1: ("test_writer.py::test_behaviour_1_nothing_is_visible_before_the_writer_is_closed",),
-    2: ("test_writer.py::test_behaviour_2_empty_writer_leaves_no_file_and_no_version",),
+    1: ("work/test_writer.py::test_behaviour_1_nothing_is_visible_before_the_writer_is_closed",),
+    2: ("work/test_writer.py::test_behaviour_2_empty_writer_leaves_no_file_and_no_version",),
     3: (
-        "test_writer.py::test_behaviour_3_writer_whose_store_failed_commits_nothing",
-        "test_writer.py::test_behaviour_3_error_in_the_block_leaves_nothing",
+        "work/test_writer.py::test_behaviour_3_writer_whose_store_failed_commits_nothing",
+        "work/test_writer.py::test_behaviour_3_error_in_the_block_leaves_nothing",
     ),
     4: (
-        "test_writer.py::test_behaviour_4_bad_record_raises_and_the_writer_stays_usable",
-        "test_writer.py::test_behaviour_4_entity_without_a_partition_is_a_bad_record",
-        "test_writer.py::test_behaviour_4_entity_outside_the_view_is_a_bad_record",
+        "work/test_writer.py::test_behaviour_4_bad_record_raises_and_the_writer_stays_usable",
+        "work/test_writer.py::test_behaviour_4_entity_without_a_partition_is_a_bad_record",
+        "work/test_writer.py::test_behaviour_4_entity_outside_the_view_is_a_bad_record",
     ),
-    5: ("test_writer.py::test_behaviour_5_closing_twice_is_fine",),
+    5: ("work/test_writer.py::test_behaviour_5_closing_twice_is_fine",),
     # A closed writer refuses, as in Kite; a closed reader ends like any iterator in Python.
     6: (
-        "test_writer.py::test_behaviour_6_writer_that_has_ended_takes_nothing_more",
-        "test_writer.py::test_behaviour_6_closed_reader_ends",
+        "work/test_writer.py::test_behaviour_6_writer_that_has_ended_takes_nothing_more",
+        "work/test_writer.py::test_behaviour_6_closed_reader_ends",
     ),
-    7: ("test_writer.py::test_behaviour_7_next_past_the_end_stops",),
+    7: ("work/test_writer.py::test_behaviour_7_next_past_the_end_stops",),
     # Kite shows what was flushed; Lakebed shows files by the commit alone.
-    8: ("test_writer.py::test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone",),
+    8: (
+        "work/test_writer.py::test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone",
+    ),
     9: (
         "arrow/test_kernel.py::test_behaviour_9_files_from_2_mib_on_are_within_a_tenth_of_the_target",
-        "test_writer.py::test_behaviour_9_rolled_files_hold_every_entity_once",
+        "work/test_writer.py::test_behaviour_9_rolled_files_hold_every_entity_once",
     ),
-    10: ("test_writer.py::test_behaviour_10_writer_that_stays_open_begins_other_files",),
+    10: ("work/test_writer.py::test_behaviour_10_writer_that_stays_open_begins_other_files",),
     11: (
-        "test_writer.py::test_behaviour_11_entities_of_an_older_schema_are_read_by_the_newer",
+        "work/test_writer.py::test_behaviour_11_entities_of_an_older_schema_are_read_by_the_newer",
         "arrow/test_formats.py::test_behaviour_11_file_of_an_older_schema_is_read_by_the_newer",
         "arrow/test_formats.py::test_any_avro_reader_understands_the_files",
     ),
@@ -71,7 +73,7 @@ ELSEWHERE: dict[int, tuple[str, ...]] = {
         "kite/test_vectors.py::test_v04_directory_of_a_day",
     ),
     13: (
-        "test_writer.py::test_behaviour_13_ten_users_over_two_hashes_make_six_partitions",
+        "work/test_writer.py::test_behaviour_13_ten_users_over_two_hashes_make_six_partitions",
         "arrow/test_kernel.py::test_behaviour_13_ten_users_over_two_hashes_lie_in_six_partitions",
     ),
     17: ("model/test_names_and_keys.py::test_kites_padded_numbers_are_read",),
@@ -102,17 +104,17 @@ ELSEWHERE: dict[int, tuple[str, ...]] = {
         "model/test_projection.py::test_vectors_19_6_alignment_of_every_function",
     ),
     26: (
-        "test_delete.py::test_whole_partitions_go_by_metadata_alone",
-        "test_delete.py::test_nothing_to_delete_is_no_new_version",
+        "work/test_deletion.py::test_whole_partitions_go_by_metadata_alone",
+        "work/test_deletion.py::test_nothing_to_delete_is_no_new_version",
     ),
     27: (
         "test_view.py::test_covering_partitions_are_disjoint_views_in_path_order_and_need_the_head_only",
         "test_view.py::test_view_reads_exactly_the_entities_that_it_includes",
     ),
     28: (
-        "test_uri.py::test_view_has_its_form_and_is_opened_by_it",
-        "test_uri.py::test_every_view_that_refinements_make_comes_back",
-        "test_uri.py::test_every_view_that_sql_makes_comes_back",
+        "model/test_uri.py::test_view_has_its_form_and_is_opened_by_it",
+        "model/test_uri.py::test_every_view_that_refinements_make_comes_back",
+        "model/test_uri.py::test_every_view_that_sql_makes_comes_back",
     ),
     29: ("test_view.py::test_refinement_is_strict_about_names_and_types",),
     # Kite leaves out subtrees while it lists; Lakebed lists nothing at all.

@@ -45,7 +45,7 @@ ELSEWHERE: dict[int, tuple[str, ...]] = {
         "test_evolution.py::test_of_two_updates_at_a_time_one_conflicts",
     ),
     10: (
-        "test_uri.py::test_constraint_that_does_not_fit_is_refused",
+        "model/test_uri.py::test_constraint_that_does_not_fit_is_refused",
         "cli/test_delete.py::TestDelete::test_unknown_constraint_of_a_view_uri_is_refused",
     ),
     11: (

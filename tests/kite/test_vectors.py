@@ -51,7 +51,7 @@ ELSEWHERE: dict[int, tuple[str, ...]] = {
         "test_view.py::test_hash_of_a_field_is_not_aligned_with_it",
     ),
     7: (  # URIs and names
-        "test_uri.py::test_view_has_its_form_and_is_opened_by_it",
+        "model/test_uri.py::test_view_has_its_form_and_is_opened_by_it",
         "model/test_names_and_keys.py::test_kites_field_names_are_legal",
         "model/test_names_and_keys.py::test_illegal_field_name_is_refused_with_a_suggestion",
     ),

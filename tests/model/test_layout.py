@@ -18,7 +18,7 @@ SOURCE = Path(lakebed.__file__).parent
 ELSEWHERE = {
     "archive_http": "paths of the service",
     "testing": "keys of a store under test",
-    "uri.py": "an example of an address, in a hint",
+    "model/uri.py": "an example of an address, in a hint",
     "store/base.py": "an example of a key, in a hint",
 }
 FOLDERS = "|".join([TABLE, *Folder])

@@ -26,7 +26,7 @@ from lakebed.state.written import Written
 from lakebed.store import Store, open_store
 from lakebed.store.segments import Segment
 from lakebed.testing import DelegatingStore, FailingStore
-from lakebed.writer import target_of
+from lakebed.work.writer import target_of
 
 ROWS = [pa.RecordBatch.from_pylist([{"n": 1}, {"n": 2}])]
 SHORT = CommitOptions(deadline_s=0)

@@ -21,13 +21,13 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
-from lakebed.lifecycle.check import Severity
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import read_settled_head
 from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.testing import DelegatingStore, FailingStore
+from lakebed.work.check import Severity
 
 pytestmark = pytest.mark.slow
 

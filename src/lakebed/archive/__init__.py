@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lakebed.lazy import lazily
+from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.archive.archive import Archive, open_archive

@@ -14,8 +14,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
-from lakebed.source import Snapshot, Source
 from lakebed.state import file_table
+from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.view import View

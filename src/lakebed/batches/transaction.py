@@ -9,21 +9,21 @@ from typing import Self
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.commit import Commit
-from lakebed.deletion import find_deleted, write_rest
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.plan.plan import plan
-from lakebed.source import Snapshot, Source
 from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
+from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.view import View, untouched
-from lakebed.writer import settled_scope
+from lakebed.work.deletion import find_deleted, write_rest
+from lakebed.work.writer import settled_scope
 
 OPERATION = "transaction"
 

@@ -10,13 +10,13 @@ import click
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
-from lakebed.lifecycle.compaction import CompactionReport
-from lakebed.lifecycle.defaults import TARGET_BYTES
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
+from lakebed.work.compaction import CompactionReport
+from lakebed.work.defaults import TARGET_BYTES
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)

@@ -10,11 +10,11 @@ from lakebed.cli.data import base_option, run_option
 from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record
-from lakebed.deletion import find_deleted
+from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri
 from lakebed.store import Store
-from lakebed.uri import parse_uri
 from lakebed.view import Base, View
+from lakebed.work.deletion import find_deleted
 
 _COLUMNS = ("partition", "key", "row_count", "is_whole")
 

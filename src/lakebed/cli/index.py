@@ -8,11 +8,11 @@ import click
 
 from lakebed.cli.data import show_commit
 from lakebed.cli.group import VerbGroup
-from lakebed.cli.lifecycle import progress_bar
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.lifecycle.indexing import InvertedIndex
+from lakebed.cli.upkeep import progress_bar
 from lakebed.repository import Repository
+from lakebed.work.indexing import InvertedIndex
 
 _COLUMNS = (
     "column",

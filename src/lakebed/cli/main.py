@@ -15,7 +15,7 @@ from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import show_error
 from lakebed.cli.verbs import VERBS
 from lakebed.errors import ErrorCode, LakebedError
-from lakebed.redaction import redacted
+from lakebed.model.redaction import redacted
 
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 

@@ -16,9 +16,9 @@ from lakebed.cli.output import Output, OutputFormat
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
-from lakebed.redaction import StorageOptions
+from lakebed.model.redaction import StorageOptions
+from lakebed.model.uri import KINDS, parse_uri
 from lakebed.repository import Repository, open_repository
-from lakebed.uri import KINDS, parse_uri
 
 REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
 

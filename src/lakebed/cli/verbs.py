@@ -75,21 +75,21 @@ VERBS: Mapping[str, Home] = {
         "Let dimensions allow more values, and move their rows out of OTHER.",
     ),
     "protect": Home(
-        "lakebed.cli.lifecycle", "protect", "Keep a version or a batch from being cleaned up."
+        "lakebed.cli.upkeep", "protect", "Keep a version or a batch from being cleaned up."
     ),
     "unprotect": Home(
-        "lakebed.cli.lifecycle", "unprotect", "Let a version or a batch be cleaned up again."
+        "lakebed.cli.upkeep", "unprotect", "Let a version or a batch be cleaned up again."
     ),
     "protections": Home(
-        "lakebed.cli.lifecycle", "protections", "List what is protected from cleanup, and why."
+        "lakebed.cli.upkeep", "protections", "List what is protected from cleanup, and why."
     ),
     "cleanup": Home(
-        "lakebed.cli.lifecycle",
+        "lakebed.cli.upkeep",
         "cleanup",
         "Delete files that are proven dead; without --delete only list them.",
     ),
     "check": Home(
-        "lakebed.cli.lifecycle", "check", "Compare what the head says with what is on storage."
+        "lakebed.cli.upkeep", "check", "Compare what the head says with what is on storage."
     ),
     "publish": Home("lakebed.cli.hive", "publish", "Bring a Hive table into step with a dataset."),
     "unpublish": Home(

@@ -14,7 +14,7 @@ from lakebed.archive.query import ArchiveQuery
 from lakebed.arrow.reading.files import STDIN, FileFormat, find_files
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
-from lakebed.redaction import StorageOptions
+from lakebed.model.redaction import StorageOptions
 from lakebed.work.ingest.due import FILE, Candidate
 
 Supersede = Literal["path", "span", "id"]

@@ -18,6 +18,7 @@ from lakebed.model.evolution import has_partitions_of
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.progress import NO_PROGRESS
+from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
 from lakebed.pipeline.candidates import (
     Candidates,
@@ -28,7 +29,6 @@ from lakebed.pipeline.candidates import (
 from lakebed.pipeline.document import read_document
 from lakebed.pipeline.identity import find_due
 from lakebed.pipeline.report import IngestReport
-from lakebed.redaction import StorageOptions
 from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions

@@ -35,7 +35,7 @@ from lakebed.errors import (
     StorageError,
     ThrottledError,
 )
-from lakebed.redaction import StorageOptions, redacted
+from lakebed.model.redaction import StorageOptions, redacted
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 from lakebed.store.conditions import conditions_of
 from lakebed.store.object_options import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError, InvalidNameError
 from lakebed.model.locations import check_endpoint, refuse_credentials
-from lakebed.redaction import StorageOptions
+from lakebed.model.redaction import StorageOptions
 
 PROFILE = "profile"
 

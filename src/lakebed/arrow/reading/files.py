@@ -21,8 +21,8 @@ import pyarrow as pa
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.model.redaction import StorageOptions
 from lakebed.model.shown import shown
-from lakebed.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import open_store
 

@@ -30,7 +30,7 @@ from lakebed.work.ingest.due import Candidate, Due, LeftOut
 from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
 from lakebed.work.ingest.quarantine import Quarantine, Rejects
 from lakebed.work.ingest.replacement import check_not_rewritten, files_of, write_others
-from lakebed.writer import settled_scope, target_of
+from lakebed.work.writer import settled_scope, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions
+from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
-from lakebed.redaction import StorageOptions
 from lakebed.state.commit import CommitOptions
 
 MAX_REJECTS = 0.5  # damage spoils nearly all of a file or nearly nothing of it

@@ -22,7 +22,6 @@ from lakebed.arrow import scan
 from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Sifted, read_rejects
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
-from lakebed.deletion import find_deleted, write_rest
 from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
@@ -44,9 +43,10 @@ from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
+from lakebed.work.deletion import find_deleted, write_rest
 from lakebed.work.ingest.due import Candidate
 from lakebed.work.ingest.options import LoadOptions
-from lakebed.writer import target_of
+from lakebed.work.writer import target_of
 
 _SUFFIX = "_quarantine"
 _TOLD_REJECTS = 3

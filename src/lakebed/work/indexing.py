@@ -39,8 +39,6 @@ from lakebed.index.order import rank
 from lakebed.index.postings import Postings, joined, keys_of
 from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
-from lakebed.lifecycle.defaults import INDEX_COMMIT_BYTES
-from lakebed.lifecycle.metadata import MergedList, kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
@@ -63,6 +61,8 @@ from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
+from lakebed.work.defaults import INDEX_COMMIT_BYTES
+from lakebed.work.metadata import MergedList, kept_labels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

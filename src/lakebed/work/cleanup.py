@@ -27,18 +27,6 @@ from lakebed.errors import (
     StorageFullError,
     noting,
 )
-from lakebed.lifecycle.defaults import CLOCK_SKEW
-from lakebed.lifecycle.inventory import (
-    REQUESTS_AT_ONCE,
-    AskTables,
-    JudgedFile,
-    Reason,
-    Rules,
-    Sight,
-    horizon_of,
-    look,
-    read_history,
-)
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, Progress
@@ -49,6 +37,18 @@ from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
+from lakebed.work.defaults import CLOCK_SKEW
+from lakebed.work.inventory import (
+    REQUESTS_AT_ONCE,
+    AskTables,
+    JudgedFile,
+    Reason,
+    Rules,
+    Sight,
+    horizon_of,
+    look,
+    read_history,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakebed.errors import CommitConflictError, VersionNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
-from lakebed.provider import MetadataProvider
+from lakebed.model.provider import MetadataProvider
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.readable import check_readable, kept_files, protected_batches

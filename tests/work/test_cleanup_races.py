@@ -30,7 +30,7 @@ from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
-from lakebed.writer import target_of
+from lakebed.work.writer import target_of
 
 pytestmark = pytest.mark.slow
 

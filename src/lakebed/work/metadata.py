@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import noting
-from lakebed.lifecycle.inventory import Judge, Rules
 from lakebed.state import file_table, history
 from lakebed.state.commit import CommitOptions
 from lakebed.state.list_codecs import CODECS
@@ -24,6 +23,7 @@ from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
+from lakebed.work.inventory import Judge, Rules
 
 _ROUNDS = 3
 # So many segments are worth merging. Of the history there always are a merged one and that of the

@@ -23,10 +23,6 @@ from lakebed.arrow.footer_facts import facts_of_file
 from lakebed.arrow.intact import CHECKSUM_DIFFERS, difference
 from lakebed.errors import CorruptMetadataError, FormatError, ObjectNotFoundError
 from lakebed.index import segment as index_segment
-from lakebed.lifecycle.defaults import CLOCK_SKEW
-from lakebed.lifecycle.indexing import build_index
-from lakebed.lifecycle.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
-from lakebed.lifecycle.metadata import kept_labels
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
@@ -44,6 +40,10 @@ from lakebed.state.transaction import Transaction
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
+from lakebed.work.defaults import CLOCK_SKEW
+from lakebed.work.indexing import build_index
+from lakebed.work.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
+from lakebed.work.metadata import kept_labels
 
 _REMEDIES = {
     HISTORY: "Older versions cannot be read; restore it.",

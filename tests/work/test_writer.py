@@ -23,13 +23,13 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.source import Source
 from lakebed.state import reservation
+from lakebed.state.snapshot import Source
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
 from lakebed.testing.stores import DelegatingStore
-from lakebed.writer import ENTITIES_PER_BATCH, EntityWriter
+from lakebed.work.writer import ENTITIES_PER_BATCH, EntityWriter
 
 SCHEMA = pa.schema(
     [

@@ -15,10 +15,10 @@ from rich.progress import Progress as ProgressBar
 from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
-from lakebed.lifecycle.check import EXIT_CODE
-from lakebed.lifecycle.cleanup import CleanupReport, parse_age
 from lakebed.model.progress import Progress
 from lakebed.repository import Repository
+from lakebed.work.check import EXIT_CODE
+from lakebed.work.cleanup import CleanupReport, parse_age
 
 _FILE_COLUMNS = ("key", "size_bytes", "reason", "version", "since", "note")
 _FINDING_COLUMNS = ("severity", "key", "what", "remedy", "is_repaired")

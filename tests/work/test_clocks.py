@@ -11,10 +11,10 @@ import time_machine
 from upkeep_lake import DESCRIPTOR, content, data_keys, live_keys, reasons, row
 
 import lakebed
-from lakebed.lifecycle.metadata import compact_metadata
 from lakebed.state.transaction import Transaction
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore
+from lakebed.work.metadata import compact_metadata
 
 DAY = dt.timedelta(days=1)
 HOUR = dt.timedelta(hours=1)

@@ -15,8 +15,8 @@ import msgspec
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
+from lakebed.model.uri import view_query
 from lakebed.store.base import MAX_COMPONENT_BYTES, Store
-from lakebed.uri import view_query
 
 UNBOUNDED = "unbounded"
 _LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)  # after which no second signal could come

@@ -20,8 +20,6 @@ from lakebed.arrow.rewrite import (
 )
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
-from lakebed.lifecycle.defaults import COMPACTION_COMMIT_BYTES, TARGET_BYTES
-from lakebed.lifecycle.indexing import write_index_files
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
@@ -37,6 +35,8 @@ from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.work.defaults import COMPACTION_COMMIT_BYTES, TARGET_BYTES
+from lakebed.work.indexing import write_index_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

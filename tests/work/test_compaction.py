@@ -38,13 +38,13 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.lifecycle import compaction
 from lakebed.state import history, runs
 from lakebed.state.reader import read_head
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore
 from lakebed.testing import DelegatingStore, FailingStore
+from lakebed.work import compaction
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("text", pa.string())])
 DESCRIPTOR = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")])

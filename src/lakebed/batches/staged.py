@@ -11,11 +11,11 @@ from lakebed.checks import Audit, Check, look_at
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, PreconditionFailedError
 from lakebed.model.html import facts_to_html
-from lakebed.source import Snapshot, Source
-from lakebed.state import staged
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reservation import BatchRecord, Staging
+from lakebed.state.snapshot import Snapshot, Source
 from lakebed.view import View
+from lakebed.work import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.model.predicate import Predicate, bind, conjuncts
-from lakebed.uri import parse_constraints, parse_uri, view_query
+from lakebed.model.uri import parse_constraints, parse_uri, view_query
 
 UTC = dt.UTC
 SCHEMA = pa.schema(

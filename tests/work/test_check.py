@@ -11,7 +11,7 @@ from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, new_lake, 
 
 import lakebed
 from lakebed.errors import CorruptMetadataError, DatasetNotFoundError
-from lakebed.lifecycle.check import CheckReport
+from lakebed.work.check import CheckReport
 
 
 @pytest.fixture

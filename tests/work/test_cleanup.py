@@ -24,10 +24,10 @@ from upkeep_lake import (
 
 import lakebed
 from lakebed.errors import CommitConflictError, InvalidInputError, ReadOnlyError, StorageError
-from lakebed.lifecycle.cleanup import parse_age
 from lakebed.state.transaction import Transaction
 from lakebed.testing import CountingStore, FailingStore
-from lakebed.writer import commit_staged, target_of
+from lakebed.work.cleanup import parse_age
+from lakebed.work.writer import commit_staged, target_of
 
 
 @pytest.fixture
