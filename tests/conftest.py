@@ -26,8 +26,13 @@ settings.register_profile(
 settings.register_profile(
     "ci", settings.get_profile("long"), derandomize=True, database=None, max_examples=100
 )
-settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+# What asks a server that the tests start waits for it most of the time.
+_SERVERS = frozenset({"s3_application", "server"})
+_PLAYED = frozenset({"s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -38,11 +43,23 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep on one worker the tests that share what is dear to start."""
+    """Keep on one worker the tests that share what is dear to start, and know those of a server."""
     for item in items:
+        if _asks_a_server(item):
+            item.add_marker(pytest.mark.slow)
         group = _group_of(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _asks_a_server(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    call = getattr(item, "callspec", None)
+    parameters = (
+        [] if call is None else [value for value in call.params.values() if isinstance(value, str)]
+    )
+    return not _SERVERS.isdisjoint(item.fixturenames) or not _PLAYED.isdisjoint(parameters)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

