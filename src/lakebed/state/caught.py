@@ -31,17 +31,17 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
 
 def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
     """Add up what several writers caught: one for each dimension."""
-    found: dict[str, Caught] = {}
-    for one in caught:
-        before = found.get(one.dimension)
+    totals: dict[str, Caught] = {}
+    for part in caught:
+        before = totals.get(part.dimension)
         if before is None:
-            found[one.dimension] = one
+            totals[part.dimension] = part
             continue
-        values = dict.fromkeys((*before.values, *one.values))
-        found[one.dimension] = Caught(
-            dimension=one.dimension,
-            cap=one.cap,
-            row_count=before.row_count + one.row_count,
+        values = dict.fromkeys((*before.values, *part.values))
+        totals[part.dimension] = Caught(
+            dimension=part.dimension,
+            cap=part.cap,
+            row_count=before.row_count + part.row_count,
             values=tuple(values)[:MAX_SAMPLE],
         )
-    return tuple(found.values())
+    return tuple(totals.values())

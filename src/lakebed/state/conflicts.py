@@ -136,7 +136,7 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
 
 
 def check_sources(
-    base: State, now: State, change: Change, mine: Sources, known: Sources, found: Sources
+    base: State, now: State, change: Change, mine: Sources, known: Sources, latest: Sources
 ) -> None:
     """Check that nobody else has read in the same raw files: rows would come twice.
 
@@ -146,15 +146,15 @@ def check_sources(
         change: What is to be committed.
         mine: What it reads in.
         known: What had been read in at the base.
-        found: What is read in now.
+        latest: What is read in now.
 
     Raises:
         CommitConflictError: Somebody has; the message names the run.
     """
-    other = changed_meanwhile(known, found, mine)
-    if other is not None:
+    rival = changed_meanwhile(known, latest, mine)
+    if rival is not None:
         hint = "Run it again: it takes what is left."
-        raise _conflict(base, now, change.operation, f"{other}.", hint)
+        raise _conflict(base, now, change.operation, f"{rival}.", hint)
 
 
 def _conflict(
@@ -231,7 +231,7 @@ class _Since:
     def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
         if not self.entries and self.state.labels == self.now.labels:
             return {}
-        found: dict[str, Entry | None] = {}
+        touched: dict[str, Entry | None] = {}
         live = set(self.state.labels)
         for entry in self.entries:
             labels: Collection[str] = (*entry.removed, *entry.added)
@@ -244,12 +244,12 @@ class _Since:
                     partition_of_label(label) for label in entry.removed if label not in live
                 }
                 labels = [label for label in labels if partition_of_label(label) in strange]
-            found.update((partition_of_label(label), entry) for label in labels)
+            touched.update((partition_of_label(label), entry) for label in labels)
             live.difference_update(entry.removed)
             live.update(entry.added)
         late = live.symmetric_difference(self.now.labels)
-        found.update((partition_of_label(label), None) for label in late)
-        return found
+        touched.update((partition_of_label(label), None) for label in late)
+        return touched
 
 
 def _parts(scope: Scope) -> tuple[Scope, ...]:
@@ -320,7 +320,7 @@ def _check_descriptor(
     scopes = [*_parts(change.scope), *(part for read in reads for part in _parts(read.scope))]
     reason = ""
     if base.layout.partition_types != now.layout.partition_types and not all(
-        isinstance(one, Nothing) for one in scopes
+        isinstance(scope, Nothing) for scope in scopes
     ):
         reason = "Partition values have another type now."
     else:
@@ -344,7 +344,7 @@ def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[st
     """
     if not grown:
         return ""
-    if any(isinstance(one, WholeView) for one in scopes):
+    if any(isinstance(scope, WholeView) for scope in scopes):
         return "Dimensions of the view allow more values now."
     others = {encode_level(name, OTHER) for name in grown}
     for label in added:
@@ -363,9 +363,9 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
     if not touched:
         return
     # The newest first, and what has no entry yet is newer than all.
-    last = max(touched.values(), key=lambda one: float("inf") if one is None else one.version)
+    last = max(touched.values(), key=lambda entry: float("inf") if entry is None else entry.version)
     partitions = tuple(sorted(touched))
-    shown = ", ".join(one or "the whole dataset" for one in partitions[:5])
+    shown = ", ".join(name or "the whole dataset" for name in partitions[:5])
     what = "a change by another tool" if last is None else named(last)
     told = f"both touch {shown}." if is_own else f"it touched {shown} since."
     raise _conflict(since.state, since.now, change.operation, f"{what}: {told}", _AGAIN, partitions)
@@ -379,11 +379,11 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
     before, labels = since.state.labels, since.now.labels
     new = () if before == labels else set(labels).difference(before)
     wrong = {*scope.labels.difference(labels), *filter(scope.misses, new)}
-    found: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
+    touched: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
     for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):
-            found[partition_of_label(label)] = entry
-    return found
+            touched[partition_of_label(label)] = entry
+    return touched
 
 
 def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> None:

@@ -198,7 +198,7 @@ def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
     """Return the head of a dataset that is being created, unless another one has the name."""
     try:
         head = read_settled_head(store, state.name)
-        if any(one is not None and not one.state.is_ours for one in (head, head.stale)):
+        if any(copy is not None and not copy.state.is_ours for copy in (head, head.stale)):
             raise _taken(state)  # by another tool, which knows no such rules
         if head.state.commit_id == state.commit_id:
             return head

@@ -110,20 +110,20 @@ def facts_table(facts: Sequence[FileFacts], stored: Schema) -> pa.Table:
     schema = facts_schema(stored)
     rows = [
         {
-            "label": one.label,
-            "row_count": one.row_count,
-            "size_bytes": one.size_bytes,
-            "checksum": one.checksum,
+            "label": file.label,
+            "row_count": file.row_count,
+            "size_bytes": file.size_bytes,
+            "checksum": file.checksum,
             "stats": {
                 name: {
                     "min": lower_bound(column.min),
                     "max": upper_bound(column.max),
                     "null_count": column.null_count,
                 }
-                for name, column in one.columns.items()
+                for name, column in file.columns.items()
             },
         }
-        for one in facts
+        for file in facts
     ]
     return pa.Table.from_pylist(rows, schema=schema)
 

@@ -64,10 +64,10 @@ def encode(facts: pa.Table) -> bytes:
 def _hash_of(data: bytes, place: int) -> bytes:
     """Return the hash of a segment in which nothing stands in its own place yet."""
     view = memoryview(data)
-    found = hashlib.blake2b(view[:place], digest_size=len(_NO_HASH) // 2)
-    found.update(_NO_HASH.encode())
-    found.update(view[place + len(_NO_HASH) :])
-    return found.hexdigest().encode()
+    digest = hashlib.blake2b(view[:place], digest_size=len(_NO_HASH) // 2)
+    digest.update(_NO_HASH.encode())
+    digest.update(view[place + len(_NO_HASH) :])
+    return digest.hexdigest().encode()
 
 
 def _check_hash(data: bytes, footer: pq.FileMetaData) -> None:
@@ -106,21 +106,21 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         _check_hash(data, file.metadata)
         _check_count(data, file.metadata)
-        found = file.read(columns)
-        found.validate(full=True)
+        table = file.read(columns)
+        table.validate(full=True)
         missing = [
             f"{name} ({kind})"
             for name, kind in _PLAIN.items()
             if (columns is None or name in columns)
-            and (name not in found.column_names or found.schema.field(name).type != kind)
+            and (name not in table.column_names or table.schema.field(name).type != kind)
         ]
     except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
         raise _unreadable(key, exc) from exc
     if missing:
         raise _unreadable(key, f"it has no column {', '.join(missing)}")
-    if _STATS in found.column_names and not _is_stats(found.schema.field(_STATS).type):
+    if _STATS in table.column_names and not _is_stats(table.schema.field(_STATS).type):
         raise _unreadable(key, f"{_STATS!r} does not tell of columns")
-    return found
+    return table
 
 
 def _is_stats(kind: pa.DataType) -> bool:
@@ -218,7 +218,7 @@ class Bounds:
 
     def slice(self, start: int, count: int) -> Bounds:
         """Return what is known of some of the files."""
-        parts = (one.slice(start, count) for one in (self.min, self.max, self.null_count))
+        parts = (array.slice(start, count) for array in (self.min, self.max, self.null_count))
         return Bounds(**dict(zip(_FACTS, parts, strict=True)))
 
 
@@ -370,11 +370,11 @@ def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[in
     Cost:
         One GET a segment, eight at once; none of those that the process has read before.
     """
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for table in _readable(store, segments, list(_COUNTS), _as_it_is)[0]:
         columns = (table.column(name).to_pylist() for name in _COUNTS)
-        found.update({label: (rows, size) for label, rows, size in zip(*columns, strict=True)})
-    return found
+        counts.update({label: (rows, size) for label, rows, size in zip(*columns, strict=True)})
+    return counts
 
 
 def read_recorded(
@@ -396,14 +396,14 @@ def read_recorded(
     def chosen(table: pa.Table) -> pa.Table:
         return table.filter(pc.is_in(table.column("label"), value_set=wanted))
 
-    found: dict[str, Recorded] = {}
+    recorded: dict[str, Recorded] = {}
     for table in _readable(store, segments, names, chosen)[0]:
         columns = (table.column(name).to_pylist() for name in names)
-        found.update(
+        recorded.update(
             (label, Recorded(size_bytes=size, checksum=checksum))
             for label, size, checksum in zip(*columns, strict=True)
         )
-    return found
+    return recorded
 
 
 def prune(
@@ -448,5 +448,5 @@ def prune(
             return segment
         return smaller
 
-    found = (pruned(segment) for segment in segments)
-    return tuple(segment for segment in found if segment is not None)
+    remaining = (pruned(segment) for segment in segments)
+    return tuple(segment for segment in remaining if segment is not None)

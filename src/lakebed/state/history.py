@@ -130,13 +130,13 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     Cost:
         One GET a segment; for recent versions usually one.
     """
-    found: list[tuple[Entry, ...]] = []
+    parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
         entries = _entries_in(store.get(segment.key))
-        found.append(tuple(entry for entry in entries if entry.version > after))
+        parts.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break
-    return tuple(entry for entries in reversed(found) for entry in entries)
+    return tuple(entry for entries in reversed(parts) for entry in entries)
 
 
 def landing_times(entries: Sequence[Entry]) -> dict[int, dt.datetime]:
@@ -171,18 +171,18 @@ def labels_of(entries: Sequence[Entry], versions: Collection[int]) -> frozenset[
         raise _no_version(entries, min(missing))
     wanted = sorted(versions)
     added_in: dict[str, int] = {}  # of the files that are there
-    found = set()
+    labels = set()
     for entry in entries:
         for label in entry.removed:
             added = added_in.pop(label, entry.version)
             place = bisect.bisect_left(wanted, added)
             if place < len(wanted) and wanted[place] < entry.version:
-                found.add(label)
+                labels.add(label)
         for label in entry.added:
             added_in.setdefault(label, entry.version)
     last = wanted[-1] if wanted else -1
-    found.update(label for label, added in added_in.items() if added <= last)
-    return frozenset(found)
+    labels.update(label for label, added in added_in.items() if added <= last)
+    return frozenset(labels)
 
 
 def _no_version(entries: Sequence[Entry], version: int) -> VersionNotFoundError:

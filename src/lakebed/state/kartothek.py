@@ -71,12 +71,12 @@ def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, 
 
 def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     """Every Parquet file of a table is a partition; files under `indices` are not."""
-    found = {}
+    partitions = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
         if rest.endswith(".parquet") and table != Folder.INDICES:
-            found[rest.removesuffix(".parquet")] = PartitionEntry({table: info.key})
-    return found
+            partitions[rest.removesuffix(".parquet")] = PartitionEntry({table: info.key})
+    return partitions
 
 
 def _table_of(entries: Mapping[str, PartitionEntry], store: Store, dataset: str) -> str:
@@ -93,8 +93,8 @@ def _table_of(entries: Mapping[str, PartitionEntry], store: Store, dataset: str)
 
 def _read_schema(store: Store, key: str) -> Schema:
     try:
-        found = pq.read_schema(pa.BufferReader(store.get(key).data))
-        return schema_from_arrow(_without_null_types(found), strict_names=False)
+        schema = pq.read_schema(pa.BufferReader(store.get(key).data))
+        return schema_from_arrow(_without_null_types(schema), strict_names=False)
     except (pa.ArrowException, ObjectNotFoundError, SchemaMismatchError) as exc:
         raise CorruptMetadataError(
             f"Schema file {key!r} cannot be read: {exc}",

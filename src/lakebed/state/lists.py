@@ -102,7 +102,9 @@ class Lists:
             files=lists.get(FILES, ()),
             sources=lists.get(SOURCES, ()),
             runs=lists.get(RUNS, ()),
-            postings={column: found for column, found in columns.items() if column is not None},
+            postings={
+                column: segments for column, segments in columns.items() if column is not None
+            },
         )
 
     def items(self) -> Iterator[tuple[str, Segments]]:

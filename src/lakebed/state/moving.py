@@ -209,10 +209,10 @@ def remove_heads(store: Store, head: Head) -> State:
         except DatasetNotFoundError:
             if last is None:
                 raise
-            left = _find_left(store, first)
-            if left is None:
+            remnant = _find_left(store, first)
+            if remnant is None:
                 return last
-            head = left  # whoever has seen the old head may be about to confirm it, or just has
+            head = remnant  # whoever has seen the old head may be about to confirm it, or just has
             continue
         if not is_one_dataset(first, head.state):
             if last is not None:
@@ -232,7 +232,7 @@ def remove_heads(store: Store, head: Head) -> State:
 
 def _find_left(store: Store, state: State) -> Head | None:
     """Return what a hand-over has left of a dataset that is dropped, confirmed or not."""
-    for head in (find_head(store, state.name, one) for one in HeadFormat):
+    for head in (find_head(store, state.name, head_format) for head_format in HeadFormat):
         if head is not None and is_one_dataset(state, head.state):
             return head
     return None

@@ -85,13 +85,13 @@ class Note:
         Cost:
             One GET.
         """
-        found, self._etag = self._get()
+        shown, self._etag = self._get()
         now = dt.datetime.now(dt.UTC)
-        self._versions = found.versions
+        self._versions = shown.versions
         self._others = {
-            one: publisher
-            for one, publisher in found.publishers.items()
-            if one != self._own and publisher.until > now
+            publisher_id: publisher
+            for publisher_id, publisher in shown.publishers.items()
+            if publisher_id != self._own and publisher.until > now
         }
         self._is_changed = False
 
@@ -113,8 +113,8 @@ class Note:
         wanted = self._shown((*self._versions, version), {**self._others, self._own: own})
         if self._put(wanted):
             return True
-        found, etag = self._get()
-        if found == wanted:
+        shown, etag = self._get()
+        if shown == wanted:
             self._etag = etag  # it is ours, from a put whose answer was lost
             return True
         self._is_changed = True
@@ -131,7 +131,7 @@ class Note:
             One PUT; some more if others publish too.
         """
         # Who else has changed the table since it was looked at is in the note, if that is as it was.
-        versions = (self._version, *(one.version for one in self._others.values()))
+        versions = (self._version, *(publisher.version for publisher in self._others.values()))
         if self._put(self._shown(versions, self._others)):
             return False
         return not self._end()
@@ -163,12 +163,16 @@ class Note:
     def _end(self) -> bool:
         """Take the publisher out, leave all versions in, and return whether others are at work."""
         while True:
-            found, etag = self._get()
+            shown, etag = self._get()
             self._is_changed = self._is_changed or etag != self._etag
             self._etag = etag
-            others = {one: it for one, it in found.publishers.items() if one != self._own}
-            wanted = self._shown((*found.versions, self._version), others)
-            if wanted == found or self._put(wanted):
+            others = {
+                publisher_id: publisher
+                for publisher_id, publisher in shown.publishers.items()
+                if publisher_id != self._own
+            }
+            wanted = self._shown((*shown.versions, self._version), others)
+            if wanted == shown or self._put(wanted):
                 now = dt.datetime.now(dt.UTC)
                 return any(publisher.until > now for publisher in others.values())
 
@@ -181,10 +185,10 @@ class Note:
 
     def _get(self) -> tuple[Shown, str | None]:
         try:
-            found = self._store.get(self._key)
+            stored = self._store.get(self._key)
         except ObjectNotFoundError:
             return self._shown((), {}), None
-        return _decode(found.data, self._key), found.etag
+        return _decode(stored.data, self._key), stored.etag
 
     def _put(self, shown: Shown) -> bool:
         """Write it if nobody has since it was read."""
@@ -213,11 +217,11 @@ def read(store: Store, dataset: str) -> tuple[Shown, ...]:
     Cost:
         One LIST, and one GET a table.
     """
-    found = tuple(one for _, one in read_each(store, dataset))
-    for one in found:
-        if isinstance(one, CorruptMetadataError):
-            raise one
-    return tuple(one for one in found if isinstance(one, Shown))
+    notes = tuple(note for _, note in read_each(store, dataset))
+    for note in notes:
+        if isinstance(note, CorruptMetadataError):
+            raise note
+    return tuple(note for note in notes if isinstance(note, Shown))
 
 
 def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | CorruptMetadataError]]:

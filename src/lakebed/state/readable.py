@@ -20,12 +20,16 @@ def protected_versions(state: State) -> frozenset[int]:
     Also those that have expired, as long as the head names them: clocks differ, and only the
     commit of a cleanup takes them out.
     """
-    return frozenset(one.version for one in state.protections if one.version is not None)
+    return frozenset(
+        protection.version for protection in state.protections if protection.version is not None
+    )
 
 
 def protected_batches(state: State) -> frozenset[int]:
     """Return the batches whose files protections keep; expired ones as for versions."""
-    return frozenset(one.batch_id for one in state.protections if one.batch_id is not None)
+    return frozenset(
+        protection.batch_id for protection in state.protections if protection.batch_id is not None
+    )
 
 
 def is_readable(state: State, version: int) -> bool:
@@ -47,9 +51,9 @@ def check_readable(state: State, entries: Sequence[Entry], version: int) -> None
     """
     if is_readable(state, version):
         return
-    cleanups = [one for one in entries if one.horizon is not None and one.horizon > version]
+    cleanups = [entry for entry in entries if entry.horizon is not None and entry.horizon > version]
     when = f" at {cleanups[0].committed_at.isoformat()}" if cleanups else ""
-    others = sorted(one for one in protected_versions(state) if one < state.horizon)
+    others = sorted(number for number in protected_versions(state) if number < state.horizon)
     protected = f", and the protected {', '.join(map(str, others))}" if others else ""
     raise VersionNotFoundError(
         f"Version {version} of {state.name!r} was cleaned up{when}.",

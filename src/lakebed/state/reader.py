@@ -110,14 +110,14 @@ def _look(store: Store, name: str) -> Head:
         json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
         return replace(_newer(store, json, msgpack), is_alone=False)
-    found = json or msgpack
-    if found is None:
+    head = json or msgpack
+    if head is None:
         raise not_found(store, name)
-    return _head(store, found, requests=requests)
+    return _head(store, head, requests=requests)
 
 
-def _is_new(found: _Found) -> bool:
-    return found.state is not None and found.state.version == 0
+def _is_new(head: _Found) -> bool:
+    return head.state is not None and head.state.version == 0
 
 
 def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
@@ -126,8 +126,8 @@ def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
     Cost:
         One GET.
     """
-    found = _find(store, name, head_format)
-    return None if found is None else _head(store, found, requests=1)
+    head = _find(store, name, head_format)
+    return None if head is None else _head(store, head, requests=1)
 
 
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
@@ -174,28 +174,26 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
             hint="It was copied or renamed; a head and its name belong together.",
         )
     state = from_document(document, head_format, key) if is_ours(document) else None
-    found = _Found(
+    head = _Found(
         key=key, etag=stored.etag, head_format=head_format, document=document, state=state
     )
     if state is not None:
-        _hold(store, found, state)
-    return found
+        _hold(store, head, state)
+    return head
 
 
 def remember(store: Store, key: str, etag: str, state: State) -> None:
     """Take note of a head that was just written, so that the next commit need not decode it."""
     state.trust_digest()
     document = to_document(state, with_partitions=False)
-    found = _Found(
-        key=key, etag=etag, head_format=state.head_format, document=document, state=state
-    )
-    _hold(store, found, state)
+    head = _Found(key=key, etag=etag, head_format=state.head_format, document=document, state=state)
+    _hold(store, head, state)
 
 
-def _hold(store: Store, found: _Found, state: State) -> None:
-    found.document.partitions = None  # all that it said is in the state
-    name = ("head", store.cache_name, found.key)
-    PROCESS_CACHE.hold(name, found, size_bytes=_memory_of(state))
+def _hold(store: Store, head: _Found, state: State) -> None:
+    head.document.partitions = None  # all that it said is in the state
+    name = ("head", store.cache_name, head.key)
+    PROCESS_CACHE.hold(name, head, size_bytes=_memory_of(state))
 
 
 def _memory_of(state: State) -> int:
@@ -203,12 +201,12 @@ def _memory_of(state: State) -> int:
     return sum(map(len, state.labels)) + 65 * len(state.labels) + 10_000
 
 
-def _head(store: Store, found: _Found, *, requests: int) -> Head:
-    state = found.state
+def _head(store: Store, head: _Found, *, requests: int) -> Head:
+    state = head.state
     if state is None:
-        state = kartothek.read_foreign(store, found.document, found.head_format, found.key)
+        state = kartothek.read_foreign(store, head.document, head.head_format, head.key)
         requests += 1
-    return Head(key=found.key, etag=found.etag, state=state, requests=requests)
+    return Head(key=head.key, etag=head.etag, state=state, requests=requests)
 
 
 def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
@@ -246,7 +244,7 @@ def _of_two_datasets(pair: tuple[Head, Head]) -> Head:
     true as long as everybody says the same.
     """
     first, second = sorted(pair, key=lambda head: (head.state.created_at, head.state.commit_id))
-    claims = [(claim_of(one.state), one.state.moves_to is None) for one in (first, second)]
+    claims = [(claim_of(head.state), head.state.moves_to is None) for head in (first, second)]
     if min(claims)[0] >= COMMITTED and claims[0][0] == claims[1][0]:
         raise CorruptMetadataError(
             f"There are two datasets of the name {first.state.name!r}, with the heads "

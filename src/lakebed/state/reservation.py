@@ -188,10 +188,10 @@ class Reservation:
             self._replace(renewed)
         except StorageError as exc:
             now = _now()
-            left = self._record.lease_until - now
-            if left <= dt.timedelta():
+            remaining = self._record.lease_until - now
+            if remaining <= dt.timedelta():
                 raise
-            self._renew_at = now + left / 2
+            self._renew_at = now + remaining / 2
             _log.warning(
                 "lease not renewed key=%s lease_until=%s reason=%s",
                 self._key,
@@ -284,19 +284,19 @@ class Reservation:
         except PreconditionFailedError as exc:
             refusal = exc
         try:
-            found = self._store.get(self._key)
+            stored = self._store.get(self._key)
         except ObjectNotFoundError:
             raise refusal from None
-        if found.data == data:
-            return found.etag
+        if stored.data == data:
+            return stored.etag
         try:
-            there = decode_record(found.data, self._key)
+            there = decode_record(stored.data, self._key)
         except CorruptMetadataError:
             raise refusal from None
         if there.commit_id != self._record.commit_id or there.files is not None:
             raise refusal
         # A renewal of ours. It has landed, so that no other one under the old condition can.
-        return self._store.replace(self._key, data, if_match=found.etag)
+        return self._store.replace(self._key, data, if_match=stored.etag)
 
 
 def _now() -> dt.datetime:

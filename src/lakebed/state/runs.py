@@ -47,17 +47,17 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def files_of(self, run: str, labels: Sequence[str]) -> tuple[str, ...]:
         """Return those of the labels whose files hold rows of a run."""
-        own = {f"{BATCH_ID}={one}" for one, name in self.batches.items() if name == run}
+        own = {f"{BATCH_ID}={batch_id}" for batch_id, name in self.batches.items() if name == run}
         carried = self.carried
-        found = [
+        batch_labels = [
             label
             for label in labels
             if label.rpartition("/")[0].rpartition("/")[2] in own and label not in carried
         ]
         if run not in carried.values():
-            return tuple(found)
+            return tuple(batch_labels)
         kept = {label for label, name in carried.items() if name == run}
-        kept.update(found)
+        kept.update(batch_labels)
         return tuple(label for label in labels if label in kept)
 
 
@@ -119,7 +119,7 @@ def read(store: Store, lists: Lists) -> Runs:
     """
     if not lists.runs:
         return noted_by(history.read(store, lists.history))
-    return _joined(decode(store.get(one.key).data, one.key) for one in lists.runs)
+    return _joined(decode(store.get(segment.key).data, segment.key) for segment in lists.runs)
 
 
 def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:

@@ -76,7 +76,7 @@ class TheseFiles:
     def of(cls, labels: Iterable[str]) -> Self:
         """Return the scope of some files."""
         known = frozenset(labels)
-        return cls(known, frozenset(partition_of_label(one) for one in known))
+        return cls(known, frozenset(partition_of_label(label) for label in known))
 
     def covers(self, partition: str) -> bool:
         """Whether it takes a file out of the partition."""

@@ -112,23 +112,26 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Args:
             entries: Of the history, up to the version that is meant; None for all.
         """
-        made = (
+        ids = (
             None if entries is None else {key for e in entries for key in (e.batch_id, e.commit_id)}
         )
         by_key = {file.key: file for file in self.files}
-        found: dict[str, SourceFile] = {}
+        by_slot: dict[str, SourceFile] = {}
         start = 0
-        for one in (*self.restored, Restored(commit_id="", current={}, after=len(self.files))):
-            for file in self.files[start : one.after]:
-                if made is None or file.batch_id in made:
-                    found[file.slot] = file
-            start = one.after
-            if made is None or one.commit_id in made:
-                for slot, key in one.current.items():
-                    found.pop(slot, None)
+        for restoration in (
+            *self.restored,
+            Restored(commit_id="", current={}, after=len(self.files)),
+        ):
+            for file in self.files[start : restoration.after]:
+                if ids is None or file.batch_id in ids:
+                    by_slot[file.slot] = file
+            start = restoration.after
+            if ids is None or restoration.commit_id in ids:
+                for slot, key in restoration.current.items():
+                    by_slot.pop(slot, None)
                     if key in by_key:
-                        found[slot] = by_key[key]
-        return found
+                        by_slot[slot] = by_key[key]
+        return by_slot
 
 
 def folder(dataset: str) -> str:
@@ -139,7 +142,7 @@ def folder(dataset: str) -> str:
 def new_segment(dataset: str, sources: Sources) -> Segment:
     """Return the segment that the sources of one commit go to."""
     weight = len(sources.files) + len(sources.runs)
-    weight += sum(len(one.current) for one in sources.restored)
+    weight += sum(len(restoration.current) for restoration in sources.restored)
     return Segment.new(folder(dataset), weight, SUFFIX)
 
 
@@ -168,7 +171,7 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
     Cost:
         One GET a segment, of which there are few.
     """
-    return _joined(decode(store.get(one.key).data, one.key) for one in segments)
+    return _joined(decode(store.get(segment.key).data, segment.key) for segment in segments)
 
 
 def _joined(parts: Iterable[Sources]) -> Sources:
@@ -177,31 +180,33 @@ def _joined(parts: Iterable[Sources]) -> Sources:
     restored: list[Restored] = []
     for part in parts:
         restored += (
-            msgspec.structs.replace(one, after=len(files) + one.after) for one in part.restored
+            msgspec.structs.replace(restoration, after=len(files) + restoration.after)
+            for restoration in part.restored
         )
         files += part.files
         runs.update(part.runs)
     return Sources(files=tuple(files), runs=runs, restored=tuple(restored))
 
 
-def changed_meanwhile(known: Sources, found: Sources, mine: Sources) -> str | None:
+def changed_meanwhile(known: Sources, latest: Sources, mine: Sources) -> str | None:
     """Say what has changed for a slot that is also in `mine`; None if nothing has.
 
     Args:
         known: What was read in before.
-        found: What is read in now.
+        latest: What is read in now.
         mine: What a commit reads in.
     """
     slots = {file.slot for file in mine.files}
     # One archived file may stand for several things, by the rule that an ingest goes by.
     ids = {file.file_id for file in mine.files if file.file_id is not None}
-    slots.update(slot for one in mine.restored for slot in one.current)
+    slots.update(slot for restoration in mine.restored for slot in restoration.current)
     keys = {file.key for file in known.files}
-    for file in found.files:
+    for file in latest.files:
         if file.key not in keys and (file.slot in slots or file.file_id in ids):
             return f"run {file.run!r}, which read {file.location} meanwhile"
-    commits = {one.commit_id for one in known.restored}
-    for one in found.restored:
-        if one.commit_id not in commits and not slots.isdisjoint(one.current):
-            return f"commit {one.commit_id}, which changed which of the same raw files are current"
+    commits = {restoration.commit_id for restoration in known.restored}
+    for restoration in latest.restored:
+        if restoration.commit_id not in commits and not slots.isdisjoint(restoration.current):
+            changed = "which of the same raw files are current"
+            return f"commit {restoration.commit_id}, which changed {changed}"
     return None

@@ -259,8 +259,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         partitions=tuple(touched),
         carried=dict(change.carried),
         horizon=change.horizon or None,
-        protected=tuple(one.target for one in change.protect),
-        unprotected=tuple(one.target for one in change.unprotect),
+        protected=tuple(protection.target for protection in change.protect),
+        unprotected=tuple(protection.target for protection in change.unprotect),
         descriptor=None
         if change.descriptor is None
         else describe(change.descriptor, change.lineage),
@@ -302,12 +302,12 @@ def _open_batches(state: State, change: Change) -> dict[str, Any]:
         "oldest_batch": oldest,
         "open_batches": tuple(
             sorted(
-                one
-                for one in candidates
-                if one < oldest
-                and one != change.batch_id
-                and state.may_commit(one)
-                and (one >= change.oldest_batch or one in change.open_batches)
+                batch_id
+                for batch_id in candidates
+                if batch_id < oldest
+                and batch_id != change.batch_id
+                and state.may_commit(batch_id)
+                and (batch_id >= change.oldest_batch or batch_id in change.open_batches)
             )
         ),
     }
@@ -327,8 +327,15 @@ def _indices(state: State, change: Change, digest: str) -> dict[str, str]:
 def _protections(state: State, change: Change) -> tuple[Protection, ...]:
     if not change.protect and not change.unprotect:
         return state.protections
-    gone = {(one.version, one.batch_id) for one in (*change.protect, *change.unprotect)}
-    kept = (one for one in state.protections if (one.version, one.batch_id) not in gone)
+    gone = {
+        (protection.version, protection.batch_id)
+        for protection in (*change.protect, *change.unprotect)
+    }
+    kept = (
+        protection
+        for protection in state.protections
+        if (protection.version, protection.batch_id) not in gone
+    )
     return (*kept, *change.protect)
 
 
@@ -357,16 +364,16 @@ def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str
 
 
 def _by_directory(labels: tuple[str, ...]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     last, group = None, []
     # Files of a batch stand side by side, so that few of them need to be looked up.
     for label, directory in zip(
         labels, [label.rpartition("/")[0] for label in labels], strict=True
     ):
         if directory != last:
-            last, group = directory, found.setdefault(directory, [])
+            last, group = directory, groups.setdefault(directory, [])
         group.append(label)
-    return found
+    return groups
 
 
 def digest_of(labels: tuple[str, ...]) -> str:

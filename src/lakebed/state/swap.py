@@ -36,7 +36,7 @@ class Swaps:
 
     def settle(self, head: Head) -> None:
         """Note what the head proves of the swaps before, since it does not have our commit."""
-        now = {one.key: one.etag for one in (head, head.stale) if one is not None}
+        now = {copy.key: copy.etag for copy in (head, head.stale) if copy is not None}
         # A condition that does not hold can never hold again; a head that has moved is gone.
         self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
         self._delete_unused()

@@ -77,8 +77,8 @@ class Terms:
         if change.restores is not None and not is_readable(now, change.restores):
             check_readable(now, history.read(store, now.lists.history), change.restores)
         if self.sources is not None and base.lists.sources != now.lists.sources:
-            known, found = (source_list.read(store, one.lists.sources) for one in (base, now))
-            conflicts.check_sources(base, now, change, self.sources, known, found)
+            known, latest = (source_list.read(store, state.lists.sources) for state in (base, now))
+            conflicts.check_sources(base, now, change, self.sources, known, latest)
         conflicts.check(base, now, change, since, self.reads)
         if self.only_on is not None:
             conflicts.check_unchanged(self.only_on, now, change)

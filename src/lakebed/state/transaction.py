@@ -462,7 +462,7 @@ class Transaction:
                 scope=noted,
                 facts=None if facts is None else facts.key,
                 postings={
-                    column: tuple(one.key for one in segments)
+                    column: tuple(segment.key for segment in segments)
                     for column, segments in written.postings.items()
                 },
                 caught=written.caught,

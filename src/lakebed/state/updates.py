@@ -75,7 +75,7 @@ def update(
     Cost:
         A read of the head and of the whole history, one PUT, one conditional PUT.
     """
-    for left in reversed(range(_UPDATES)):
+    for tries_left in reversed(range(_UPDATES)):
         base = read_own_head(store, dataset).state
         descriptor = edit(base.descriptor)
         if not isinstance(descriptor, DatasetDescriptor):
@@ -98,7 +98,7 @@ def update(
         except CommitConflictError:
             now = read_own_head(store, dataset).state
             is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)
-            if made_from is not None or not is_outdated or not left:
+            if made_from is not None or not is_outdated or not tries_left:
                 raise
         else:
             return Update(entry=entry, base=base, descriptor=descriptor)
@@ -107,9 +107,9 @@ def update(
 
 def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
     """Return every schema that a dataset ever had, by number."""
-    found = {}
+    schemas = {}
     for entry in entries:
         if entry.descriptor is not None:
             descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(dataset))
-            found[lineage.number] = descriptor.schema
-    return found
+            schemas[lineage.number] = descriptor.schema
+    return schemas
