@@ -9,7 +9,7 @@ import pytest
 
 import lakebed
 from lakebed import DatasetDescriptor, LoadOptions
-from lakebed.errors import LakebedError
+from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.store import Store, open_store
 from lakebed.testing import DelegatingStore
 from lakebed.work.ingest.load import load
@@ -83,3 +83,59 @@ def test_a_drop_of_a_namesake_leaves_alone_what_was_staged_for_a_dataset_to_be_c
     numbers = lakebed.Repository(store).open("numbers")
     assert numbers.check(deep=True).is_ok
     assert sorted(row["n"] for row in numbers.reader()) == ([1, 2] if is_loaded else [])
+
+
+TEXTS = DatasetDescriptor(schema=pa.schema([("text", pa.string())]))
+SCHEMA_FILE = "numbers/data/_common_metadata"
+
+
+class StoppedAtSchemaFiles(DelegatingStore):
+    """A store whose user gives up once a schema file is written."""
+
+    def _put(self, key: str, data: memoryview) -> None:
+        super()._put(key, data)
+        if key == SCHEMA_FILE:
+            raise KeyboardInterrupt
+
+
+def test_a_load_that_finds_its_dataset_created_by_others_leaves_their_schema_file_alone(
+    tmp_path: Path,
+) -> None:
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text('{"n": 1}\n')
+    store = open_store("memory://first-load-beside-another-dataset")
+    lakebed.Repository(store).create("numbers", TEXTS)
+    before = store.get(SCHEMA_FILE).data
+    with pytest.raises(CommitConflictError):
+        load(
+            StoppedAtSchemaFiles(store),
+            "numbers",
+            raw,
+            "json",
+            run=None,
+            spark=None,
+            options=LoadOptions(),
+            create=NUMBERS,
+        )
+    assert store.get(SCHEMA_FILE).data == before
+
+
+def test_a_schema_file_that_a_drop_takes_while_a_load_creates_its_dataset_is_written_again(
+    tmp_path: Path,
+) -> None:
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text('{"n": 1}\n{"n": "one"}\n')
+    store = open_store("memory://first-load-beside-a-late-drop")
+    hooked = HookedCreation(store, lambda: store.delete([SCHEMA_FILE]))
+    load(
+        hooked,
+        "numbers",
+        raw,
+        "json",
+        run=None,
+        spark=None,
+        options=LoadOptions(),
+        create=NUMBERS,
+    )
+    assert store.size(SCHEMA_FILE)
+    assert lakebed.Repository(store).open("numbers").check().is_ok
