@@ -17,11 +17,11 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
-from lakebed.model.layout import schema_key
+from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.provider import MetadataProvider, telling
 from lakebed.model.uri import parse_constraints, parse_uri
-from lakebed.state import schema_file
+from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
@@ -339,12 +339,14 @@ class Repository:
                 failed.
 
         Cost:
-            A LIST of the dataset, two reads of the head, and one bulk delete for each thousand
-            objects.
+            A LIST of the dataset and one of its reservations, four reads of the head, and one bulk
+            delete for each thousand objects.
         """
         check_dataset_name(name)
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
+        # Once more, after what they are for: a listing takes its time.
+        held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)
         # What was committed since the listing; a head of other tools may name keys of anybody.
         named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
@@ -362,15 +364,29 @@ class Repository:
         """Delete what is left of a dataset whose head is gone."""
         # The one key that a new dataset of this name would use again.
         schema_file_key = schema_key(last.name, last.layout.table)
-        self._store.delete(
-            key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)
-        )
+        doomed = [key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)]
+        # A load that creates its dataset stages rows before that: some of these may be meant for a
+        # namesake. Without a reservation they cannot be committed any more; so whoever has been
+        # faster has a head by now.
+        if self._find(last.name) is None:
+            reservations = f"{Folder.BATCHES.of(last.name)}/"
+            self._store.delete(key for key in doomed if key.startswith(reservations))
+        if self._find(last.name) is not None:
+            own = self._keys_of(last)
+            doomed = [key for key in doomed if key in own]
+        self._store.delete(doomed)
         if self._find(last.name) is not None:
             return
         self._store.delete([schema_file_key])
         namesake = self._find(last.name)
         if namesake is not None:  # its own one may have been there already
             schema_file.put_or_leave(self._store, last.name, namesake.descriptor)
+
+    def _keys_of(self, last: State) -> frozenset[str]:
+        """Return the keys of what a dataset held for sure, now or before."""
+        entries = history.read(self._store, last.lists.history)
+        labels = (*last.labels, *(label for entry in entries for label in entry.added))
+        return frozenset((*map(last.layout.naming.key, labels), *last.side_keys))
 
 
 class HeadProvider(MetadataProvider):

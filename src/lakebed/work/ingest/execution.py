@@ -14,7 +14,7 @@ from lakebed.arrow.reading.files import FileFormat
 from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobody
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, ObjectExistsError
+from lakebed.errors import CommitConflictError, DatasetNotFoundError, ObjectExistsError
 from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.workers import workers_for
 from lakebed.state import schema_file
@@ -238,18 +238,29 @@ def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> T
 
 def _create(store: Store, first: State) -> None:
     """Create the dataset for whose first state the rows were staged."""
+    try:
+        # Others had as long as it took to read the files: their schema file stays as it is.
+        raise _taken(first, read_head(store, first.name).state)
+    except DatasetNotFoundError:
+        pass
     schema_file.put(store, first.name, first.descriptor)
     try:
         create(store, first)
     except ObjectExistsError as exc:
         winner = read_head(store, first.name).state
         schema_file.put(store, first.name, winner.descriptor)
-        raise CommitConflictError(
-            f"Dataset {first.name!r} was just created by somebody else.",
-            hint="Run it again: it reads the files into what is there.",
-            expected=first.version,
-            actual=winner.version,
-        ) from exc
+        raise _taken(first, winner) from exc
+    # Once more: a drop of a namesake may have taken the first one for its own.
+    schema_file.put_or_leave(store, first.name, first.descriptor)
+
+
+def _taken(first: State, winner: State) -> CommitConflictError:
+    return CommitConflictError(
+        f"Dataset {first.name!r} was just created by somebody else.",
+        hint="Run it again: it reads the files into what is there.",
+        expected=first.version,
+        actual=winner.version,
+    )
 
 
 def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
