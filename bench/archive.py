@@ -10,11 +10,11 @@ the same partitions. The ratio of the two is of one run, each time the same file
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import random
 import statistics
-import sys
 import tempfile
 import time
 import uuid
@@ -228,5 +228,7 @@ def with_spark(spark: SparkSession, copies: Path, target: Path, rows: int) -> fl
 
 
 if __name__ == "__main__":
-    given = [int(one) for one in sys.argv[1:]]
-    main(*(given + [100_000, 120][len(given) :]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("record_count", nargs="?", type=int, default=100_000)
+    parser.add_argument("file_count", nargs="?", type=int, default=120)
+    main(**vars(parser.parse_args()))

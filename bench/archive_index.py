@@ -5,9 +5,9 @@ python bench/archive_index.py [COUNT]
 
 from __future__ import annotations
 
+import argparse
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -92,4 +92,6 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", nargs="?", type=int, default=100_000)
+    main(**vars(parser.parse_args()))

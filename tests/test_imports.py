@@ -17,6 +17,7 @@ import lakebed.archive
 import lakebed.batches
 import lakebed.hive
 import lakebed.pipeline
+import lakebed.spark
 import lakebed.work
 
 SOURCE = Path(lakebed.__file__).parents[1]
@@ -27,6 +28,7 @@ LAZY_PACKAGES = [
     lakebed.hive,
     lakebed.work,
     lakebed.pipeline,
+    lakebed.spark,
 ]
 
 # What reading a head takes. msgspec brings typing_extensions, Cython names modules of its own.
@@ -144,6 +146,17 @@ def test_names_can_be_asked_for_before_they_are_loaded() -> None:
     )
 
     assert "lakebed.repository" in loaded_by(statement)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("batches.diff.Diff", "commit.Commit", "dataset.Dataset", "hive.adoption.Adoption"),
+        *("repository.Repository", "spark.session.local_session", "view.View"),
+    ],
+)
+def test_modules_need_no_import_of_their_own(name: str) -> None:
+    assert loaded_by(f"import lakebed; lakebed.{name}")
 
 
 def test_unknown_name_is_an_error_of_python() -> None:

@@ -76,7 +76,10 @@ else:
             "lakebed.work.ingest.load": ("LoadReport",),
             "lakebed.work.ingest.options": ("LoadOptions",),
         },
-        modules=("archive", "by", "checks", "errors", "pipeline", "store"),
+        modules=(
+            *("archive", "batches", "by", "checks", "commit", "dataset", "errors", "hive"),
+            *("pipeline", "repository", "spark", "store", "view"),
+        ),
     )
 
 __all__ = [

@@ -506,7 +506,6 @@ class Dataset(View):
         Cost:
             One pass over the files and, besides what `append` costs, the history.
         """
-        # `loading` is a module of the root, which nothing but this method needs.
         from lakebed.work.ingest.load import load
         from lakebed.work.ingest.options import LoadOptions
 

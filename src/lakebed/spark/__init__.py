@@ -1,1 +1,12 @@
 """The data plane on Spark; the only room that knows pyspark, besides `hive`."""
+
+from typing import TYPE_CHECKING
+
+from lakebed.model.lazy import lazily
+
+if TYPE_CHECKING:
+    from lakebed.spark import session
+else:
+    __getattr__, __dir__ = lazily(__name__, {}, modules=("session",))
+
+__all__ = ["session"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -161,6 +162,16 @@ def test_what_is_refused_as_a_whole_is_not_read_to_its_end(lake: Lake) -> None:
 
     assert told.value.rejected_count == 1_000
     assert lake.load(None, *paths).rejected_count == 6_000
+
+
+def test_first_lines_that_do_not_fit_are_told_in_their_order(lake: Lake) -> None:
+    # What is no JSON is noticed before what is of a wrong type.
+    path = lake.write("a.jsonl", '{"n": "x"}', "no JSON", '{"n": "y"}', "nor this")
+
+    with pytest.raises(RejectsError) as told:
+        lake.numbers.load(path, options=LoadOptions(fail_on_rejects=True))
+
+    assert re.findall(r"line (\d+): ", told.value.message) == ["2", "3", "4"]
 
 
 # A dataset that is created for what is loaded.

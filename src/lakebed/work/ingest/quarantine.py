@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import heapq
 import itertools
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -125,7 +126,10 @@ class Rejects:
             return
         with contextlib.closing(self.batches()) as batches:
             every = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
-            rows = list(itertools.islice(every, _TOLD_REJECTS))
+            # They come in the order in which they were noticed, which is not that of a file.
+            rows = heapq.nsmallest(
+                _TOLD_REJECTS, every, key=lambda row: (row["source_file"], row["line_number"])
+            )
         told = "; ".join(
             f"{row['source_file']}, line {row['line_number']}: {row['reason'].rstrip('.')}"
             for row in rows
