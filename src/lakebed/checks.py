@@ -60,7 +60,7 @@ class Audit:
     @property
     def has_passed(self) -> bool:
         """Whether all checks passed."""
-        return all(one.has_passed for one in self.results)
+        return all(result.has_passed for result in self.results)
 
     def require(self) -> None:
         """Raise unless all checks passed.
@@ -68,7 +68,9 @@ class Audit:
         Raises:
             ChecksFailedError: Says which did not, and what they found.
         """
-        failed = tuple(f"{one.check}: {one.detail}" for one in self.results if not one.has_passed)
+        failed = tuple(
+            f"{result.check}: {result.detail}" for result in self.results if not result.has_passed
+        )
         if failed:
             raise ChecksFailedError(
                 f"Batch {self.batch_id} fails {len(failed)} of {len(self.results)} checks: "
@@ -81,8 +83,8 @@ class Audit:
         return facts_to_html(
             f"Audit of batch {self.batch_id}",
             {
-                f"{one.check} ({one.of})": "passed" if one.has_passed else one.detail
-                for one in self.results
+                f"{result.check} ({result.of})": "passed" if result.has_passed else result.detail
+                for result in self.results
             },
         )
 
@@ -143,8 +145,8 @@ class NotNull(Check):
     def look(self, view: View, spark: SparkSession | None) -> CheckResult:
         """Count the nulls, column by column."""
         counts = {name: _count(view.where(NullCheck(name)), spark) for name in self.columns}
-        found = [f"{count} nulls in {name}" for name, count in counts.items() if count]
-        return self._result(sum(counts.values()), ", ".join(found))
+        details = [f"{count} nulls in {name}" for name, count in counts.items() if count]
+        return self._result(sum(counts.values()), ", ".join(details))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +310,7 @@ def look_at(
 ) -> Audit:
     """Look at a batch with all checks; see `lakebed.batches.staged.Staged.check`."""
     results = []
-    for one in checks:
-        check = one if isinstance(one, Check) else custom(one)
+    for given in checks:
+        check = given if isinstance(given, Check) else custom(given)
         results.append(check.look(batch if check.of == "batch" else dataset, spark))
     return Audit(batch_id=batch_id, results=tuple(results))

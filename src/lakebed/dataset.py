@@ -159,7 +159,7 @@ class Dataset(View):
         Cost:
             The head and the history, of which there are few objects.
         """
-        given = [one is not None for one in (version, time, batch_id)]
+        given = [value is not None for value in (version, time, batch_id)]
         if sum(given) != 1:
             raise InvalidInputError(
                 f"at() with {sum(given)} of version, time and batch_id.", hint="Give one."
@@ -193,17 +193,17 @@ class Dataset(View):
         entries = self._entries()
         if time is not None:
             moment = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
-            found = [entry.version for entry in entries if entry.committed_at <= moment]
+            versions = [entry.version for entry in entries if entry.committed_at <= moment]
             wanted = f"at {moment.isoformat()}"
             first = entries[0].committed_at.isoformat() if entries else "never"
             hint = f"The dataset was created at {first}."
         else:
-            found = [entry.version for entry in entries if entry.batch_id == batch_id]
+            versions = [entry.version for entry in entries if entry.batch_id == batch_id]
             wanted = f"with batch {batch_id}"
             hint = "`history` lists the batches."
-        if not found:
+        if not versions:
             raise VersionNotFoundError(f"Dataset {self.name!r} has no version {wanted}.", hint=hint)
-        return found[-1]
+        return versions[-1]
 
     def _entries(self) -> tuple[Entry, ...]:
         state = self._source.load().state
@@ -235,12 +235,12 @@ class Dataset(View):
                     schema=state.descriptor.schema,
                 ),
             )
-        found: dict[int, SchemaVersion] = {}
+        by_number: dict[int, SchemaVersion] = {}
         for entry in self._entries():
             if entry.descriptor is None:
                 continue
             descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
-            found.setdefault(
+            by_number.setdefault(
                 lineage.number,
                 SchemaVersion(
                     number=lineage.number,
@@ -249,7 +249,7 @@ class Dataset(View):
                     schema=descriptor.schema,
                 ),
             )
-        return tuple(found.values())
+        return tuple(by_number.values())
 
     def partitions(self) -> tuple[Partition, ...]:
         """Return the partitions that hold live files, in order of path.
@@ -261,9 +261,9 @@ class Dataset(View):
         by_path: dict[str, list[File]] = {}
         for file in self._files(state):
             by_path.setdefault(file.partition, []).append(file)
-        found = []
+        partitions = []
         for path, files in sorted(by_path.items()):
-            found.append(
+            partitions.append(
                 Partition(
                     path=path,
                     values=decode_path(path, state.layout.partition_level_types),
@@ -272,7 +272,7 @@ class Dataset(View):
                     size_bytes=_sum([file.size_bytes for file in files]),
                 )
             )
-        return tuple(found)
+        return tuple(partitions)
 
     def files(self) -> tuple[File, ...]:
         """Return the live data files, in the order in which they were added.
@@ -289,11 +289,11 @@ class Dataset(View):
             directory: layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
             for directory in state.directories()
         }
-        found = []
+        files = []
         for label in state.labels:
             rows, size = counts.get(label, (None, None))
             batch_id = batches[split_label(label)[0]]
-            found.append(
+            files.append(
                 File(
                     key=key_of(label),
                     partition=layout.partition_of(label),
@@ -302,7 +302,7 @@ class Dataset(View):
                     size_bytes=size,
                 )
             )
-        return tuple(found)
+        return tuple(files)
 
     def batches(self) -> tuple[Batch, ...]:
         """Return all batches: those that commits made visible, oldest first, then staged ones.
@@ -312,13 +312,13 @@ class Dataset(View):
             batch that is not committed.
         """
         store, state, entries = self._source.store, self._source.load().state, self._entries()
-        found = batches.listing.committed_batches(
+        committed = batches.listing.committed_batches(
             state, entries, file_table.read_counts(store, state.lists.files)
         )
         if self._source.pinned is not None or not state.is_ours:
-            return found
+            return committed
         return (
-            *found,
+            *committed,
             *batches.listing.staged_batches(work.staged.find_all(store, state, entries)),
         )
 
@@ -340,25 +340,25 @@ class Dataset(View):
         Cost:
             The head, the history and the file table. No data file; see `Diff.rows`.
         """
-        states = [self._state_of(one) for one in (a, self if b is None else b)]
+        states = [self._state_of(side) for side in (a, self if b is None else b)]
         return batches.diff.difference(self._source.store, *states)
 
-    def _state_of(self, one: int | Commit | Batch | Dataset) -> State:
-        match one:
+    def _state_of(self, side: int | Commit | Batch | Dataset) -> State:
+        match side:
             case Dataset():
-                self._check_own(one)
-                return one._source.load().state
+                self._check_own(side)
+                return side._source.load().state
             case Commit():
-                return self._state_of(one.version)
+                return self._state_of(side.version)
             case batches.listing.Batch():
-                return self.at(batch_id=one.batch_id)._source.load().state
-            case int() if not isinstance(one, bool):
+                return self.at(batch_id=side.batch_id)._source.load().state
+            case int() if not isinstance(side, bool):
                 # Batch ids are milliseconds since 1970: far beyond any number of commits.
-                is_version = one <= max(self.version, 10**9)
-                found = self.at(version=one) if is_version else self.at(batch_id=one)
-                return found._source.load().state
+                is_version = side <= max(self.version, 10**9)
+                dataset = self.at(version=side) if is_version else self.at(batch_id=side)
+                return dataset._source.load().state
         raise InvalidInputError(
-            f"{one!r} is no version.", hint="Give a version or a batch id, or the value of one."
+            f"{side!r} is no version.", hint="Give a version or a batch id, or the value of one."
         )
 
     def rollback(
@@ -403,9 +403,9 @@ class Dataset(View):
             conditional PUT. No data file is read or written.
         """
         read = self._base_of(base)
-        found = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        entry = work.rollback.restore(self._source.store, found, commit_options, base=read)
-        return None if entry is None else Commit.of(entry, found.base)
+        restoration = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
+        entry = work.rollback.restore(self._source.store, restoration, commit_options, base=read)
+        return None if entry is None else Commit.of(entry, restoration.base)
 
     def find_rollback(
         self,
@@ -423,7 +423,7 @@ class Dataset(View):
             PredicateError: As for `rollback`.
         """
         self._check_writable()
-        given = [one is not None for one in (version, time, batch_id)]
+        given = [value is not None for value in (version, time, batch_id)]
         if sum(given) != 1:
             raise InvalidInputError(
                 f"rollback() with {sum(given)} of version, time and batch_id.", hint="Give one."
@@ -455,14 +455,15 @@ class Dataset(View):
             older version also the history.
         """
         state = self._source.load().state
-        found = source_list.read(self._source.store, state.lists.sources).files
+        files = source_list.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
-            found = tuple(one for one in found if one.batch_id in batches)
+            files = tuple(source for source in files if source.batch_id in batches)
         return tuple(
-            one
-            for one in found
-            if batch_id in (None, one.batch_id) and file in (None, one.location, one.file_id)
+            source
+            for source in files
+            if batch_id in (None, source.batch_id)
+            and file in (None, source.location, source.file_id)
         )
 
     def load(

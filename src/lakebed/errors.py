@@ -130,11 +130,11 @@ def from_document(document: Mapping[str, Any]) -> LakebedError:
 
 
 def _class_of(name: str) -> type[LakebedError]:
-    found = globals().get(name)
-    if not (isinstance(found, type) and issubclass(found, LakebedError)):
+    kind = globals().get(name)
+    if not (isinstance(kind, type) and issubclass(kind, LakebedError)):
         msg = f"{name!r} is no error of Lakebed"
         raise TypeError(msg)
-    return found
+    return kind
 
 
 @contextmanager

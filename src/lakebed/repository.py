@@ -122,9 +122,9 @@ class Repository:
                 hint="Make a DatasetDescriptor; its schema may be that of a pyarrow Table or of a Spark "
                 "DataFrame.",
             )
-        found = self._find(name)
-        if found is not None:
-            return self._existing(found, descriptor, if_exists)
+        existing = self._find(name)
+        if existing is not None:
+            return self._existing(existing, descriptor, if_exists)
         first = first_state(name, descriptor, format_)
         self._store.check_writable()  # before anything is written
         # The schema file is for other tools; ours is in the head, so that it changes with it.
@@ -252,8 +252,8 @@ class Repository:
 
     def _check_adoptable(self, name: str) -> None:
         check_dataset_name(name)
-        found = self._find(name)
-        if found is not None and found.version:
+        existing = self._find(name)
+        if existing is not None and existing.version:
             raise DatasetExistsError(
                 f"Dataset {name!r} exists in {self.uri}.",
                 hint="Its files are its own; there is nothing to adopt.",
@@ -267,18 +267,20 @@ class Repository:
             )
         return self._told.load(name)
 
-    def _existing(self, found: Dataset, descriptor: DatasetDescriptor, if_exists: str) -> Dataset:
+    def _existing(
+        self, existing: Dataset, descriptor: DatasetDescriptor, if_exists: str
+    ) -> Dataset:
         if if_exists == "error":
             raise DatasetExistsError(
-                f"Dataset {found.name!r} exists in {self.uri}.",
+                f"Dataset {existing.name!r} exists in {self.uri}.",
                 hint="Open it, choose another name, or let `create` open what exists (if_exists: open).",
             )
-        if found.descriptor != descriptor:
+        if existing.descriptor != descriptor:
             raise DatasetExistsError(
-                f"Dataset {found.name!r} exists in {self.uri} with another descriptor.",
+                f"Dataset {existing.name!r} exists in {self.uri} with another descriptor.",
                 hint="Open it without a descriptor, or choose another name.",
             )
-        return found
+        return existing
 
     def _find(self, name: str) -> Dataset | None:
         try:

@@ -134,13 +134,13 @@ class View:
                 its column's type.
         """
         if isinstance(predicate, str):
-            found = self._bound(lambda types: parse_sql(predicate, types))
+            condition = self._bound(lambda types: parse_sql(predicate, types))
         elif isinstance(predicate, Comparison | Membership | NullCheck | And | Or):
-            found = self._bound(lambda types: bind(predicate, types))
+            condition = self._bound(lambda types: bind(predicate, types))
         else:
             terms = from_dnf(predicate)
-            found = self._bound(lambda types: bind(terms, types))
-        return View(self._source, all_of([self._constraint, found]))
+            condition = self._bound(lambda types: bind(terms, types))
+        return View(self._source, all_of([self._constraint, condition]))
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
         """Bind to the columns last seen; where these do not fit, to those that there are now."""
@@ -304,7 +304,7 @@ class View:
     def _is_empty(self, chosen: ScanPlan) -> bool:
         store = self._source.store
         # First the files of which a footer tells.
-        for file in sorted(chosen.files, key=lambda one: one.is_filtered):
+        for file in sorted(chosen.files, key=lambda file: file.is_filtered):
             alone = replace(chosen, files=(file,))
             if not file.is_filtered:
                 if scan.count(store, alone) if file.row_count is None else file.row_count:
@@ -342,11 +342,15 @@ class View:
         values = _checked_values(given, state)
         supplied = self._supplied(state)
         named = columns_of(self._constraint)
-        functions = [one for one in state.descriptor.partition_by if one.name in named]
+        functions = [
+            function for function in state.descriptor.partition_by if function.name in named
+        ]
         provided = {
-            one.name: values[one.name] if one.name in given else supplied.get(one.name)
-            for one in functions
-            if not one.takes_source
+            function.name: values[function.name]
+            if function.name in given
+            else supplied.get(function.name)
+            for function in functions
+            if not function.takes_source
         }
         strategy = PartitionStrategy(tuple(functions))
         computed = strategy.values(values, state.descriptor.schema, provided)
@@ -354,15 +358,15 @@ class View:
 
     def _supplied(self, state: State) -> dict[str, Scalar]:
         """Return the values that the view gives provided partition fields: where it names one."""
-        found: dict[str, Scalar] = {}
+        supplied: dict[str, Scalar] = {}
         for function in state.descriptor.partition_by:
             if function.takes_source:
                 continue
             for part in conjuncts(self._constraint):
                 values = set_of(part) if columns_of(part) == (function.name,) else None
                 if values is not None and len(values) == 1:
-                    (found[function.name],) = values
-        return found
+                    (supplied[function.name],) = values
+        return supplied
 
     def covering_partitions(self) -> tuple[PartitionView, ...]:
         """Return the partitions that may hold entities of the view, in order of path.
@@ -374,12 +378,12 @@ class View:
         """
         chosen = self._plan(None)
         levels = chosen.layout.partition_level_types
-        found: dict[str, Mapping[str, Scalar]] = {}
+        by_path: dict[str, Mapping[str, Scalar]] = {}
         for file in chosen.files:
             path = chosen.layout.partition_of(file.label)
-            found[path] = {name: file.partition[name] for name in levels}
+            by_path[path] = {name: file.partition[name] for name in levels}
         views: dict[tuple[Scalar, ...], PartitionView] = {}
-        for path, values in sorted(found.items()):
+        for path, values in sorted(by_path.items()):
             # The two zeros are equal, so that a view of one holds the rows of both.
             views.setdefault(tuple(values.values()), PartitionView(self._source, path, values))
         return tuple(views.values())
@@ -732,12 +736,12 @@ def untouched(constraint: Predicate, state: State) -> Unchanged:
 
 def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
     """Return the values of all columns that a predicate may name, each of its type."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, kind in state.layout.predicate_types.items():
         value = value_of(entity, name)
         is_plain = isinstance(kind, Primitive | Decimal)
-        found[name] = check_value(value, kind, name) if is_plain and value is not None else value
-    return found
+        values[name] = check_value(value, kind, name) if is_plain and value is not None else value
+    return values
 
 
 class EntityReader:

@@ -85,12 +85,12 @@ class Diff:
     @property
     def rows_added(self) -> int | None:
         """Entities in the files added; None where that is not known."""
-        return _total([one.rows_added for one in self.partitions])
+        return _total([partition.rows_added for partition in self.partitions])
 
     @property
     def rows_removed(self) -> int | None:
         """Entities in the files removed; None where that is not known."""
-        return _total([one.rows_removed for one in self.partitions])
+        return _total([partition.rows_removed for partition in self.partitions])
 
     @property
     def is_empty(self) -> bool:
@@ -144,11 +144,11 @@ class Diff:
         schema = self._added._source.seen().descriptor.schema
         names = list(schema.names) if columns is None else list(columns)
         _check_names(names)
-        for one in schema:
-            if one.name in names and _holds_map(one.type):
-                word = "is" if isinstance(one.type, MapOf) else "holds"
+        for column in schema:
+            if column.name in names and _holds_map(column.type):
+                word = "is" if isinstance(column.type, MapOf) else "holds"
                 raise InvalidInputError(
-                    f"Spark cannot compare column {one.name!r}, which {word} a map.",
+                    f"Spark cannot compare column {column.name!r}, which {word} a map.",
                     hint="Leave it out of columns=.",
                 )
         from lakebed.spark.difference import marked_difference
@@ -166,7 +166,9 @@ class Diff:
                 "files removed": f"{len(self.files_removed):,}",
                 "rows in files added": _shown(self.rows_added),
                 "rows in files removed": _shown(self.rows_removed),
-                "partitions": shortened(one.path or "the only one" for one in self.partitions)
+                "partitions": shortened(
+                    partition.path or "the only one" for partition in self.partitions
+                )
                 or "none",
             },
         )
@@ -261,13 +263,13 @@ def difference(store: Store, one: State, other: State) -> Diff:
 def _by_partition(
     labels: Sequence[str], counts: Mapping[str, tuple[int, int]]
 ) -> dict[str, list[int | None]]:
-    found: dict[str, list[int | None]] = {}
+    by_path: dict[str, list[int | None]] = {}
     for label in labels:
         rows = counts[label][0] if label in counts else None
-        found.setdefault(partition_of_label(label), []).append(rows)
-    return found
+        by_path.setdefault(partition_of_label(label), []).append(rows)
+    return by_path
 
 
 def _view_of(store: Store, state: State, labels: tuple[str, ...]) -> View:
-    some = replace(state, labels=labels)
-    return View(Source(store, state.name, Snapshot(some, 0)))
+    narrowed = replace(state, labels=labels)
+    return View(Source(store, state.name, Snapshot(narrowed, 0)))

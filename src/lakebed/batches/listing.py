@@ -119,7 +119,7 @@ def committed_batches(
     kept = set(protected_batches(state))
     for version in protected_versions(state):
         if version <= state.version:
-            kept.update(homes[one] for one in replay(entries, version).labels if one in homes)
+            kept.update(homes[label] for label in replay(entries, version).labels if label in homes)
     return tuple(
         Batch(
             batch_id=entry.batch_id,
@@ -144,19 +144,19 @@ def committed_batches(
 def _superseded(entries: Sequence[Entry], homes: Mapping[str, int]) -> dict[int, dt.datetime]:
     """Return when the last live file of a batch went, of those that have none now."""
     counts: dict[int, int] = {}
-    found: dict[int, dt.datetime] = {}
+    superseded: dict[int, dt.datetime] = {}
     for entry in entries:
         # A rollback may bring files back, so that the batch is live once more.
         for label in entry.added:
             if label in homes:
                 counts[homes[label]] = counts.get(homes[label], 0) + 1
-                found.pop(homes[label], None)
+                superseded.pop(homes[label], None)
         for label in entry.removed:
             if label in homes:
                 counts[homes[label]] -= 1
                 if not counts[homes[label]]:
-                    found[homes[label]] = entry.committed_at
-    return found
+                    superseded[homes[label]] = entry.committed_at
+    return superseded
 
 
 def _size(labels: Sequence[str], counts: Mapping[str, tuple[int, int]]) -> int | None:

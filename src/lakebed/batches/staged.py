@@ -209,7 +209,7 @@ class Staged(Generic[_D]):
         store, name = self._source.store, self._source.name
         todo = tuple(checks)
         # A batch does not change, so that it is checked once.
-        again = tuple(one for one in todo if isinstance(one, Check) and one.of == "dataset")
+        again = tuple(check for check in todo if isinstance(check, Check) and check.of == "dataset")
         head = self._source.load()
         for _ in range(_ROUNDS_OF_CHECKS):
             entry = staged.find_commit(store, head.state, self._record)

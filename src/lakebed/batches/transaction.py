@@ -195,7 +195,7 @@ class DatasetTransaction(View):
         state = self._watched.state
         target = self._narrow_target(started, options)
         # A dimension that is capped counts what this transaction has written, too.
-        written = tuple(label for one in self._writes for label in one.written.labels)
+        written = tuple(label for write in self._writes for label in write.written.labels)
         return replace(
             target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
         )
@@ -220,11 +220,15 @@ class DatasetTransaction(View):
         What is taken out is that of the snapshot. What this transaction has written is no part of
         it, and would stay.
         """
-        written = {part for one in self._writes for part in one.written.partitions}
-        twice = {one for one in written if scope.covers(one)}
-        twice |= {one for one in partitions if any(w.scope.covers(one) for w in self._writes)}
+        written = {part for write in self._writes for part in write.written.partitions}
+        twice = {partition for partition in written if scope.covers(partition)}
+        twice |= {
+            partition
+            for partition in partitions
+            if any(w.scope.covers(partition) for w in self._writes)
+        }
         if twice:
-            shown = ", ".join(sorted(one or "the whole dataset" for one in twice)[:5])
+            shown = ", ".join(sorted(partition or "the whole dataset" for partition in twice)[:5])
             raise InvalidInputError(
                 f"The transaction has written to {shown} before, and cannot replace that.",
                 hint="Delete and overwrite first, each partition once, then append; or write in "
@@ -247,17 +251,19 @@ class DatasetTransaction(View):
         with started:
             if kind is not None or not self._writes:
                 return
-            looked_at = tuple(untouched(one, state) for one in self._watched.constraints)
+            looked_at = tuple(
+                untouched(constraint, state) for constraint in self._watched.constraints
+            )
             committed = started.commit(
-                scope=_joined([one.scope for one in self._writes]),
-                deleted_row_count=sum(one.deleted_row_count for one in self._writes),
+                scope=_joined([write.scope for write in self._writes]),
+                deleted_row_count=sum(write.deleted_row_count for write in self._writes),
                 reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
             )
         self.commit = Commit.of(committed.entry, state)
 
 
 def _joined(scopes: Sequence[Scope]) -> Scope:
-    parts = tuple(one for one in scopes if not isinstance(one, Nothing))
+    parts = tuple(scope for scope in scopes if not isinstance(scope, Nothing))
     if len(parts) > 1:
         return Several(parts)
     return parts[0] if parts else Nothing()

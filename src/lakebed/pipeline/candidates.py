@@ -99,13 +99,13 @@ class FromFiles:
             InvalidInputError: There is none, or it is standard input, which cannot be read again.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
-        found = tuple(refuse_credentials(os.fspath(one)) for one in given)
-        if not found or STDIN in found:
+        texts = tuple(refuse_credentials(os.fspath(path)) for path in given)
+        if not texts or STDIN in texts:
             raise InvalidInputError(
-                f"Files to ingest are {', '.join(found) or 'none'}.",
+                f"Files to ingest are {', '.join(texts) or 'none'}.",
                 hint="Give paths, patterns, directories or URLs.",
             )
-        object.__setattr__(self, "paths", found)
+        object.__setattr__(self, "paths", texts)
         object.__setattr__(self, "storage_options", StorageOptions(storage_options or {}))
 
 
@@ -139,10 +139,10 @@ def find_candidates(
     """
     if isinstance(source, FromFiles):
         told, files = find_files(source.paths, format, storage_options=source.storage_options)
-        found = {one.slot: one for one in map(Candidate.of_file, files)}
+        by_slot = {candidate.slot: candidate for candidate in map(Candidate.of_file, files)}
         first: dict[str, Candidate] = {}
-        for slot, real in real_slots(found).items():
-            first.setdefault(real, found[slot])
+        for slot, real in real_slots(by_slot).items():
+            first.setdefault(real, by_slot[slot])
         return Candidates(format=told, files=tuple(first.values()))
     if format is None:
         raise InvalidInputError(
@@ -179,7 +179,7 @@ def _of_archive(
     format: FileFormat,  # noqa: A002 - the word of the option
 ) -> Candidates:
     archive, query = source.open(), _query(source)
-    found = archive.list(
+    records = archive.list(
         query.what, start=query.start, end=query.end, work_id=query.work_id, where=query.where
     )
     return Candidates(
@@ -191,7 +191,7 @@ def _of_archive(
                 fingerprint=record.hash,
                 record=record,
             )
-            for record in found
+            for record in records
         ),
         supersede=source.supersede,
     )

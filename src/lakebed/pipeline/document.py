@@ -100,26 +100,26 @@ def read_document(source: str | os.PathLike[str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise FormatError(f"{place} is no TOML: {exc}.", hint="Mend that place.") from exc
     try:
-        found = msgspec.convert(parsed, _Document)
+        document = msgspec.convert(parsed, _Document)
     except msgspec.ValidationError as exc:
         raise _wrong(place, str(exc)) from exc
-    if (found.archive is None) == (found.files is None):
+    if (document.archive is None) == (document.files is None):
         raise InvalidInputError(
-            f"{place} has {'neither' if found.files is None else 'both'} [archive] "
-            f"{'nor' if found.files is None else 'and'} [files].",
+            f"{place} has {'neither' if document.files is None else 'both'} [archive] "
+            f"{'nor' if document.files is None else 'and'} [files].",
             hint="Say where the raw files are: one of the two.",
         )
     return {
-        "name": found.name,
-        "into": _resolved(found.into, folder),
-        "source": _source(found, folder),
-        "format": found.format,
-        "create": None if found.create is None else _descriptor(found.create, folder),
-        "quarantine": found.quarantine,
-        "max_rejects": found.max_rejects,
-        "csv": _csv(found.csv or _Csv()),
-        "provided": found.provided,
-        "storage_options": found.storage_options,
+        "name": document.name,
+        "into": _resolved(document.into, folder),
+        "source": _source(document, folder),
+        "format": document.format,
+        "create": None if document.create is None else _descriptor(document.create, folder),
+        "quarantine": document.quarantine,
+        "max_rejects": document.max_rejects,
+        "csv": _csv(document.csv or _Csv()),
+        "provided": document.provided,
+        "storage_options": document.storage_options,
     }
 
 
@@ -145,13 +145,13 @@ def _wrong(place: str, problem: str) -> InvalidInputError:
     what, _, path = problem.partition(" - at `$")
     table = path.strip("`.")
     where = f"{place}, [{table}]" if table else place
-    found = _PROBLEM.match(what)
-    if found is None:
+    match = _PROBLEM.match(what)
+    if match is None:
         return InvalidInputError(f"{where}: {what}.", hint="Mend the value.")
     known = _TABLES[table].__struct_fields__ if table in _TABLES else ()
     return InvalidInputError(
-        f"{where}: unknown key {found['key']!r}.",
-        hint=nearest(found["key"], known) or f"Known are: {', '.join(known)}.",
+        f"{where}: unknown key {match['key']!r}.",
+        hint=nearest(match["key"], known) or f"Known are: {', '.join(known)}.",
     )
 
 
@@ -160,40 +160,44 @@ def _resolved(path: str, folder: Path) -> str:
     return path if "://" in path else without_parents(str(folder / path))
 
 
-def _source(found: _Document, folder: Path) -> FromArchive | FromFiles:
-    if found.files is not None:
-        paths = [found.files.paths] if isinstance(found.files.paths, str) else found.files.paths
-        return FromFiles(
-            paths=[_resolved(one, folder) for one in paths],
-            storage_options=found.files.storage_options,
+def _source(document: _Document, folder: Path) -> FromArchive | FromFiles:
+    if document.files is not None:
+        paths = (
+            [document.files.paths]
+            if isinstance(document.files.paths, str)
+            else document.files.paths
         )
-    assert found.archive is not None  # one of the two, see above
-    given = msgspec.structs.asdict(found.archive)
-    return FromArchive(**{**given, "storage": _resolved(found.archive.storage, folder)})
+        return FromFiles(
+            paths=[_resolved(path, folder) for path in paths],
+            storage_options=document.files.storage_options,
+        )
+    assert document.archive is not None  # one of the two, see above
+    given = msgspec.structs.asdict(document.archive)
+    return FromArchive(**{**given, "storage": _resolved(document.archive.storage, folder)})
 
 
-def _descriptor(found: _Create, folder: Path) -> DatasetDescriptor:
-    schema = found.schema
+def _descriptor(table: _Create, folder: Path) -> DatasetDescriptor:
+    schema = table.schema
     if isinstance(schema, str) and not schema.lstrip().startswith("{"):
         schema = _resolved(schema, folder)
     text = (
-        found.partition_by if isinstance(found.partition_by, str) else ", ".join(found.partition_by)
+        table.partition_by if isinstance(table.partition_by, str) else ", ".join(table.partition_by)
     )
     functions = PartitionStrategy.parse(text).functions if text.strip() else ()
-    if found.dimensions is not None:
-        dimensions = DimensionSchema.from_json(_resolved(found.dimensions, folder))
+    if table.dimensions is not None:
+        dimensions = DimensionSchema.from_json(_resolved(table.dimensions, folder))
         functions = (*functions, *dimensions.partition_by())
     return DatasetDescriptor(
         schema=schema,
         partition_by=PartitionStrategy(functions),
-        format=found.format,
-        compression=found.compression,
-        index=found.index,
-        properties=found.properties,
+        format=table.format,
+        compression=table.compression,
+        index=table.index,
+        properties=table.properties,
     )
 
 
-def _csv(found: _Csv) -> CsvOptions:
+def _csv(table: _Csv) -> CsvOptions:
     return CsvOptions(
-        has_header=found.has_header, delimiter=found.delimiter, null_text=found.null_text
+        has_header=table.has_header, delimiter=table.delimiter, null_text=table.null_text
     )

@@ -33,7 +33,7 @@ def find_due(candidates: Candidates, known: Sources, labels: Iterable[str] = ())
     held = {key for label in labels for key, _ in known.runs.get(label, ())}
     alive = tuple(file for file in known.files if file.key in current or file.key in held)
     past = _Past(known=known, alive=alive, current=current)
-    archived = [one for one in candidates.files if one.record is not None]
+    archived = [candidate for candidate in candidates.files if candidate.record is not None]
     if archived:
         return _Archived(archived, past, candidates.supersede).due()
     return _due_of_folders(candidates.files, past)
@@ -53,12 +53,12 @@ class _Past:
     alive: tuple[SourceFile, ...]
     current: frozenset[str]
 
-    def holds(self, files: Sequence[SourceFile], one: Candidate) -> bool:
+    def holds(self, files: Sequence[SourceFile], candidate: Candidate) -> bool:
         """Whether a raw file is all that the dataset has of some, as it is."""
         return (
             len(files) == 1
             and files[0].key in self.current
-            and files[0].fingerprint == one.fingerprint
+            and files[0].fingerprint == candidate.fingerprint
         )
 
 
@@ -66,19 +66,29 @@ def _due_of_folders(candidates: Sequence[Candidate], past: _Past) -> Due:
     # What was noted under another path that leads to the same file keeps its slot.
     noted = real_slots(file.slot for file in past.known.files)
     slot_of = {real: slot for slot, real in noted.items()}
-    real = real_slots(one.slot for one in candidates)
-    found = [
-        one if one.slot in noted else replace(one, slot=slot_of.get(real[one.slot], real[one.slot]))
-        for one in candidates
+    real = real_slots(candidate.slot for candidate in candidates)
+    slotted = [
+        candidate
+        if candidate.slot in noted
+        else replace(candidate, slot=slot_of.get(real[candidate.slot], real[candidate.slot]))
+        for candidate in candidates
     ]
     by_slot: dict[str, list[SourceFile]] = {}
     for file in past.alive:
         by_slot.setdefault(file.slot, []).append(file)
-    files = tuple(one for one in found if not past.holds(by_slot.get(one.slot, ()), one))
+    files = tuple(
+        candidate
+        for candidate in slotted
+        if not past.holds(by_slot.get(candidate.slot, ()), candidate)
+    )
     return Due(
         files=files,
-        replaces={one.slot: tuple(by_slot[one.slot]) for one in files if one.slot in by_slot},
-        unchanged_count=len(found) - len(files),
+        replaces={
+            candidate.slot: tuple(by_slot[candidate.slot])
+            for candidate in files
+            if candidate.slot in by_slot
+        },
+        unchanged_count=len(slotted) - len(files),
         known=past.known,
     )
 
@@ -90,11 +100,11 @@ class _Archived:
         self, candidates: Sequence[Candidate], past: _Past, supersede: Supersede | None
     ) -> None:
         self._past, self._supersede = past, supersede
-        self._records = {_record(one).id: _record(one) for one in candidates}
+        self._records = {_record(candidate).id: _record(candidate) for candidate in candidates}
         self._read_before = {file.file_id for file in past.known.files}
         self._groups: dict[_Key, list[Candidate]] = {}
-        for one in sorted(candidates, key=_age):
-            self._groups.setdefault(self._key(_record(one)), []).append(one)
+        for candidate in sorted(candidates, key=_age):
+            self._groups.setdefault(self._key(_record(candidate)), []).append(candidate)
         self._alive: dict[_Key, list[SourceFile]] = {}
         # Where the path of a file is not known, it may be any file of its time.
         self._unknown: dict[_Key, SourceFile] = {}
@@ -145,7 +155,7 @@ class _Archived:
     def _last_counts(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
         *others, last = group
         detail = f"{_told(last)} was stored later, and takes its place"
-        self._left_out += [_left_out(one, "superseded", detail) for one in others]
+        self._left_out += [_left_out(candidate, "superseded", detail) for candidate in others]
         unknown = self._unknown.get(_span_of(last))
         if not alive and unknown is not None:
             self._left_out.append(_left_out(last, "unclear", _claimed(unknown)))
@@ -158,20 +168,20 @@ class _Archived:
         contents = [(file.fingerprint, file.size_bytes) for file in alive]
         others: list[Candidate] = []
         again: dict[str, list[Candidate]] = {}
-        for one in group:
-            own = [file for file in alive if file.file_id == _record(one).id]
-            if self._past.holds(own, one):
+        for candidate in group:
+            own = [file for file in alive if file.file_id == _record(candidate).id]
+            if self._past.holds(own, candidate):
                 self._unchanged_count += 1
             elif own:
-                again.setdefault(own[-1].slot, []).append(one)
+                again.setdefault(own[-1].slot, []).append(candidate)
             else:
-                others.append(one)
-        for slot, some in again.items():
+                others.append(candidate)
+        for slot, rivals in again.items():
             # Of several, a rollback of some partitions has left rows: they stood for the same.
-            ids = {_record(one).id for one in some}
+            ids = {_record(candidate).id for candidate in rivals}
             files = [file for file in alive if file.slot == slot or file.file_id in ids]
-            self._read(some[-1], slot, files)
-            others += some[:-1]
+            self._read(rivals[-1], slot, files)
+            others += rivals[:-1]
         if others and not alive:
             first = others.pop(0)
             unknown = self._unknown.get(_span_of(first))
@@ -186,17 +196,17 @@ class _Archived:
         self, candidates: Sequence[Candidate], contents: Sequence[tuple[str, int]]
     ) -> None:
         """Leave out files of a group of which others are read or were."""
-        for one in candidates:
+        for candidate in candidates:
             why: Why = "unclear"
-            detail = f"{_told(one)} was pushed before, with another content"
-            if (one.fingerprint, one.file.size_bytes) in contents:
-                why, detail = "copy", f"{_told(one)} was pushed before, as it is"
-            elif _record(one).id in self._read_before:
-                why, detail = "superseded", f"{_told(one)} was replaced before"
-            self._left_out.append(_left_out(one, why, detail))
+            detail = f"{_told(candidate)} was pushed before, with another content"
+            if (candidate.fingerprint, candidate.file.size_bytes) in contents:
+                why, detail = "copy", f"{_told(candidate)} was pushed before, as it is"
+            elif _record(candidate).id in self._read_before:
+                why, detail = "superseded", f"{_told(candidate)} was replaced before"
+            self._left_out.append(_left_out(candidate, why, detail))
 
-    def _read(self, one: Candidate, slot: str, replaced: Sequence[SourceFile]) -> None:
-        self._files.append(replace(one, slot=slot))
+    def _read(self, candidate: Candidate, slot: str, replaced: Sequence[SourceFile]) -> None:
+        self._files.append(replace(candidate, slot=slot))
         if replaced:
             self._replaces[slot] = tuple(replaced)
 
@@ -211,21 +221,21 @@ class _Archived:
         return f"span:{span}" if self._supersede == "span" else f"path:{span}|{record.path}"
 
 
-def _record(one: Candidate) -> ArchiveRecord:
-    assert one.record is not None  # it is of an archive
-    return one.record
+def _record(candidate: Candidate) -> ArchiveRecord:
+    assert candidate.record is not None  # it is of an archive
+    return candidate.record
 
 
-def _age(one: Candidate) -> tuple[int, str]:
-    return _record(one).create_time_ms, _record(one).id
+def _age(candidate: Candidate) -> tuple[int, str]:
+    return _record(candidate).create_time_ms, _record(candidate).id
 
 
 def _span(what: str | None, where: str | None, start_ms: int, work_id: str | None) -> _Key:
     return what, where, start_ms, work_id or ""
 
 
-def _span_of(one: Candidate) -> _Key:
-    record = _record(one)
+def _span_of(candidate: Candidate) -> _Key:
+    record = _record(candidate)
     return _span(record.what, record.where, record.metadata.start, record.work_id)
 
 
@@ -238,8 +248,8 @@ def _stands_for_span(file: SourceFile) -> bool:
     return file.slot.startswith("span:")
 
 
-def _told(one: Candidate) -> str:
-    record = _record(one)
+def _told(candidate: Candidate) -> str:
+    record = _record(candidate)
     return f"{record.path} of {record.where}, {record.start:%Y-%m-%d %H:%M}"
 
 
@@ -247,5 +257,5 @@ def _claimed(file: SourceFile) -> str:
     return f"{file.location} was read for all files of its what, where, start and work id"
 
 
-def _left_out(one: Candidate, why: Why, detail: str) -> LeftOut:
-    return LeftOut(location=one.file.location, why=why, detail=detail)
+def _left_out(candidate: Candidate, why: Why, detail: str) -> LeftOut:
+    return LeftOut(location=candidate.file.location, why=why, detail=detail)

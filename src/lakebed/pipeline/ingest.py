@@ -216,14 +216,14 @@ class Ingest:
             store = self._store()
             due = _due(store, read_head(store, dataset.name).state, candidates)
         files = due.files
-        changed = {one.file.location for one in files if one.slot in due.replaces}
+        changed = {candidate.file.location for candidate in files if candidate.slot in due.replaces}
         return IngestCheck(
             format=candidates.format,
             new=tuple(f.file.location for f in files if f.file.location not in changed),
             changed=tuple(f.file.location for f in files if f.file.location in changed),
             unchanged_count=due.unchanged_count,
             left_out=due.left_out,
-            size_bytes=sum(one.file.size_bytes for one in files),
+            size_bytes=sum(candidate.file.size_bytes for candidate in files),
             creates_dataset=dataset is None,
         )
 
@@ -335,13 +335,13 @@ class Ingest:
             version=dataset.version if done.commit is None else done.commit.version,
             commit=done.commit,
             file_count=len(due.files),
-            replaced_count=len({one.slot for one in due.replaced}),
-            replaced_row_count=sum(one.row_count for one in due.replaced),
+            replaced_count=len({file.slot for file in due.replaced}),
+            replaced_row_count=sum(file.row_count for file in due.replaced),
             unchanged_count=due.unchanged_count,
             left_out=due.left_out,
             row_count=done.row_count,
             rejected_count=done.rejected_count,
-            size_bytes=sum(one.file.size_bytes for one in due.files),
+            size_bytes=sum(candidate.file.size_bytes for candidate in due.files),
             carried_count=done.carried_count,
             quarantine=self.quarantine_name,
             duration_s=time.monotonic() - began,
@@ -356,7 +356,7 @@ class Ingest:
         Raises:
             DatasetNotFoundError: The dataset is not there.
         """
-        return tuple(one.batch_id for one in self.sources(file=file))
+        return tuple(source.batch_id for source in self.sources(file=file))
 
     def sources(
         self, *, batch_id: int | None = None, file: str | None = None

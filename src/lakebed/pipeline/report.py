@@ -58,17 +58,17 @@ class IngestReport:
     @property
     def superseded_count(self) -> int:
         """Archived files that others have taken the place of, as was asked for."""
-        return sum(one.why == "superseded" for one in self.left_out)
+        return sum(file.why == "superseded" for file in self.left_out)
 
     @property
     def copy_count(self) -> int:
         """Archived files that were pushed again as they are."""
-        return sum(one.why == "copy" for one in self.left_out)
+        return sum(file.why == "copy" for file in self.left_out)
 
     @property
     def kept_back(self) -> tuple[LeftOut, ...]:
         """Files that somebody has to look at; what they would replace has stayed."""
-        return tuple(one for one in self.left_out if one.is_kept_back)
+        return tuple(file for file in self.left_out if file.is_kept_back)
 
     def to_record(self) -> dict[str, object]:
         """Return the report as one flat record with stable keys."""

@@ -116,9 +116,9 @@ class CheckReport:
     def problems(self) -> tuple[Finding, ...]:
         """Errors and warnings that remain."""
         return tuple(
-            one
-            for one in self.findings
-            if one.severity is not Severity.NOTE and not one.is_repaired
+            finding
+            for finding in self.findings
+            if finding.severity is not Severity.NOTE and not finding.is_repaired
         )
 
     @property
@@ -132,7 +132,7 @@ class CheckReport:
         return f"<CheckReport of {self.dataset!r}: {self.file_count:,} files{at}, {problems}>"
 
     def _repr_html_(self) -> str:
-        counts = Counter(str(one.severity) for one in self.findings)
+        counts = Counter(str(finding.severity) for finding in self.findings)
         facts: dict[str, object] = {
             "version": "unknown" if self.version is None else self.version,
             "data files": f"{self.file_count:,}",
@@ -141,7 +141,12 @@ class CheckReport:
             **{f"{severity}s": count for severity, count in sorted(counts.items())},
         }
         shown = self.findings[:MAX_ITEMS]
-        facts.update({one.key: f"{one.severity}: {one.what} {one.remedy}" for one in shown})
+        facts.update(
+            {
+                finding.key: f"{finding.severity}: {finding.what} {finding.remedy}"
+                for finding in shown
+            }
+        )
         if len(self.findings) > len(shown):
             facts["…"] = f"and {len(self.findings) - len(shown)} more"
         return facts_to_html(f"Check of {self.dataset}", facts)
@@ -157,13 +162,13 @@ class CheckReport:
                 "is_ok": self.is_ok,
                 "findings": [
                     {
-                        "severity": str(one.severity),
-                        "key": one.key,
-                        "what": one.what,
-                        "remedy": one.remedy,
-                        "is_repaired": one.is_repaired,
+                        "severity": str(finding.severity),
+                        "key": finding.key,
+                        "what": finding.what,
+                        "remedy": finding.remedy,
+                        "is_repaired": finding.is_repaired,
                     }
-                    for one in self.findings
+                    for finding in self.findings
                 ],
             }
         ).decode()
@@ -196,7 +201,9 @@ def check(
         version=head.state.version,
         file_count=len(head.state.labels),
         is_deep=is_deep,
-        findings=tuple(sorted(findings, key=lambda one: (order.index(one.severity), one.key))),
+        findings=tuple(
+            sorted(findings, key=lambda finding: (order.index(finding.severity), finding.key))
+        ),
     )
 
 
@@ -216,7 +223,7 @@ class _Checker:
 
     def run(self, *, is_deep: bool, on_progress: Progress) -> list[Finding]:
         findings = [*self._check_heads()]
-        objects = {one.key: one for one in self._store.list(f"{self.state.name}/")}
+        objects = {info.key: info for info in self._store.list(f"{self.state.name}/")}
         findings += self._check_segments()
         table, damaged = self._read_file_table()
         findings += damaged
@@ -227,9 +234,9 @@ class _Checker:
         has_history = not any(map(_is_history, findings))
         if has_history:
             kept = kept_labels(self._store, self.state, shown)
-            older, found = self._check_files(sorted(kept - self._live), objects, table)
+            older, of_older = self._check_files(sorted(kept - self._live), objects, table)
             present += older
-            of_files = self._without_cleaned_up(of_files + found, objects)
+            of_files = self._without_cleaned_up(of_files + of_older, objects)
         findings += of_files
         findings += self._check_postings(is_deep=is_deep)
         findings += self._check_indices()
@@ -296,9 +303,9 @@ class _Checker:
         table: dict[str, tuple[int, str]] = {}
 
         def note(data: bytes, key: str) -> None:
-            found = file_table.decode(data, key)
+            rows = file_table.decode(data, key)
             columns = (
-                found.column(name).to_pylist() for name in ("label", "size_bytes", "checksum")
+                rows.column(name).to_pylist() for name in ("label", "size_bytes", "checksum")
             )
             table.update({label: (size, text) for label, size, text in zip(*columns, strict=True)})
 
@@ -378,12 +385,12 @@ class _Checker:
         self, findings: list[Finding], objects: Mapping[str, ObjectInfo]
     ) -> list[Finding]:
         """Leave out files that are missing since a cleanup has given them up meanwhile."""
-        if all(one.key in objects for one in findings):
+        if all(finding.key in objects for finding in findings):
             return findings
         state = read_own_head(self._store, self.state.name).state
         kept = kept_labels(self._store, state, self._read_notes()[0])
         keys = set(map(state.layout.naming.key, kept))
-        return [one for one in findings if one.key in objects or one.key in keys]
+        return [finding for finding in findings if finding.key in objects or finding.key in keys]
 
     def _check_postings(self, *, is_deep: bool) -> list[Finding]:
         findings = []
@@ -480,8 +487,8 @@ class _Checker:
     ) -> Iterator[Finding]:
         on_progress(0, len(labels))
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            found = pool.map(lambda label: self._compare(label, table.get(label)), labels)
-            for done, finding in enumerate(found, 1):
+            findings = pool.map(lambda label: self._compare(label, table.get(label)), labels)
+            for done, finding in enumerate(findings, 1):
                 on_progress(done, len(labels))
                 if finding is not None:
                     yield finding
@@ -493,14 +500,14 @@ class _Checker:
                 # Nobody knows what was written; but pages may have checksums of their own.
                 facts_of_file(self._store, self.state.layout, label)
                 return None
-            found = difference(self._store, self.state.layout.key(label), recorded)
+            deviation = difference(self._store, self.state.layout.key(label), recorded)
         except ObjectNotFoundError:
             return None  # a cleanup was faster, or the listing has told of it
         except CorruptMetadataError as exc:
             return self._finding_of_file(label, exc.message)
-        if found != CHECKSUM_DIFFERS:
+        if deviation != CHECKSUM_DIFFERS:
             return None  # of a wrong size the listing has told
-        return self._finding_of_file(label, f"Its content is not what was written: {found}.")
+        return self._finding_of_file(label, f"Its content is not what was written: {deviation}.")
 
     def _note_others(self) -> Iterator[Finding]:
         """Tell of what no version needs; `cleanup` says more."""
@@ -538,12 +545,14 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
         _commit_repair(store, checker, rebuilt)
         for column in sorted(filter(None, map(column_of, checker.lost))):
             build_index(store, state.name, column)
-        repaired.update(one.key for one in broken)
-        repaired.update(state.layout.key(one.label) for one in rebuilt)
+        repaired.update(segment.key for segment in broken)
+        repaired.update(state.layout.key(facts.label) for facts in rebuilt)
         repaired.update(state.indices[column] for column in checker.lost_indices)
     return [
-        replace(one, is_repaired=one.key in repaired and one.severity is not Severity.NOTE)
-        for one in findings
+        replace(
+            finding, is_repaired=finding.key in repaired and finding.severity is not Severity.NOTE
+        )
+        for finding in findings
     ]
 
 
@@ -555,7 +564,7 @@ def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[Fi
             return None  # what is told of the file stays a problem
 
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return [one for one in pool.map(rebuild, labels) if one is not None]
+        return [facts for facts in pool.map(rebuild, labels) if facts is not None]
 
 
 def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]) -> None:

@@ -201,18 +201,18 @@ def parse_age(age: str | dt.timedelta) -> dt.timedelta:
     datetime.timedelta(days=7)
     """
     if isinstance(age, dt.timedelta):
-        found = age
+        duration = age
     else:
         match = _AGE.fullmatch(age.strip()) if isinstance(age, str) else None
         if match is None:
             raise InvalidInputError(
                 f"{age!r} is no age.", hint="Write a number and s, m, h, d or w, such as '7d'."
             )
-        found = dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
-    if not dt.timedelta() <= found <= _LONGEST_AGE:
-        why = "is negative" if found < dt.timedelta() else "is more than a thousand years"
+        duration = dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if not dt.timedelta() <= duration <= _LONGEST_AGE:
+        why = "is negative" if duration < dt.timedelta() else "is more than a thousand years"
         raise InvalidInputError(f"{age} {why}.", hint="Give an age, such as '7d'.")
-    return found
+    return duration
 
 
 def cleanup(
@@ -265,7 +265,7 @@ def cleanup(
             file for file in judged if not file.reason.is_dead and file.reason != Reason.LIVE
         ),
         kept_counts=dict(
-            sorted(Counter(str(one.reason) for one in judged if not one.reason.is_dead).items())
+            sorted(Counter(str(file.reason) for file in judged if not file.reason.is_dead).items())
         ),
     )
     if not is_dry_run:
@@ -288,17 +288,21 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[JudgedFile]]:
     judge = sight.judge_by(state, rules)
     judge.judge(sight.objects)
     expired = judge.expired_batches
-    oldest = max((state.oldest_batch, *(one + 1 for one in expired)))
-    alive = (one for one in sight.reserved if one < oldest and one not in expired)
+    oldest = max((state.oldest_batch, *(batch_id + 1 for batch_id in expired)))
+    alive = (
+        batch_id for batch_id in sight.reserved if batch_id < oldest and batch_id not in expired
+    )
     widest = replace(
         state,
         horizon=horizon_of(state, sight.entries, rules),
         oldest_batch=oldest,
-        open_batches=tuple(one for one in alive if state.may_commit(one)),
-        protections=tuple(one for one in state.protections if not one.is_expired(rules.now)),
+        open_batches=tuple(batch_id for batch_id in alive if state.may_commit(batch_id)),
+        protections=tuple(
+            protection for protection in state.protections if not protection.is_expired(rules.now)
+        ),
     )
     judged = sight.judge_by(widest, rules).judge(sight.objects)
-    superseded = [one.version or 0 for one in judged if one.reason is Reason.SUPERSEDED]
+    superseded = [file.version or 0 for file in judged if file.reason is Reason.SUPERSEDED]
     return replace(widest, horizon=max((state.horizon, *superseded))), judged
 
 
@@ -311,7 +315,7 @@ def _give_up(
         The state of the head, every object with its verdict, and the version that was made.
     """
     is_pruning = True
-    for left in reversed(range(_ROUNDS)):
+    for rounds_left in reversed(range(_ROUNDS)):
         planned, judged = _plan(sight, rules)
         state = sight.head.state
         given_up = sight.judge_by(state, rules).judge(sight.objects)
@@ -329,11 +333,11 @@ def _give_up(
         except CommitConflictError:
             head, entries = read_history(store, state.name)
             sight = replace(sight, head=head, entries=entries)
-            if not left:
+            if not rounds_left:
                 raise
             continue
         except StorageError as exc:
-            if segments is None or not left or not isinstance(exc, StorageFullError):
+            if segments is None or not rounds_left or not isinstance(exc, StorageFullError):
                 raise
             is_pruning = False  # the facts that may go took the room of the commit
             continue
@@ -372,10 +376,10 @@ def _may_be_named(sight: Sight, judged: Sequence[JudgedFile]) -> bool:
     reservation held. Any other commit makes it read the head again, and name the segments then.
     """
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
-    written = [one.modified_at for one in sight.objects if one.key in doomed]
+    written = [info.modified_at for info in sight.objects if info.key in doomed]
     if not written:
         return False
-    fences = [one.stored_at for one in sight.entries if one.operation == "cleanup"]
+    fences = [entry.stored_at for entry in sight.entries if entry.operation == "cleanup"]
     return not fences or fences[-1] is None or max(written) >= fences[-1]
 
 
@@ -398,7 +402,9 @@ def _changes(state: State, planned: State, files: Segments | None) -> Changes:
         "horizon": planned.horizon if planned.horizon > state.horizon else 0,
         "oldest_batch": planned.oldest_batch,
         "open_batches": planned.open_batches,
-        "unprotect": tuple(one for one in state.protections if one not in planned.protections),
+        "unprotect": tuple(
+            protection for protection in state.protections if protection not in planned.protections
+        ),
         "edits": () if files is None else (edit,),
     }
 

@@ -146,27 +146,31 @@ class CompactionReport:
     @property
     def files_before(self) -> int:
         """Number of small files."""
-        return sum(one.files_before for one in self.partitions)
+        return sum(partition.files_before for partition in self.partitions)
 
     @property
     def files_after(self) -> int:
         """Number of the files that took their place."""
-        return sum(one.files_after for one in self.partitions)
+        return sum(partition.files_after for partition in self.partitions)
 
     @property
     def bytes_before(self) -> int:
         """Size of the small files."""
-        return sum(one.bytes_before for one in self.partitions)
+        return sum(partition.bytes_before for partition in self.partitions)
 
     @property
     def bytes_after(self) -> int | None:
         """Size of the new files; None in a dry run."""
-        return None if self.is_dry_run else sum(one.bytes_after or 0 for one in self.partitions)
+        return (
+            None
+            if self.is_dry_run
+            else sum(partition.bytes_after or 0 for partition in self.partitions)
+        )
 
     @property
     def row_count(self) -> int | None:
         """Entities that were written anew; None if that is not known."""
-        counts = [one.row_count for one in self.partitions]
+        counts = [partition.row_count for partition in self.partitions]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
@@ -231,7 +235,7 @@ def compact(
     lost: list[_Unit] = []
 
     def told() -> str:
-        versions = ", ".join(str(one.version) for one in commits)
+        versions = ", ".join(str(commit.version) for commit in commits)
         return f"Compacted in version {versions}: compact again for the rest." if commits else ""
 
     with noting(told):
@@ -253,8 +257,8 @@ def compact(
             if not again:
                 break
             state = read_own_head(store, name).state
-            found = _find_units(store, state, constraint, options)
-            units = [unit for unit in found if unit.key.partition in again]
+            candidates = _find_units(store, state, constraint, options)
+            units = [unit for unit in candidates if unit.key.partition in again]
         if state.descriptor.index:
             written = write_index_files(store, name, options.commit)
             commits += [written] if written is not None else []
@@ -262,7 +266,7 @@ def compact(
         dataset=name,
         is_dry_run=False,
         commits=tuple(commits),
-        partitions=tuple(sorted(done, key=lambda one: (one.path, one.run or ""))),
+        partitions=tuple(sorted(done, key=lambda partition: (partition.path, partition.run or ""))),
         skipped=tuple(sorted({unit.key.partition for unit in lost})),
     )
 
@@ -385,8 +389,8 @@ class _Share:
         keys = {unit.key for unit in self.units if not unit.labels.isdisjoint(gone)}
         lost = [unit for unit in self.units if unit.key in keys]
         doomed = frozenset(label for label in self.written.labels if self._key(label) in keys)
-        left = tuple(unit for unit in self.units if unit.key not in keys)
-        return _Share(left, self.written.without(doomed)), lost, doomed
+        kept = tuple(unit for unit in self.units if unit.key not in keys)
+        return _Share(kept, self.written.without(doomed)), lost, doomed
 
     def _key(self, label: str) -> _Key:
         partition = partition_of_label(label)
@@ -397,20 +401,20 @@ class _Share:
         units: dict[_Key, list[_Unit]] = {}
         for unit in self.units:
             units.setdefault(unit.key, []).append(unit)
-        found: dict[_Key, list[tuple[int, int]]] = {key: [] for key in units}
+        new_files: dict[_Key, list[tuple[int, int]]] = {key: [] for key in units}
         facts = self.written.facts
         columns = (facts.column(name).to_pylist() for name in ("row_count", "size_bytes"))
         for label, rows, size in zip(self.written.labels, *columns, strict=True):
-            found[self._key(label)].append((rows, size))
+            new_files[self._key(label)].append((rows, size))
         return [
             CompactedPartition(
                 path=key.partition,
                 run=key.run,
                 files_before=sum(len(unit.files) for unit in of_key),
-                files_after=len(found[key]),
+                files_after=len(new_files[key]),
                 bytes_before=sum(unit.size_bytes for unit in of_key),
-                bytes_after=sum(size for _, size in found[key]),
-                row_count=sum(rows for rows, _ in found[key]),
+                bytes_after=sum(size for _, size in new_files[key]),
+                row_count=sum(rows for rows, _ in new_files[key]),
             )
             for key, of_key in units.items()
         ]
@@ -457,7 +461,7 @@ class _Attempt:
             if not labels:
                 return None, [], lost
             committed = transaction.commit(scope=RewrittenFiles(labels))
-        done = [one for share in shares for one in share.compacted()]
+        done = [partition for share in shares for partition in share.compacted()]
         return Commit.of(committed.entry, base), done, lost
 
     def _job(self, transaction: Transaction) -> RewriteJob:
@@ -501,13 +505,13 @@ def _divided(units: Sequence[_Unit], count: int) -> list[list[_Unit]]:
     by_kind: dict[tuple[str | None, bool], list[_Unit]] = {}
     for unit in units:
         by_kind.setdefault((unit.key.run, unit.key.has_origins), []).append(unit)
-    found = []
+    groups = []
     for of_kind in by_kind.values():
         size_bytes = sum(unit.size_bytes for unit in of_kind)
         sizes = {f"{number:09d}": unit.size_bytes for number, unit in enumerate(of_kind)}
         parts = balanced_groups(sizes, max(1, round(count * size_bytes / total)))
-        found += [[of_kind[int(name)] for name in sorted(names)] for names in parts]
-    return found
+        groups += [[of_kind[int(name)] for name in sorted(names)] for names in parts]
+    return groups
 
 
 def _work_of(

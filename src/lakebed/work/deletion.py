@@ -123,7 +123,8 @@ def write_rest(
     labels = [file.label for group in groups for file in group]
     recorded = file_table.read_recorded(store, plan.file_table, labels)
     works = [
-        work_of(key, some, noted, recorded) for key, some in divide(groups, known, noted).items()
+        work_of(key, of_key, noted, recorded)
+        for key, of_key in divide(groups, known, noted).items()
     ]
     return joined([nothing, *rewrite_all(Threads(1), store, job, works)])
 

@@ -161,7 +161,7 @@ class InvertedIndex:
 def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
     """Return the indices of a state, in the order of its descriptor; see `Dataset.indices`."""
     live = file_ids(state.labels)
-    found = []
+    indices = []
     for column in state.descriptor.index:
         coverage = _read_coverage(store, state.lists.postings.get(column, ()))
         covered = int(np.isin(live[live >= 0], coverage.file_ids).sum())
@@ -179,8 +179,8 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
             lost=coverage.lost,
             warning="",
         )
-        found.append(replace(index, warning=_warning(store, state, index)))
-    return tuple(found)
+        indices.append(replace(index, warning=_warning(store, state, index)))
+    return tuple(indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
         covered_count=len(state.labels),
         indexed_count=0,
         value_count=len(
-            {state.layout.directory_values(one)[column] for one in state.directories()}
+            {state.layout.directory_values(directory)[column] for directory in state.directories()}
         ),
         pair_count=0,
         files_per_value=None,
@@ -432,11 +432,11 @@ def _index_files(
     spark: SparkSession | None,
 ) -> Postings:
     """Write the postings of files, in groups of about equal size that run side by side."""
-    sizes = {one.file.label: one.size_bytes for one in files}
+    sizes = {sized.file.label: sized.size_bytes for sized in files}
     # Postings outlive the damage of a file, which is restored from a copy perhaps.
     by_label = {
         file.label: file
-        for file in with_recorded(store, state.lists.files, (one.file for one in files))
+        for file in with_recorded(store, state.lists.files, (sized.file for sized in files))
     }
     layout = state.layout
 
@@ -501,7 +501,7 @@ def compact_indices(
         those of a complete index once more for other tools. Memory: one new segment.
     """
     state = read_own_head(store, dataset).state
-    found: list[MergedList] = []
+    merged_lists: list[MergedList] = []
     edits: list[Edit] = []
     indices: dict[str, str] = {}
     with Transaction.on(store, state, "compact", options=options) as transaction:
@@ -518,20 +518,20 @@ def compact_indices(
                 _log.warning("index is left as it is column=%s error=%s", column, exc)
                 continue
             if merged or column in indices:
-                found.append(
+                merged_lists.append(
                     MergedList(
                         name=f"index of {column}",
                         segments_before=len(segments),
                         segments_after=len(segments) - len(merged) + len(groups),
                     )
                 )
-        if found and not is_dry_run:
+        if merged_lists and not is_dry_run:
             transaction.commit(
                 edits=tuple(edit for edit in edits if edit.added),
                 indices=indices,
                 indices_of=digest_of(state.labels),
             )
-    return tuple(found)
+    return tuple(merged_lists)
 
 
 def write_index_files(

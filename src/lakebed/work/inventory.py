@@ -331,7 +331,7 @@ class Judge:
 
         Their leases are over, or they were given back, but for files that `judge` has met.
         """
-        expired = (one for one in self._reserved if self._is_expired(one))
+        expired = (batch_id for batch_id in self._reserved if self._is_expired(batch_id))
         return frozenset((*expired, *self._given_back))
 
     @property
@@ -342,11 +342,11 @@ class Judge:
 
     def judge(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
         """Judge every object, in the order given."""
-        named = [one for one in objects if one.key in self._referenced]
+        named = [info for info in objects if info.key in self._referenced]
         by_folder: dict[str, list[dt.datetime]] = {}
-        for one in named:
-            by_folder.setdefault(split_label(one.key)[0], []).append(one.modified_at)
-        return [self._spared(self._judge(one, by_folder)) for one in objects]
+        for info in named:
+            by_folder.setdefault(split_label(info.key)[0], []).append(info.modified_at)
+        return [self._spared(self._judge(info, by_folder)) for info in objects]
 
     def _spared(self, file: JudgedFile) -> JudgedFile:
         """Keep what lies in a directory that a table shows, whatever else is known of it."""

@@ -73,25 +73,25 @@ def compact_metadata(
     done: dict[str, MergedList] = {}
     for _ in range(_ROUNDS):
         state = read_own_head(store, name).state
-        wanted = [_merged(store, state, one) for one in _LEAST if one not in done]
-        found = [merge for merge in wanted if merge is not None]
+        wanted = [_merged(store, state, list_name) for list_name in _LEAST if list_name not in done]
+        merges = [merge for merge in wanted if merge is not None]
         if is_dry_run:
-            return tuple(merge.report for merge in found)
-        if not found:
+            return tuple(merge.report for merge in merges)
+        if not merges:
             break
         with Transaction.on(store, state, "compact", options=options) as transaction:
-            for merge in found:
+            for merge in merges:
                 for segment in merge.edit.added:
                     transaction.put(segment.key, merge.data)
-            committed = transaction.commit(edits=tuple(merge.edit for merge in found))
+            committed = transaction.commit(edits=tuple(merge.edit for merge in merges))
         version = committed.entry.version
         with noting(f"Version {version} has merged lists: do it again for what is left."):
             after = committed.state or read_own_head(store, name).state
         named = set(after.lists.keys)
-        for merge in found:
+        for merge in merges:
             if all(segment.key in named for segment in merge.edit.added):
                 done[merge.report.name] = merge.report
-        if all(merge.report.name in done for merge in found):
+        if all(merge.report.name in done for merge in merges):
             break
     return tuple(done.values())
 
@@ -132,8 +132,8 @@ def _file_table(
     tables = []
     for segment in segments:
         table = file_table.decode(store.get(segment.key).data, segment.key)
-        left = table.filter(pc.is_in(table.column("label"), labels))
-        tables += [left] if left.num_rows else []
+        rows = table.filter(pc.is_in(table.column("label"), labels))
+        tables += [rows] if rows.num_rows else []
     count = sum(table.num_rows for table in tables)
     return count, file_table.encode_joined(tables) if tables else b""
 

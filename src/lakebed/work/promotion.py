@@ -153,8 +153,8 @@ def promote(
     workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     if is_dry_run:
         promotion = _Promotion(store, workers, new, grown)
-        found = promotion.look_at(state, promotion.candidates(state))
-        return promotion.report(state, found, None, is_dry_run=True), new
+        looks = promotion.look_at(state, promotion.candidates(state))
+        return promotion.report(state, looks, None, is_dry_run=True), new
     for round_ in range(_ROUNDS):
         try:
             with Transaction.begin(store, name, "promote", options=options) as transaction:
@@ -180,14 +180,14 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
             form.
         InvalidInputError: A name is that of no dimension.
     """
-    dimensions = [one for one in old.partition_by if isinstance(one, Dimension)]
+    dimensions = [function for function in old.partition_by if isinstance(function, Dimension)]
     wanted: dict[str, Dimension] = {}
     for name, rule, cap in _rules(allowed):
         before = _find(dimensions, name)
         rule = read_allowed(rule, f"dimension({before.source})")
         kept = None if isinstance(rule, OneOf) else before.cap
         wanted[before.name] = replace(before, allowed=rule, cap=kept if cap is None else cap)
-    functions = [wanted.get(one.name, one) for one in old.partition_by]
+    functions = [wanted.get(function.name, function) for function in old.partition_by]
     new = DatasetDescriptor(
         schema=old.schema,
         partition_by=PartitionStrategy(tuple(functions)),
@@ -197,10 +197,10 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
         properties=old.properties,
     )
     grown = grown_dimensions(old, new)
-    for one, other in zip(old.partition_by, new.partition_by, strict=True):
-        if one != other and one.name not in grown:
+    for old_function, new_function in zip(old.partition_by, new.partition_by, strict=True):
+        if old_function != new_function and old_function.name not in grown:
             raise PartitionSpecError(
-                f"Dimension {one} would lose values as {other}, or it cannot be told.",
+                f"Dimension {old_function} would lose values as {new_function}, or it cannot be told.",
                 hint="A dimension may only allow more: keep all that it allows, and its cap.",
             )
     return new
@@ -220,18 +220,18 @@ def _rules(allowed: Allowed) -> list[tuple[str, object, int | None]]:
 def _find(dimensions: Sequence[Dimension], name: str) -> Dimension:
     """Return the dimension of a field, of that name, or of a field of that name in a record."""
     for matches in (
-        [one for one in dimensions if one.source == name],
-        [one for one in dimensions if one.name == name],
-        [one for one in dimensions if one.source.rpartition(".")[2] == name],
+        [dimension for dimension in dimensions if dimension.source == name],
+        [dimension for dimension in dimensions if dimension.name == name],
+        [dimension for dimension in dimensions if dimension.source.rpartition(".")[2] == name],
     ):
         if len(matches) == 1:
             return matches[0]
         if matches:
             raise InvalidInputError(
                 f"{name!r} is the source of several dimensions.",
-                hint=f"Name one of them: {', '.join(one.name for one in matches)}.",
+                hint=f"Name one of them: {', '.join(dimension.name for dimension in matches)}.",
             )
-    known = [one.source for one in dimensions]
+    known = [dimension.source for dimension in dimensions]
     raise InvalidInputError(
         f"No dimension of field {name!r}.",
         hint=nearest(name, known) or f"Dimensions are of: {', '.join(known) or 'no field'}.",
@@ -264,9 +264,9 @@ class _Promotion:
     def functions(self) -> tuple[Dimension, ...]:
         """The dimensions as they are to be."""
         return tuple(
-            one
-            for one in self.new.partition_by
-            if isinstance(one, Dimension) and one.name in self.grown
+            function
+            for function in self.new.partition_by
+            if isinstance(function, Dimension) and function.name in self.grown
         )
 
     def candidates(self, state: State) -> tuple[DataFile, ...]:
@@ -275,13 +275,13 @@ class _Promotion:
         return plan(state, predicate, requests=0, store=self.store).files
 
     def _predicate(self, state: State) -> Predicate:
-        before = {one.name: one for one in state.descriptor.partition_by}
+        before = {function.name: function for function in state.descriptor.partition_by}
         terms = []
         for function in self.functions:
             old = before[function.name]
             assert isinstance(old, Dimension)  # it has grown
-            other = Comparison(function.name, Op.EQ, OTHER)
-            terms.append(all_of([other, _newly_allowed(old, function, state.descriptor.schema)]))
+            in_other = Comparison(function.name, Op.EQ, OTHER)
+            terms.append(all_of([in_other, _newly_allowed(old, function, state.descriptor.schema)]))
         return any_of(terms)
 
     def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
@@ -297,7 +297,7 @@ class _Promotion:
         parts = self.workers.map(of_chunk, chunks, list[_Looked])
         return [looked for part in parts for looked in part]
 
-    def admitted(self, state: State, found: Iterable[_Looked]) -> dict[str, frozenset[str]]:
+    def admitted(self, state: State, looks: Iterable[_Looked]) -> dict[str, frozenset[str]]:
         """Return for each grown dimension that is capped the values that get a partition.
 
         Those that have one keep it; the most frequent others share the room that is left.
@@ -309,7 +309,7 @@ class _Promotion:
         if not counts:
             return {}
         names = [function.name for function in self.functions]
-        for looked in found:
+        for looked in looks:
             for texts, count in looked.texts:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
@@ -339,20 +339,22 @@ class _Promotion:
         # a chance.
         for _ in range(_CATCHING_UP):
             levels = {encode_level(name, OTHER) for name in self.grown}
-            new = {one for one in state.labels if not levels.isdisjoint(one.split("/"))} - known
+            new = {
+                label for label in state.labels if not levels.isdisjoint(label.split("/"))
+            } - known
             files = [file for file in self.candidates(state) if file.label in new]
-            found = self.look_at(state, files)
+            looks = self.look_at(state, files)
             known |= new
             if route is None:
-                route = _Moving(self.functions, base.descriptor.schema, self.admitted(state, found))
-            transaction.add(*self._rewrite(state, target, route, files, found))
-            looked += found
+                route = _Moving(self.functions, base.descriptor.schema, self.admitted(state, looks))
+            transaction.add(*self._rewrite(state, target, route, files, looks))
+            looked += looks
             now = read_head(self.store, base.name).state
             if now.labels == state.labels or now.descriptor != base.descriptor:
                 break
             state = now
         assert route is not None  # there is at least one round
-        affected = frozenset(one.label for one in looked if route.moves(one))
+        affected = frozenset(file.label for file in looked if route.moves(file))
         committed = transaction.commit(
             scope=PromotedFiles(affected, frozenset(levels), frozenset(known)),
             descriptor=self.new,
@@ -366,9 +368,9 @@ class _Promotion:
         target: BatchTarget,
         route: _Moving,
         files: Sequence[DataFile],
-        found: Sequence[_Looked],
+        looks: Sequence[_Looked],
     ) -> list[Written]:
-        moving = {one.label for one in found if route.moves(one)}
+        moving = {file.label for file in looks if route.moves(file)}
         affected = [file for file in files if file.label in moving]
         if not affected:
             return []
@@ -386,11 +388,11 @@ class _Promotion:
                 for number, group in enumerate(of_kind)
             }
             for names in balanced_groups(by_number, self.workers.count):
-                some = [of_kind[int(name)] for name in sorted(names)]
-                labels = [file.label for group in some for file in group]
+                share = [of_kind[int(name)] for name in sorted(names)]
+                labels = [file.label for group in share for file in group]
                 rows = [counts[label][0] for label in labels if label in counts]
                 row_count = sum(rows) if len(rows) == len(labels) else None
-                works.append(work_of(kind, some, noted, recorded, row_count))
+                works.append(work_of(kind, share, noted, recorded, row_count))
         return rewrite_all(self.workers, self.store, job, works)
 
     def report(
@@ -408,11 +410,11 @@ class _Promotion:
             route = _Moving(self.functions, state.descriptor.schema, admitted)
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
         levels = list(state.layout.partition_level_types)
-        for one in looked:
-            directory = one.label.rpartition("/")[0]
+        for file in looked:
+            directory = file.label.rpartition("/")[0]
             values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
-            for texts, count in one.texts:
+            for texts, count in file.texts:
                 target = route.target(own, texts)
                 if target != encode_path(own):
                     moved[encode_path(own), target] += count
@@ -426,7 +428,7 @@ class _Promotion:
                 for (source, target), count in sorted(moved.items())
             ),
             files_read=len(looked),
-            files_rewritten=sum(route.moves(one) for one in looked),
+            files_rewritten=sum(route.moves(file) for file in looked),
             files_added=len(commit.files_added) if commit is not None else 0,
         )
 
@@ -467,14 +469,14 @@ class _Look:
     schema: Schema
 
     def at(self, store: Store, layout: Layout, file: DataFile) -> _Looked:
-        columns = tuple(dict.fromkeys(one.source.split(".")[0] for one in self.functions))
+        columns = tuple(dict.fromkeys(function.source.split(".")[0] for function in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
         with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
             for batch in batches:
                 texts = texts_of(self.functions, self.schema, file, batch)
                 for combination, rows in _combinations(texts, batch.num_rows):
                     counts[combination] += len(rows)
-        present = tuple(str(file.partition[one.name]) for one in self.functions)
+        present = tuple(str(file.partition[function.name]) for function in self.functions)
         counts.pop(present, None)
         return _Looked(file.label, sorted(counts.items()))
 
@@ -487,13 +489,13 @@ def texts_of(
     What has a partition of its own keeps it; only `OTHER` is asked anew.
     """
     strategy = PartitionStrategy(tuple(functions))
-    found = []
+    columns = []
     for function, column in zip(functions, strategy.arrays(batch, schema), strict=True):
         present = file.partition[function.name]
         if present != OTHER:
             column = pa.repeat(pa.scalar(present, pa.string()), batch.num_rows)
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns
 
 
 def _combinations(
@@ -529,14 +531,16 @@ class _Moving:
     def __call__(self, file: DataFile, batch: pa.RecordBatch) -> Iterable[Routed]:
         own = {name: value for name, value in file.partition.items() if name != BATCH_ID}
         here = encode_path(own)
-        found: dict[str, list[np.ndarray]] = {}
+        by_target: dict[str, list[np.ndarray]] = {}
         texts = texts_of(self.functions, self.schema, file, batch)
         for combination, rows in _combinations(texts, batch.num_rows):
             target = self.target(own, combination)
-            found.setdefault(file_partition(file) if target == here else target, []).append(rows)
-        if list(found) == [file_partition(file)]:
+            by_target.setdefault(file_partition(file) if target == here else target, []).append(
+                rows
+            )
+        if list(by_target) == [file_partition(file)]:
             return keep(file, batch)
-        return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in found.items()]
+        return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in by_target.items()]
 
     def target(self, own: Mapping[str, Scalar], texts: Sequence[str]) -> str:
         """Return the path of rows by the texts that they have in the dimensions."""

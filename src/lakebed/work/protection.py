@@ -92,7 +92,7 @@ def _commit(
     options: CommitOptions | None,
 ) -> tuple[Entry, State]:
     """Commit what is right for the head; look again if that has changed meanwhile."""
-    for left in reversed(range(_ROUNDS)):
+    for rounds_left in reversed(range(_ROUNDS)):
         base = read_own_head(store, dataset).state
         if operation == "protect":
             _check_kept(base, history.read(store, base.lists.history), target)
@@ -104,7 +104,7 @@ def _commit(
                     return transaction.commit(protect=(target,)).entry, base
                 return transaction.commit(unprotect=(target,)).entry, base
         except CommitConflictError:
-            if not left:
+            if not rounds_left:
                 raise
     raise AssertionError  # the last round returned or raised
 
@@ -143,12 +143,12 @@ def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> N
 
 def _check_protected(state: State, target: Protection) -> None:
     known = [
-        one
-        for one in state.protections
-        if one.is_of(version=target.version, batch_id=target.batch_id)
+        protection
+        for protection in state.protections
+        if protection.is_of(version=target.version, batch_id=target.batch_id)
     ]
     if not known:
-        listed = ", ".join(one.target for one in state.protections) or "nothing"
+        listed = ", ".join(protection.target for protection in state.protections) or "nothing"
         raise VersionNotFoundError(
             f"Dataset {state.name!r} has no protection of {target.target}.",
             hint=f"Protected are: {listed}.",

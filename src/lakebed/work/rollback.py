@@ -52,7 +52,7 @@ class Restoration:
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that it changes, in order of path."""
-        return tuple(sorted({partition_of_label(one) for one in (*self.added, *self.removed)}))
+        return tuple(sorted({partition_of_label(label) for label in (*self.added, *self.removed)}))
 
 
 def find_restoration(
@@ -84,7 +84,7 @@ def find_restoration(
         return scope is None or scope.covers(partition_of_label(label))
 
     now, then = frozenset(base.labels), frozenset(past.labels)
-    added = tuple(one for one in past.labels if one not in now and is_meant(one))
+    added = tuple(label for label in past.labels if label not in now and is_meant(label))
     for label in added:
         if not promoted.isdisjoint(label.split("/")):
             raise InvalidInputError(
@@ -93,7 +93,7 @@ def find_restoration(
                 "a promotion.",
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
-    removed = tuple(one for one in base.labels if one not in then and is_meant(one))
+    removed = tuple(label for label in base.labels if label not in then and is_meant(label))
     counts = file_table.read_counts(store, base.lists.files) if added else {}
     return Restoration(
         version=version,
@@ -123,20 +123,20 @@ def _current_again(
         return {}
     noted = source_list.read(store, base.lists.sources)
     now = noted.current()
-    then = noted.current(one for one in entries if one.version <= past.entry.version)
+    then = noted.current(entry for entry in entries if entry.version <= past.entry.version)
     labels = (frozenset(base.labels) - removed) | added
     touched = _labels_by_slot(noted, added | removed)
     held, held_then = _labels_by_slot(noted, labels), _labels_by_slot(noted, past.labels)
     is_whole = labels == frozenset(past.labels)
-    found = {}
+    current = {}
     for slot in {*touched, *(now if is_whole else ()), *(then if is_whole else ())}:
         before, key = _key(now.get(slot)), _key(then.get(slot))
         if key != before and held.get(slot) != held_then.get(slot):
             key = ""
         # Also where the same one stays current: an ingest meanwhile does not know of its rows.
         if slot in touched or key != before:
-            found[slot] = key
-    return found
+            current[slot] = key
+    return current
 
 
 def _key(file: SourceFile | None) -> str:
@@ -145,17 +145,17 @@ def _key(file: SourceFile | None) -> str:
 
 def _labels_by_slot(noted: Sources, labels: Collection[str]) -> dict[str, set[str]]:
     slots = {file.key: file.slot for file in noted.files}
-    found: dict[str, set[str]] = {}
+    by_slot: dict[str, set[str]] = {}
     for label in labels:
         for key, _ in noted.runs.get(label, ()):
             if key in slots:
-                found.setdefault(slots[key], set()).add(label)
-    return found
+                by_slot.setdefault(slots[key], set()).add(label)
+    return by_slot
 
 
 def restore(
     store: Store,
-    found: Restoration,
+    restoration: Restoration,
     options: CommitOptions | None = None,
     *,
     base: State | None = None,
@@ -164,7 +164,7 @@ def restore(
 
     Args:
         store: Where the dataset is.
-        found: What it changes.
+        restoration: What it changes.
         options: How long to fight for the head.
         base: The state by which it was found right: no commit since then may have touched what it
             changes. None for that from which it was computed.
@@ -180,23 +180,23 @@ def restore(
         A HEAD for each file that is brought back, several at a time; one PUT, two where rows of
         raw files are concerned, and one conditional PUT. No data file is read or written.
     """
-    if not found.added and not found.removed:
+    if not restoration.added and not restoration.removed:
         return None
-    _check_files(store, found.base, found.added, found.version)
-    scope = TheseFiles(frozenset(found.removed), frozenset(found.partitions))
-    touched = ThesePartitions(frozenset(found.partitions))
-    with Transaction.on(store, found.base, OPERATION, options=options) as transaction:
+    _check_files(store, restoration.base, restoration.added, restoration.version)
+    scope = TheseFiles(frozenset(restoration.removed), frozenset(restoration.partitions))
+    touched = ThesePartitions(frozenset(restoration.partitions))
+    with Transaction.on(store, restoration.base, OPERATION, options=options) as transaction:
         sources = None
-        if found.current:
-            current = Restored(commit_id=transaction.commit_id, current=dict(found.current))
+        if restoration.current:
+            current = Restored(commit_id=transaction.commit_id, current=dict(restoration.current))
             sources = Sources(restored=(current,))
         return transaction.commit(
             sources=sources,
             reads=() if base is None else (Read(state=base, scope=touched),),
             scope=scope,
-            added=found.added,
-            row_count=found.row_count,
-            restores=found.version,
+            added=restoration.added,
+            row_count=restoration.row_count,
+            restores=restoration.version,
         ).entry
 
 

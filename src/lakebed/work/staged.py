@@ -43,10 +43,10 @@ OPERATION = "discard"
 def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Staging]:
     key = reservation.key_of(state.name, batch_id)
     try:
-        found = store.get(key)
+        stored = store.get(key)
     except ObjectNotFoundError:
         raise _not_staged(state, batch_id) from None
-    record = decode_record(found.data, key)
+    record = decode_record(stored.data, key)
     if record.staging is None or record.staging.created_at != state.created_at:
         raise _not_staged(state, batch_id)
     return record, record.staging
@@ -83,19 +83,19 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
         A LIST of the manifests, and one GET for each batch that is not committed.
     """
     committed = {entry.batch_id for entry in entries}
-    found = []
+    records = []
     for batch_id in sorted(reservation.listed(store, state.name)):
         # What was given up is on its way out.
         if batch_id in committed or not state.may_commit(batch_id):
             continue
         try:
-            found.append(read(store, state, batch_id))
+            records.append(read(store, state, batch_id))
         except VersionNotFoundError:
             continue  # still being written, or just discarded
         except CorruptMetadataError as exc:
             # One that is damaged must not hide the others; a check tells of it.
             _log.warning("batch left out dataset=%s reason=%s", state.name, exc.message)
-    return tuple(sorted(found, key=lambda record: record.batch_id))
+    return tuple(sorted(records, key=lambda record: record.batch_id))
 
 
 def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None:
@@ -275,9 +275,12 @@ def _shut_out(store: Store, state: State, batch_id: int) -> None:
     oldest = max(state.oldest_batch, batch_id + 1)
     committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
     alive = (
-        one
-        for one in sorted(reservation.listed(store, state.name))
-        if one < oldest and one != batch_id and one not in committed and state.may_commit(one)
+        reserved_id
+        for reserved_id in sorted(reservation.listed(store, state.name))
+        if reserved_id < oldest
+        and reserved_id != batch_id
+        and reserved_id not in committed
+        and state.may_commit(reserved_id)
     )
     with Transaction.on(store, state, OPERATION) as transaction:
         transaction.commit(oldest_batch=oldest, open_batches=tuple(alive))

@@ -98,7 +98,7 @@ def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
             )
         return ThesePartitions(touched)
     if isinstance(scope, WholeView):
-        outside = sorted(one for one in touched if not scope.covers(one))
+        outside = sorted(partition for partition in touched if not scope.covers(partition))
         if outside:
             raise InvalidInputError(
                 f"Data of partition {outside[0]!r} lies outside the view {scope.predicate}.",

@@ -101,11 +101,13 @@ class Due:
 
     def without(self, left_out: Mapping[str, LeftOut]) -> Due:
         """Return it without files at some locations: what they would replace stays."""
-        files = tuple(one for one in self.files if one.file.location not in left_out)
-        slots = {one.slot for one in files}
+        files = tuple(
+            candidate for candidate in self.files if candidate.file.location not in left_out
+        )
+        slots = {candidate.slot for candidate in files}
         return replace(
             self,
             files=files,
-            replaces={slot: some for slot, some in self.replaces.items() if slot in slots},
+            replaces={slot: replaced for slot, replaced in self.replaces.items() if slot in slots},
             left_out=(*self.left_out, *left_out.values()),
         )

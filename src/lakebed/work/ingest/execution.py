@@ -275,22 +275,22 @@ def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
 
 def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> dict[str, LeftOut]:
     """Return the files that are not to be used, by location: what they would replace stays."""
-    found: dict[str, LeftOut] = {}
+    kept_back: dict[str, LeftOut] = {}
     for candidate in due.files:
         location = candidate.file.location
         became = counts[location]
         rows = sum(file.row_count for file in due.replaces.get(candidate.slot, ()))
         if became.is_damaged:
             detail = "it has not the hash of its record"
-            found[location] = LeftOut(location=location, why="damaged", detail=detail)
+            kept_back[location] = LeftOut(location=location, why="damaged", detail=detail)
         elif rows and became.rejected_share > max_rejects:
             end = ", and nobody knows how much comes after" if became.is_cut else ""
             detail = (
                 f"{became.rejected_count:,} of its {became.row_count + became.rejected_count:,} "
                 f"lines do not fit{end}; the {rows:,} rows that it would replace stay"
             )
-            found[location] = LeftOut(location=location, why="rejects", detail=detail)
-    return found
+            kept_back[location] = LeftOut(location=location, why="rejects", detail=detail)
+    return kept_back
 
 
 def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
@@ -310,17 +310,17 @@ def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Res
 def _source_files(
     files: Sequence[Candidate], counts: Mapping[str, Counts], batch_id: int, run: str
 ) -> tuple[SourceFile, ...]:
-    found = []
-    for number, one in enumerate(files):
-        became = counts[one.file.location]
-        record = one.record
-        found.append(
+    source_files = []
+    for number, candidate in enumerate(files):
+        became = counts[candidate.file.location]
+        record = candidate.record
+        source_files.append(
             SourceFile(
                 key=f"{batch_id}-{number}",
-                location=one.file.location,
-                slot=one.slot,
-                fingerprint=one.fingerprint,
-                size_bytes=one.file.size_bytes,
+                location=candidate.file.location,
+                slot=candidate.slot,
+                fingerprint=candidate.fingerprint,
+                size_bytes=candidate.file.size_bytes,
                 batch_id=batch_id,
                 run=run,
                 row_count=became.row_count,
@@ -334,12 +334,12 @@ def _source_files(
                 path=None if record is None else record.path,
             )
         )
-    return tuple(found)
+    return tuple(source_files)
 
 
 def _telling(files: Sequence[Candidate], on_progress: OnProgress) -> OnFile:
     """Return what adds up the files that have been read, and tells of it."""
-    sizes = {one.file.location: one.file.size_bytes for one in files}
+    sizes = {candidate.file.location: candidate.file.size_bytes for candidate in files}
     total = sum(sizes.values())
     so_far = IngestProgress(
         file_count=0,

@@ -166,7 +166,9 @@ def load(
 def _last_load(store: Store, state: State, run: str) -> tuple[Commit | None, bool]:
     """Return the last load of a run, and whether its rows are there or were meant to go."""
     entries = history.read(store, state.lists.history)
-    loads = (one for one in reversed(entries) if one.operation == _OPERATION and one.run == run)
+    loads = (
+        entry for entry in reversed(entries) if entry.operation == _OPERATION and entry.run == run
+    )
     last = next(loads, None)
     if last is None:
         return None, False

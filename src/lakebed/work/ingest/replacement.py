@@ -126,11 +126,11 @@ def _works_of(
     enough = -(-sum(sizes.values()) // _BYTES_A_WRITER) or 1
     works = []
     for partitions in map(frozenset, balanced_groups(sizes, min(count, enough))):
-        some = [file for file in own if file_partition(file) in partitions]
-        origins = {file.label: known.runs[file.label] for file in some}
+        share = [file for file in own if file_partition(file) in partitions]
+        origins = {file.label: known.runs[file.label] for file in share}
         works.append(
             Work(
-                groups=tuple((file,) for file in some),
+                groups=tuple((file,) for file in share),
                 run=run or None,
                 origins=origins,
                 kept=kept,
@@ -172,11 +172,11 @@ def check_not_rewritten(
     for entry in history.read(store, base.lists.history):
         if entry.operation == "rollback":
             continue  # what it has added is older
-        found = next((suspects[label] for label in entry.removed if label in suspects), None)
-        if found is None and entry.operation not in _TRACKED:
-            found = next(((label, entry) for label in entry.removed if label in doomed), None)
-        if found is not None:
-            suspects.update((label, found) for label in entry.added if label not in known.runs)
+        suspect = next((suspects[label] for label in entry.removed if label in suspects), None)
+        if suspect is None and entry.operation not in _TRACKED:
+            suspect = next(((label, entry) for label in entry.removed if label in doomed), None)
+        if suspect is not None:
+            suspects.update((label, suspect) for label in entry.added if label not in known.runs)
     for label in base.labels:
         if label in suspects:
             before, entry = suspects[label]
