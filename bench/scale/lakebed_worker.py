@@ -7,11 +7,12 @@ from typing import Any
 
 import layout
 import numpy as np
+import pandas as pd  # noqa: F401 - pyarrow loads it with the first array that it makes
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import lakebed
-from lakebed import by
+# The peers' modules are loaded before the clock starts, too: `import lakebed` alone loads none.
+from lakebed import Dataset, Repository, by, open_repository
 from lakebed.index.segment import SegmentWriter
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import file_id
@@ -31,7 +32,7 @@ def prepare(
     location: str, *, count: int, head: str, index: bool, storage: dict[str, str]
 ) -> dict[str, Any]:
     """Commit the facts of files that do not exist, as one batch."""
-    repository = lakebed.open_repository(location, storage_options=storage)
+    repository = open_repository(location, storage_options=storage)
     descriptor = DatasetDescriptor(
         schema=SCHEMA, partition_by=[by.identity("day")], index=["id"] if index else []
     )
@@ -92,8 +93,8 @@ def _write_index(store: Store, labels: list[str], count: int) -> Segment:
     return made.segment
 
 
-def _open(location: str, storage: dict[str, str] | None = None) -> lakebed.Dataset:
-    return lakebed.open_repository(location, storage_options=storage).open(NAME)
+def _open(location: str, storage: dict[str, str] | None = None) -> Dataset:
+    return open_repository(location, storage_options=storage).open(NAME)
 
 
 def open_and_prune(location: str, count: int, storage: dict[str, str]) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def commit(location: str, count: int, number: int, storage: dict[str, str]) -> d
     seconds, requests, written = [], [], []
     for i in range(number):
         rows = pa.table(layout.rows_of_new_file(count + i), schema=SCHEMA)
-        dataset = lakebed.Repository(store).open(NAME)
+        dataset = Repository(store).open(NAME)
         store.reset()
         watch = layout.Stopwatch()
         with watch:
@@ -142,7 +143,7 @@ def commit(location: str, count: int, number: int, storage: dict[str, str]) -> d
 def write_files(location: str, *, rows: str, index: bool) -> dict[str, Any]:
     """Write a Parquet file's rows, sorted by `part`, as one file a part; return their keys."""
     table = pq.read_table(rows)
-    repository = lakebed.open_repository(location)
+    repository = open_repository(location)
     descriptor = DatasetDescriptor(
         schema=table.schema,
         partition_by=[by.identity("part")],
