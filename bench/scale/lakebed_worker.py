@@ -9,6 +9,7 @@ import layout
 import numpy as np
 import pandas as pd  # noqa: F401 - pyarrow loads it with the first array that it makes
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 # The peers' modules are loaded before the clock starts, too: `import lakebed` alone loads none.
