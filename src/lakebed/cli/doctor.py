@@ -11,8 +11,7 @@ import click
 
 from lakebed.cli.options import storage_option, verb
 from lakebed.cli.output import Output
-from lakebed.errors import AccessDeniedError, LakebedError
-from lakebed.model.redaction import redacted
+from lakebed.errors import AccessDeniedError, LakebedError, redacted
 from lakebed.repository import open_repository
 from lakebed.spark.java import MIN_JAVA_VERSION, find_java
 from lakebed.store import Store
