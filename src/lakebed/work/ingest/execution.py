@@ -14,10 +14,9 @@ from lakebed.arrow.reading.files import FileFormat
 from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobody
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, DatasetNotFoundError, ObjectExistsError
+from lakebed.errors import CommitConflictError, ObjectExistsError
 from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.workers import workers_for
-from lakebed.state import schema_file
 from lakebed.state.creation import create
 from lakebed.state.reader import read_head
 from lakebed.state.scope import TheseFiles
@@ -209,7 +208,10 @@ def read_in(
         scope = TheseFiles.of(labels) if labels else due.scope
         scope = settled_scope(dataset, rows, scope)
         if first is not None:
-            _create(store, first)
+            try:
+                create(store, first)
+            except ObjectExistsError as exc:
+                raise _taken(first, read_head(store, first.name).state) from exc
         sources = None
         if intake.is_by_file:
             read = _source_files(due.files, sifted.counts, started.batch_id, run)
@@ -234,24 +236,6 @@ def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> T
     if first is None:
         return Transaction.begin(store, dataset, operation, run=run, options=options)
     return Transaction.begin_first(store, first, operation, run=run, options=options)
-
-
-def _create(store: Store, first: State) -> None:
-    """Create the dataset for whose first state the rows were staged."""
-    try:
-        # Others had as long as it took to read the files: their schema file stays as it is.
-        raise _taken(first, read_head(store, first.name).state)
-    except DatasetNotFoundError:
-        pass
-    schema_file.put(store, first.name, first.descriptor)
-    try:
-        create(store, first)
-    except ObjectExistsError as exc:
-        winner = read_head(store, first.name).state
-        schema_file.put(store, first.name, winner.descriptor)
-        raise _taken(first, winner) from exc
-    # Once more: a drop of a namesake may have taken the first one for its own.
-    schema_file.put_or_leave(store, first.name, first.descriptor)
 
 
 def _taken(first: State, winner: State) -> CommitConflictError:

@@ -111,6 +111,7 @@ def load(
     candidates = tuple(map(Candidate.of_file, files))
     first = None
     if create is not None:
+        create.check()
         first = first_state(check_dataset_name(name), create, HeadFormat.JSON)
 
     def find_due(state: State) -> Due:

@@ -34,7 +34,7 @@ from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
 from lakebed.plan.plan import ScanPlan, plan
-from lakebed.state import file_table, history, schema_file
+from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
@@ -198,14 +198,6 @@ class Quarantine:
             )
         return state
 
-    def create(self, store: Store) -> None:
-        """Create it; fine if it is there."""
-        schema_file.put(store, self.name, _DESCRIPTOR)
-        try:
-            create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
-        except ObjectExistsError:
-            self.find(store)  # somebody else was faster
-
     def set_aside(
         self,
         store: Store,
@@ -240,7 +232,10 @@ class Quarantine:
         if not rejects.count and is_new:
             return None
         if state is None:
-            self.create(store)
+            try:
+                create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
+            except ObjectExistsError:
+                self.find(store)  # somebody else was faster, perhaps with something else
         operation = "ingest" if self.is_by_file else "load"
         with Transaction.begin(
             store, self.name, operation, run=run, options=options.commit
