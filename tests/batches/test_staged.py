@@ -698,7 +698,7 @@ def staged(dataset: Dataset) -> lakebed.Staged[Dataset]:
         (checks.unique("n"), False, 2, "2 rows share a key"),
         (checks.unique("n", of="dataset"), False, 5, "5 rows share a key"),
         (checks.condition("n >= 1 OR n IS NULL"), True, 0, ""),
-        (checks.condition("n >= 1"), False, 1, "1 rows break it"),
+        (checks.condition("n >= 1"), False, 1, "1 row breaks it"),
         (checks.condition("n > 1 AND p <> 'c'"), False, 3, "3 rows break it"),
         (checks.condition("p IN ('a', 'b', 'c')", of="dataset"), True, 0, ""),
         (checks.custom(lambda view: view.count() == 4, name="four"), True, None, ""),

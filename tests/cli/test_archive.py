@@ -171,7 +171,7 @@ def test_error_is_named(cli, root, file, call: str, code: str, exit_code: int) -
 def test_reindex_tells_what_it_did(cli, root: str) -> None:
     result = cli("archive", "reindex", "--dry-run", "--storage", root, "-o", "json")
 
-    assert "Would index 1 files" in result.stderr
+    assert "Would index 1 file." in result.stderr
     (skipped,) = json.loads(result.stdout)
     assert (skipped["action"], skipped["url"].endswith("/stray")) == ("skipped", True)
 

@@ -393,4 +393,4 @@ def test_report_is_json_and_html(dataset, lake) -> None:
     assert document["is_ok"] is False
     assert document["findings"][0]["key"] == key
     assert key in report._repr_html_()
-    assert repr(report) == "<CheckReport of 'd': 2 files at version 2, 1 problems>"
+    assert repr(report) == "<CheckReport of 'd': 2 files at version 2, 1 problem>"

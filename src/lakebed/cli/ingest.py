@@ -24,6 +24,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.shown import counted
 from lakebed.pipeline import (
     NO_PROGRESS,
     FromArchive,
@@ -283,9 +284,9 @@ def _bar(output: Output) -> Iterator[OnProgress]:
 
         def on_progress(progress: IngestProgress) -> None:
             told = (
-                f"{progress.file_count:,} of {progress.file_total:,} files, "
-                f"{human_size(progress.size_bytes)}, {progress.row_count:,} rows, "
-                f"{progress.rejected_count:,} rejects"
+                f"{progress.file_count:,} of {counted(progress.file_total, 'file')}, "
+                f"{human_size(progress.size_bytes)}, {counted(progress.row_count, 'row')}, "
+                f"{counted(progress.rejected_count, 'reject')}"
             )
             bar.update(
                 task, completed=progress.size_bytes, total=progress.size_total_bytes, told=told
@@ -324,8 +325,8 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
         output.note(f"Nothing was read: {reason}.")
     if report.replaced_count:
         output.note(
-            f"Files replaced: {report.replaced_count:,}, of which {report.replaced_row_count:,} rows "
-            "had come."
+            f"Files replaced: {report.replaced_count:,}, of which "
+            f"{counted(report.replaced_row_count, 'row')} had come."
         )
     _tell_left_out(output, report.left_out)
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"

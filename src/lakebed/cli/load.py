@@ -26,6 +26,7 @@ from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session
 from lakebed.work.ingest.load import LoadReport, load
@@ -124,7 +125,7 @@ def import_(
     if with_spark is None:
         with_spark = _pays_off(inputs)
     output.note(
-        f"Reading {inputs.label} of {inputs.size_bytes:,} bytes{' with Spark' * with_spark}"
+        f"Reading {inputs.label} of {counted(inputs.size_bytes, 'byte')}{' with Spark' * with_spark}"
     )
     session = start_spark(output) if with_spark else None
     with output.progress("Reading"), _spark_errors():
@@ -150,7 +151,7 @@ def note_rejects(output: Output, quarantine: str, run: str, count: int) -> None:
     """Say how many lines did not fit, if any, and how to see them."""
     if count:
         output.note(
-            f"{count:,} lines did not fit. See why with: lakebed query {quarantine} "
+            f"{counted(count, 'line')} did not fit. See why with: lakebed query {quarantine} "
             f"--where \"run = '{run}'\""
         )
 
@@ -247,8 +248,8 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
         output.note(f"Run {report.run!r} was loaded before; nothing was done.")
     else:
         output.note(
-            f"Wrote {report.row_count:,} rows of {report.file_count:,} files in "
-            f"{len(report.commit.files_added):,} data files, {duration_s:.1f} s"
+            f"Wrote {counted(report.row_count, 'row')} of {counted(report.file_count, 'file')} in "
+            f"{counted(len(report.commit.files_added), 'data file')}, {duration_s:.1f} s"
         )
     note_rejects(output, f"{repository.uri}/{report.quarantine}", report.run, report.rejected_count)
     record = {

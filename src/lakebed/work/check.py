@@ -28,6 +28,7 @@ from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import schema_key
 from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.shown import counted
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
@@ -127,9 +128,11 @@ class CheckReport:
         return not self.problems
 
     def __repr__(self) -> str:
-        problems = f"{len(self.problems)} problems" if self.problems else "no problem"
+        problems = counted(len(self.problems), "problem") if self.problems else "no problem"
         at = "" if self.version is None else f" at version {self.version}"
-        return f"<CheckReport of {self.dataset!r}: {self.file_count:,} files{at}, {problems}>"
+        return (
+            f"<CheckReport of {self.dataset!r}: {counted(self.file_count, 'file')}{at}, {problems}>"
+        )
 
     def _repr_html_(self) -> str:
         counts = Counter(str(finding.severity) for finding in self.findings)

@@ -30,6 +30,7 @@ from lakebed.errors import (
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.shown import counted
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.lists import FILES, Edit, Segments
@@ -147,13 +148,13 @@ class CleanupReport:
     def __repr__(self) -> str:
         verb = "would delete" if self.is_dry_run else "deleted"
         return (
-            f"<CleanupReport of {self.dataset!r}: {verb} {len(self.files):,} objects "
-            f"of {self.size_bytes:,} bytes>"
+            f"<CleanupReport of {self.dataset!r}: {verb} {counted(len(self.files), 'object')} "
+            f"of {counted(self.size_bytes, 'byte')}>"
         )
 
     def _repr_html_(self) -> str:
         facts: dict[str, object] = {
-            "would delete" if self.is_dry_run else "deleted": f"{len(self.files):,} objects",
+            "would delete" if self.is_dry_run else "deleted": counted(len(self.files), "object"),
             "bytes": f"{self.size_bytes:,}",
             "superseded before": self.cutoff,
             "oldest version that can be read": self.horizon,
@@ -453,7 +454,7 @@ def _too_full(
     done = sum(file.size_bytes or 0 for file in freed)
     return StorageFullError(
         f"There is no room for the commit by which a cleanup of {name!r} gives files up, and "
-        f"without it only {len(freed):,} objects of {done:,} bytes could be deleted: "
+        f"without it only {counted(len(freed), 'object')} of {counted(done, 'byte')} could be deleted: "
         f"{cause.message}",
         hint="Free about twice the size of the head and a few KiB beside the dataset, for example "
         "by deleting temporary files of other programs, and run it again. Delete no file of the "

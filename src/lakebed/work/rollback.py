@@ -11,6 +11,7 @@ from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
+from lakebed.model.shown import counted
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions
@@ -215,7 +216,7 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
         gone = [label for label, is_missing in zip(labels, answers, strict=True) if is_missing]
     if gone:
         raise VersionNotFoundError(
-            f"Rollback of {base.name!r} to version {version} needs {len(gone)} data files that are "
-            f"gone, such as {base.layout.key(gone[0])}.",
+            f"Rollback of {base.name!r} to version {version} needs "
+            f"{counted(len(gone), 'data file that is gone', 'data files that are gone')}, such as {base.layout.key(gone[0])}.",
             hint="They were deleted from outside: put them back, or choose another version.",
         )

@@ -17,6 +17,7 @@ from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift_all, te
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
 from lakebed.model.progress import NO_PROGRESS
+from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state.creation import create
 from lakebed.state.reader import read_head
@@ -336,10 +337,13 @@ def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> di
             detail = "it has not the hash of its record"
             kept_back[location] = LeftOut(location=location, why="damaged", detail=detail)
         elif rows and became.rejected_share > max_rejects:
+            stay = counted(
+                rows, "row that it would replace stays", "rows that it would replace stay"
+            )
             end = ", and nobody knows how much comes after" if became.is_cut else ""
             detail = (
                 f"{became.rejected_count:,} of its {became.row_count + became.rejected_count:,} "
-                f"lines do not fit{end}; the {rows:,} rows that it would replace stay"
+                f"lines do not fit{end}; the {stay}"
             )
             kept_back[location] = LeftOut(location=location, why="rejects", detail=detail)
     return kept_back

@@ -33,6 +33,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
+from lakebed.model.shown import counted
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
@@ -136,9 +137,12 @@ class Rejects:
         )
         files = sum(1 for count in self.by_location.values() if count)
         more = "; …" if self.count > len(rows) else ""
-        count = f"{self.count:,}{' or more' if self.count >= ENOUGH_REJECTS else ''}"
+        lines = counted(self.count, "line")
+        if self.count >= ENOUGH_REJECTS:
+            lines = f"{self.count:,} or more lines"
+        verb = "does not fit" if self.count == 1 else "do not fit"
         raise RejectsError(
-            f"{count} lines of {files:,} files do not fit: {told}{more}. Nothing was committed.",
+            f"{lines} of {counted(files, 'file')} {verb}: {told}{more}. Nothing was committed.",
             hint=f"Mend them, or let what does not fit go to quarantine. {rows[0]['hint']}".rstrip(),
             rejected_count=self.count,
         )
