@@ -30,6 +30,7 @@ from lakebed.errors import (
     RejectsError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.given import check_run_name
 from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
@@ -359,8 +360,9 @@ def checked_run(run: str) -> str:
     """Return the name of a run if the quarantine can have a directory of that name.
 
     Raises:
-        InvalidInputError: It is empty or too long.
+        InvalidInputError: It is no text, empty or too long.
     """
+    check_run_name(run)
     if not 1 <= len(encode_path({"run": run})) <= _MAX_RUN_BYTES:
         raise InvalidInputError(
             f"Run name {run[:40]!r} of {len(run)} characters.",
