@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from lakebed.index.segment import (
     read_groups,
     size_of,
 )
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
@@ -166,11 +166,8 @@ def merge_segments(
         A GET for some MiB of each segment, at least one; memory for the result, and for 32 MiB of
         values, or a row group of each segment where that is more.
     """
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
-        footers = [
-            footer
-            for footer, _ in threads.map(lambda segment: open_segment(store, segment), segments)
-        ]
+    opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
+    footers = [footer for footer, _ in opened]
     return merge_footers(store, dataset, column, footers, kind, kept_ids=kept_ids)
 
 

@@ -12,8 +12,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +36,7 @@ from lakebed.state.commit import CommitOptions
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import CLOCK_SKEW
@@ -512,15 +513,13 @@ def _delete(store: Store, dead: Sequence[JudgedFile], on_progress: Progress) -> 
             for start in range(0, len(keys), KEYS_PER_REQUEST)
         ]
         errors: list[LakebedError] = []
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            for part, error in zip(
-                parts, pool.map(lambda part: _delete_part(store, part), parts), strict=True
-            ):
-                if error is not None:
-                    errors.append(error)
-                    continue
-                done += len(part)
-                on_progress(done, len(dead))
+        answers = at_once(partial(_delete_part, store), parts, REQUESTS_AT_ONCE)
+        for part, error in zip(parts, answers, strict=True):
+            if error is not None:
+                errors.append(error)
+                continue
+            done += len(part)
+            on_progress(done, len(dead))
         if errors:
             errors[0].add_note("The cleanup is not done; run it again for the rest.")
             raise errors[0]
