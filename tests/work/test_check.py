@@ -2,21 +2,15 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, new_lake, row, sweep
+from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, row, sweep
 
 import lakebed
 from lakebed.errors import CorruptMetadataError, DatasetNotFoundError
 from lakebed.work.check import CheckReport
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> lakebed.Repository:
-    return new_lake(tmp_path)
 
 
 @pytest.fixture
