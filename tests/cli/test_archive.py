@@ -241,7 +241,7 @@ def test_reindex_notes_records_of_other_storages(cli, root: str, file: Path, tmp
 
     result = cli("archive", "reindex", "--storage", root, *index)
 
-    assert "Left 1 records of files in other storages" in result.stderr
+    assert "Left 1 record of files in other storages" in result.stderr
 
 
 def test_ingest_reads_lines_and_directories(cli, root: str, tmp_path: Path) -> None:
