@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from lakebed.index.order import is_repetitive, sorted_pairs
 from lakebed.index.postings import Postings, joined
 from lakebed.index.segment import GROUP_ROWS, SegmentWriter, footer_of
 from lakebed.model.keys import file_id
-from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import EncodedSegment, Segment
 
@@ -174,11 +174,12 @@ class PostingsWriter:
         files, self._files, self._size_bytes = self._files, {}, 0
         if not files:
             return
-        columns = list(self._types)
-        segments = at_once(lambda column: self._write(column, files), columns, len(columns))
-        self._written.append(
-            {column: (segment,) for column, segment in zip(columns, segments, strict=True)}
-        )
+        # A thread for each, so that all begin, whatever becomes of the others: see `at_once`.
+        with ThreadPoolExecutor(len(self._types), thread_name_prefix="lakebed-index") as threads:
+            segments = threads.map(lambda column: self._write(column, files), self._types)
+            self._written.append(
+                {column: (segment,) for column, segment in zip(self._types, segments, strict=True)}
+            )
 
     def _write(self, column: str, files: Mapping[int, FileValues]) -> Segment:
         values = {number: file_values.columns[column] for number, file_values in files.items()}

@@ -101,7 +101,7 @@ class CheckReport:
     >>> numbers = repository.create("numbers", descriptor)
     >>> _ = numbers.append([{"n": 1}])
     >>> numbers.check(deep=True)
-    <CheckReport of 'numbers': 1 files at version 1, no problem>
+    <CheckReport of 'numbers': 1 file at version 1, no problem>
     """
 
     dataset: str
