@@ -20,8 +20,8 @@ import pytest
 import lakebed
 from lakebed.archive import open_archive, open_index
 from lakebed.cli import main
-from lakebed.errors import InvalidInputError, LakebedError, to_document
-from lakebed.model.redaction import StorageOptions, redacted
+from lakebed.errors import InvalidInputError, LakebedError, redacted, to_document
+from lakebed.model.redaction import StorageOptions
 from lakebed.store import open_store
 
 SECRET = "pLaNtEd/SeCrEt+0123"

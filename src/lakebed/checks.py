@@ -18,6 +18,7 @@ from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.errors import ChecksFailedError, InvalidInputError
 from lakebed.model.html import facts_to_html
 from lakebed.model.predicate import NullCheck, complement
+from lakebed.model.shown import counted
 from lakebed.view import View
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class RowCount(Check):
         count = view.count()
         is_few = self.min is not None and count < self.min
         is_many = self.max is not None and count > self.max
-        return self._result(count, f"{count} rows" if is_few or is_many else "")
+        return self._result(count, counted(count, "row") if is_few or is_many else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ class NotNull(Check):
     def look(self, view: View, spark: SparkSession | None) -> CheckResult:
         """Count the nulls, column by column."""
         counts = {name: _count(view.where(NullCheck(name)), spark) for name in self.columns}
-        details = [f"{count} nulls in {name}" for name, count in counts.items() if count]
+        details = [f"{counted(count, 'null')} in {name}" for name, count in counts.items() if count]
         return self._result(sum(counts.values()), ", ".join(details))
 
 
@@ -192,7 +193,9 @@ class Condition(Check):
         narrowed = view.where(self.sql)
         broken = view.where(complement(narrowed.constraint))
         count = _count(broken, spark)
-        return self._result(count, f"{count} rows break it" if count else "")
+        return self._result(
+            count, counted(count, "row breaks it", "rows break it") if count else ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

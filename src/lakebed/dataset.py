@@ -12,6 +12,7 @@ from lakebed import batches, hive, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.given import check_given, check_number
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, decode_path, split_label
 from lakebed.model.layout import Folder
@@ -159,11 +160,7 @@ class Dataset(View):
         Cost:
             The head and the history, of which there are few objects.
         """
-        given = [value is not None for value in (version, time, batch_id)]
-        if sum(given) != 1:
-            raise InvalidInputError(
-                f"at() with {sum(given)} of version, time and batch_id.", hint="Give one."
-            )
+        _check_moment("at", version, time, batch_id)
         if alone:
             if batch_id is None:
                 raise InvalidInputError(
@@ -423,11 +420,7 @@ class Dataset(View):
             PredicateError: As for `rollback`.
         """
         self._check_writable()
-        given = [value is not None for value in (version, time, batch_id)]
-        if sum(given) != 1:
-            raise InvalidInputError(
-                f"rollback() with {sum(given)} of version, time and batch_id.", hint="Give one."
-            )
+        _check_moment("rollback", version, time, batch_id)
         if version is None:
             version = self._version_by(time, batch_id)
         scope = None
@@ -1348,6 +1341,19 @@ class Dataset(View):
                 f"{view!r} is no view of {self.name!r}.",
                 hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
             )
+
+
+def _check_moment(
+    verb: str, version: int | None, time: dt.datetime | None, batch_id: int | None
+) -> None:
+    given = sum(value is not None for value in (version, time, batch_id))
+    if given != 1:
+        raise InvalidInputError(
+            f"{verb}() with {given} of version, time and batch_id.", hint="Give one."
+        )
+    check_number("version", version)
+    check_number("batch_id", batch_id)
+    check_given("time", time, dt.datetime, "Give a datetime, as of datetime.fromisoformat(text).")
 
 
 def _scope_of_run(run: str | None) -> RunFiles:

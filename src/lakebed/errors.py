@@ -22,12 +22,37 @@ correct the input, try again, look after the storage, look after the data, insta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from lakebed.model.redaction import redacted
+HIDDEN = "***"
+
+# `scheme://user:password@`, where digits up to a slash after the colon are a port. Secret keys of
+# S3 hold slashes. A token alone stands before the `@` of HTTP only: elsewhere it is a container.
+_USER = re.compile(
+    r"(://)[^\s/:@'\"]*:(?!\d{1,5}(?:[/?#\s'\"]|$))[^\s@'\"]+@|(\bhttps?://)[^\s/@'\":]+@",
+    re.IGNORECASE,
+)
+_SIGNATURE = re.compile(
+    r"\b(sig|token|password|secret|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
+    r"=[^&\s'\"]+",
+    re.IGNORECASE,
+)
+
+
+def redacted(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text without passwords in URLs, what signs requests, and the secrets named.
+
+    >>> redacted("PUT http://ops:hunter2@minio:9000/lake?X-Amz-Signature=00ff&x=1 failed")
+    'PUT http://***@minio:9000/lake?X-Amz-Signature=***&x=1 failed'
+    """
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    text = _USER.sub(rf"\1\2{HIDDEN}@", text)
+    return _SIGNATURE.sub(rf"\1={HIDDEN}", text)
 
 
 class ErrorCode(StrEnum):

@@ -122,22 +122,10 @@ class Repository:
                 hint="Make a DatasetDescriptor; its schema may be that of a pyarrow Table or of a Spark "
                 "DataFrame.",
             )
-        existing = self._find(name)
-        if existing is not None:
-            return self._existing(existing, descriptor, if_exists)
-        first = first_state(name, descriptor, format_)
-        self._store.check_writable()  # before anything is written
-        # The schema file is for other tools; ours is in the head, so that it changes with it.
-        schema_file.put(self._store, name, descriptor)
         try:
-            created = create(self._store, first)
+            created = create(self._store, first_state(name, descriptor, format_))
         except ObjectExistsError:
-            # Somebody else was faster: as if the dataset had been there before, schema file too.
-            winner = self.open(name)
-            schema_file.put(self._store, name, winner.descriptor)
-            return self._existing(winner, descriptor, if_exists)
-        # Once more: a drop of a namesake may have taken the first one for its own.
-        schema_file.put_or_leave(self._store, name, descriptor)
+            return self._existing(self.open(name), descriptor, if_exists)
         if self._told is not None:
             remedy = "Update it with the same descriptor to tell the provider again."
             with telling(name, "created", remedy):

@@ -693,12 +693,12 @@ def staged(dataset: Dataset) -> lakebed.Staged[Dataset]:
         (checks.row_count(max=3), False, 4, "4 rows"),
         (checks.row_count(min=6, max=6, of="dataset"), True, 6, ""),
         (checks.not_null("p"), True, 0, ""),
-        (checks.not_null("p", "n"), False, 1, "1 nulls in n"),
+        (checks.not_null("p", "n"), False, 1, "1 null in n"),
         (checks.unique("n", "p"), True, 0, ""),
         (checks.unique("n"), False, 2, "2 rows share a key"),
         (checks.unique("n", of="dataset"), False, 5, "5 rows share a key"),
         (checks.condition("n >= 1 OR n IS NULL"), True, 0, ""),
-        (checks.condition("n >= 1"), False, 1, "1 rows break it"),
+        (checks.condition("n >= 1"), False, 1, "1 row breaks it"),
         (checks.condition("n > 1 AND p <> 'c'"), False, 3, "3 rows break it"),
         (checks.condition("p IN ('a', 'b', 'c')", of="dataset"), True, 0, ""),
         (checks.custom(lambda view: view.count() == 4, name="four"), True, None, ""),
@@ -752,7 +752,7 @@ def test_commit_happens_only_if_all_checks_pass(
     assert dataset.version == 1
     assert content(dataset) == [("a", 1), ("b", 1)]
     assert [one.batch_id for one in dataset.staged()] == [staged.batch_id]
-    assert caught.value.failed == ("not_null(n): 1 nulls in n", "unique(n): 2 rows share a key")
+    assert caught.value.failed == ("not_null(n): 1 null in n", "unique(n): 2 rows share a key")
     assert "fails 2 of 3 checks" in caught.value.message
     assert staged.commit(checks=[checks.not_null("p")]).version == 2
 
@@ -864,7 +864,7 @@ def test_staged_batch_and_audit_show_themselves(staged: lakebed.Staged[Dataset])
     assert f"Staged batch {staged.batch_id}" in staged._repr_html_()
     audit = staged.check(checks.not_null("n"), checks.row_count(min=1))
     shown = audit._repr_html_()
-    assert "<td>1 nulls in n</td>" in shown
+    assert "<td>1 null in n</td>" in shown
     assert "<td>passed</td>" in shown
     assert repr(staged) == f"<Staged append {staged.batch_id} in 'd'>"
 

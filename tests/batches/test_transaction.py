@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import uuid
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +16,7 @@ from writing_calls import writing_calls
 
 import lakebed
 from lakebed import Commit, Dataset, DatasetDescriptor, Repository, by
+from lakebed.batches import transaction as batches_transaction
 from lakebed.batches.transaction import DatasetTransaction
 from lakebed.errors import (
     CommitConflictError,
@@ -23,6 +27,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from lakebed.state import transaction as state_transaction
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
@@ -419,3 +424,62 @@ def test_of_two_increments_none_is_lost_wherever_the_other_comes_in_between(
         assert others == [True]
         assert content(dataset.where("p = 'c'")) == [("c", acknowledged)]
     assert acknowledged == 1 + len(calls)  # the other one was faster, each time
+
+
+def interrupted_at(step: int) -> Callable[[FrameType, str, Any], Any]:
+    """Return a tracer that interrupts the code of transactions before its nth line, if it has it."""
+    left = step
+
+    def on_line(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: Any) -> Any:
+        return on_line if frame.f_code.co_filename in TRACED else None
+
+    return on_call
+
+
+TRACED = {module.__file__ for module in (batches_transaction, state_transaction)}
+
+
+@pytest.mark.parametrize("call", ["append", "overwrite", "delete"])
+def test_a_write_that_an_interrupt_breaks_off_is_not_committed_whoever_catches_it(
+    call: str,
+) -> None:
+    calls: dict[str, Callable[[DatasetTransaction], object]] = {
+        "append": lambda t: t.append(rows(("c", 1))),
+        "overwrite": lambda t: t.overwrite(rows(("a", 9))),
+        "delete": lambda t: t.delete(t.where("p = 'a' AND n = 1")),
+    }
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")])
+    refused = 0
+    for step in itertools.count(1):
+        dataset = Repository(MemoryStore(uuid.uuid4().hex)).create("d", descriptor)
+        dataset.append(rows(*BEFORE))
+        before, is_interrupted, errors = sys.gettrace(), False, []
+        try:
+            with dataset.transaction() as t:
+                t.append(rows(("d", 1)))
+                sys.settrace(interrupted_at(step))
+                try:
+                    calls[call](t)
+                except KeyboardInterrupt:
+                    is_interrupted = True
+                finally:
+                    sys.settrace(before)
+        except InvalidInputError as error:
+            errors.append(error.message)
+        if not is_interrupted:
+            assert t.commit is not None
+            break
+        if errors:
+            assert errors[0].startswith("An interrupt has broken off a write")
+            refused += 1
+        # Where it comes before the write has begun, the rest is whole.
+        assert content(dataset) == (BEFORE if errors else [*BEFORE, ("d", 1)])
+    assert refused > 10

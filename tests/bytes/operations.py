@@ -1257,7 +1257,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--listing"]:
             sys.stdout.writelines(f"{line}\n" for line in listing())
-        case [folder, *options] if set(options) <= {"--decoded"}:
+        case [folder, *options] if folder[:1] != "-" and set(options) <= {"--decoded"}:
             main(Path(folder), is_decoded=bool(options))
         case _:
             raise SystemExit(__doc__)

@@ -171,7 +171,7 @@ def test_error_is_named(cli, root, file, call: str, code: str, exit_code: int) -
 def test_reindex_tells_what_it_did(cli, root: str) -> None:
     result = cli("archive", "reindex", "--dry-run", "--storage", root, "-o", "json")
 
-    assert "Would index 1 files" in result.stderr
+    assert "Would index 1 file." in result.stderr
     (skipped,) = json.loads(result.stdout)
     assert (skipped["action"], skipped["url"].endswith("/stray")) == ("skipped", True)
 
@@ -241,7 +241,7 @@ def test_reindex_notes_records_of_other_storages(cli, root: str, file: Path, tmp
 
     result = cli("archive", "reindex", "--storage", root, *index)
 
-    assert "Left 1 records of files in other storages" in result.stderr
+    assert "Left 1 record of files in other storages" in result.stderr
 
 
 def test_ingest_reads_lines_and_directories(cli, root: str, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_delete_takes_no_more_than_was_confirmed(
     monkeypatch.setattr(click, "confirm", confirm)
     error = cli.error("delete", address, "--where", "flight = 7")
 
-    assert asked == ["Delete 1 rows in 1 files of 1 partitions?"]
+    assert asked == ["Delete 1 row in 1 file of 1 partition?"]
     assert "the append that made version 2" in error["message"]
     assert flights.where("flight = 7").count() == 2
 

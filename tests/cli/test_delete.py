@@ -46,7 +46,7 @@ class TestDelete:
 
     def test_asks_before_it_deletes(self, cli, flights, address) -> None:
         refused = cli("delete", address, "--where", "flight = 7", stdin="n\n", exit_code=1)
-        assert "Delete 1 rows in 1 files of 1 partitions?" in refused.stderr
+        assert "Delete 1 row in 1 file of 1 partition?" in refused.stderr
         assert flights.version == 1
 
         cli("delete", address, "--where", "flight = 7", stdin="y\n")

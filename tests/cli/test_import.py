@@ -294,6 +294,64 @@ def test_rows_of_csv_are_set_aside_where_that_is_asked_for(
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "types", "good", "bad"),
+    [
+        ("a.jsonl", '{"n": 1}\nrubbish\n{"n": 2, "s": "x"}\n', ["long", "string"], 2, [b"rubbish"]),
+        # The type is that of most lines, not of the first.
+        (
+            "b.jsonl",
+            '{"n": "N/A"}\n{"n": 1}\n{"n": 2.5}\n{"n": 3}\n',
+            ["double"],
+            3,
+            [b'{"n": "N/A"}'],
+        ),
+        ("c.jsonl", '{"a.b": 1, "x": 1}\n{"n": 1}\n', ["long"], 1, [b'{"a.b": 1, "x": 1}']),
+        ("d.csv", "n,s\n1,x\n2\n3,y,z\n4,y\n", ["long", "string"], 2, [b"2", b"3,y,z"]),
+    ],
+)
+def test_quarantine_of_a_dataset_to_create_takes_the_lines_that_its_types_do_not_hold(
+    cli, lake, write, name: str, text: str, types: list[str], good: int, bad: list[bytes]
+) -> None:
+    address, rows = f"{lake.uri}/rows", write(name, text)
+    cli.error("import", address, rows)
+    assert lake.list() == []
+
+    told = cli.json("import", address, rows, "--quarantine")
+
+    assert (told["row_count"], told["rejected_count"]) == (good, len(bad))
+    assert [str(one.type) for one in lake.open("rows").schema] == types
+    assert lake.open("rows_quarantine").arrow(["line"])["line"].to_pylist() == bad
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize(
+    ("option", "quarantine"),
+    [("--quarantine", "flights_quarantine"), ("--quarantine=bad", "bad")],
+)
+def test_the_quarantine_of_an_import_may_have_a_name_wherever_the_option_stands(
+    cli, lake, flights, address, write, place: int, option: str, quarantine: str
+) -> None:
+    rows = write("rows.csv", "time_hour,flight\n2013-03-01,1\n2013-03-01,one\n")
+    words: list[object] = [address, rows]
+    words.insert(place, option)
+
+    told = cli.json("import", *words)
+
+    assert told["quarantine"] == quarantine
+    assert lake.open(quarantine).count() == 1
+
+
+@pytest.mark.parametrize("verb", ["import", "append"])
+def test_files_that_stand_before_the_dataset_are_told_apart(cli, address, write, verb: str) -> None:
+    rows = write("rows.csv", "time_hour,flight\n2013-03-01,1\n")
+
+    error = cli.error(verb, rows, address)
+
+    assert "is a file, where the dataset is to be named" in error["message"]
+    assert error["hint"] == f"The dataset comes first: lakebed {verb} {address} {rows}"
+
+
 @pytest.mark.parametrize("text", ["2013-03-01\n", "2013-03-01,1,2\n"])
 def test_csv_without_header_must_have_a_column_for_each_field(
     cli, flights, address, write, text: str

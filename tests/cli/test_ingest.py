@@ -134,3 +134,51 @@ def test_a_question_that_no_file_answers_is_told_from_files_that_were_read_befor
 
     assert "Nothing was read: there is no file." in nothing.stderr
     assert "Nothing was read: all that can be used has been read before." in again.stderr
+
+
+@pytest.fixture
+def no_spark(monkeypatch) -> None:
+    def fail() -> None:
+        pytest.fail("a session was started")
+
+    monkeypatch.setattr("lakebed.cli.load.get_session", fail)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("where", [(), ("--spark",)])
+def test_a_missing_dataset_is_noticed_before_spark_starts(cli, place, where) -> None:
+    error = cli.error("ingest", "in", "--into", "lake/n", *where)
+
+    assert (error["code"], error["exit_code"]) == ("dataset-not-found", 3)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_spark_starts_for_large_files_that_are_due_and_for_no_others(
+    cli, place, monkeypatch
+) -> None:
+    assert cli.json("ingest", "in", *OPTIONS[:-1])["row_count"] == 2
+    monkeypatch.setattr("lakebed.cli.load._SPARK_FROM_BYTES", 1)
+    for where in ((), ("--spark",)):
+        assert cli.json("ingest", "in", "--into", "lake/n", *where)["unchanged_count"] == 2
+    (place / "in" / "c.jsonl").write_text('{"n": 3}\n')
+    (place / "in" / "d.jsonl").write_text('{"n": 4}\n')
+
+    with pytest.raises(pytest.fail.Exception, match="a session was started"):
+        cli("ingest", "in", "--into", "lake/n")
+
+    assert cli.json("ingest", "in", "--into", "lake/n", "--local")["row_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "quarantine"),
+    [
+        (("--quarantine",), "n_quarantine"),
+        (("--quarantine=bad",), "bad"),
+        (("--quarantine", "bad"), "bad"),  # as releases before took it
+    ],
+)
+def test_the_quarantine_of_an_ingest_may_have_a_name(cli, place, option, quarantine) -> None:
+    told = cli.json("ingest", "in", *option, *OPTIONS)
+
+    assert told["quarantine"] == quarantine
+    assert lakebed.open_repository("lake").open(quarantine).count() == 1

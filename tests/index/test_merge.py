@@ -6,7 +6,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.errors import CorruptMetadataError
+from lakebed.errors import CorruptMetadataError, StorageFullError
 from lakebed.index.lookup import lookup
 from lakebed.index.merge import (
     COMMIT_BYTES,
@@ -21,7 +21,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import bind
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.store.segments import FANOUT, Segment
-from lakebed.testing import CountingStore
+from lakebed.testing import CountingStore, DelegatingStore
 from tests.index.test_lookup import LONG, VALUES, a_store, put_segment
 from tests.strategies import leaves_of
 
@@ -115,6 +115,24 @@ def test_a_damaged_segment_stays_as_it_is_and_the_commit_goes_on(caplog):
     assert segments[3].key in caplog.text
     with pytest.raises(CorruptMetadataError, match="cannot be used"):
         merge_segments(store, "d", "c", segments, pa.int64())
+
+
+class FullStore(DelegatingStore):
+    """Takes nothing more."""
+
+    def _put(self, key: str, data: memoryview) -> None:
+        raise StorageFullError(f"No room to write {key!r}.")
+
+
+def test_segments_stay_apart_where_there_is_no_room_for_the_merged_one(caplog):
+    store = a_store()
+    segments = tuple(put_segment(store, LONG, {n: [n]}) for n in range(FANOUT))
+    written: list[str] = []
+
+    kept = compact_list(FullStore(store), "d", "c", segments, pa.int64(), written)
+
+    assert kept == segments
+    assert written[0] in caplog.text
 
 
 def named(size: int, weight: int = 1) -> Segment:

@@ -2,21 +2,15 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, new_lake, row, sweep
+from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, row, sweep
 
 import lakebed
 from lakebed.errors import CorruptMetadataError, DatasetNotFoundError
 from lakebed.work.check import CheckReport
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> lakebed.Repository:
-    return new_lake(tmp_path)
 
 
 @pytest.fixture
@@ -393,4 +387,4 @@ def test_report_is_json_and_html(dataset, lake) -> None:
     assert document["is_ok"] is False
     assert document["findings"][0]["key"] == key
     assert key in report._repr_html_()
-    assert repr(report) == "<CheckReport of 'd': 2 files at version 2, 1 problems>"
+    assert repr(report) == "<CheckReport of 'd': 2 files at version 2, 1 problem>"

@@ -4,7 +4,6 @@ import datetime as dt
 import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 from upkeep_lake import (
@@ -16,7 +15,6 @@ from upkeep_lake import (
     content,
     data_keys,
     live_keys,
-    new_lake,
     reasons,
     row,
     sweep,
@@ -28,19 +26,6 @@ from lakebed.state.transaction import Transaction
 from lakebed.testing import CountingStore, FailingStore
 from lakebed.work.cleanup import parse_age
 from lakebed.work.writer import commit_staged, target_of
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> lakebed.Repository:
-    return new_lake(tmp_path)
-
-
-@pytest.fixture
-def dataset(lake: lakebed.Repository) -> lakebed.Dataset:
-    dataset = lake.create("d", DESCRIPTOR)
-    for n in range(3):
-        dataset.overwrite([row("a", n), row("b", n)])
-    return dataset
 
 
 def abandon(lake: lakebed.Repository, lease: lakebed.CommitOptions = SHORT) -> str:

@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from pathlib import Path
 
 import pytest
 from upkeep_lake import (
@@ -12,7 +11,6 @@ from upkeep_lake import (
     content,
     data_keys,
     live_keys,
-    new_lake,
     reasons,
     row,
     sweep,
@@ -37,11 +35,6 @@ DAMAGED = {
     "a time without zone": json.dumps({**RECORD, "lease_until": "2026-01-02T00:00:00"}).encode(),
 }
 KEY = "d/batches/1.json"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> lakebed.Repository:
-    return new_lake(tmp_path)
 
 
 @pytest.fixture(params=DAMAGED)

@@ -1,7 +1,6 @@
 """What has destroyed tables elsewhere, one test for each; the names are those of the incidents."""
 
 import json
-from pathlib import Path
 
 import pytest
 from upkeep_lake import (
@@ -11,7 +10,6 @@ from upkeep_lake import (
     content,
     data_keys,
     live_keys,
-    new_lake,
     reasons,
     row,
     sweep,
@@ -21,11 +19,6 @@ import lakebed
 from lakebed.errors import CommitUnknownError, CorruptMetadataError, StorageError
 from lakebed.store import open_store
 from lakebed.testing import DelegatingStore, FailingStore
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> lakebed.Repository:
-    return new_lake(tmp_path)
 
 
 @pytest.fixture

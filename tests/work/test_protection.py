@@ -1,27 +1,11 @@
 """Protections: what they keep, and for how long."""
 
 import datetime as dt
-from pathlib import Path
 
 import pytest
-from upkeep_lake import DESCRIPTOR, content, data_keys, new_lake, row, sweep
+from upkeep_lake import DESCRIPTOR, content, data_keys, row, sweep
 
-import lakebed
 from lakebed.errors import InvalidInputError, ReadOnlyError, VersionNotFoundError
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> lakebed.Repository:
-    return new_lake(tmp_path)
-
-
-@pytest.fixture
-def dataset(lake: lakebed.Repository) -> lakebed.Dataset:
-    """Three versions with data, of which the last one alone is live."""
-    dataset = lake.create("d", DESCRIPTOR)
-    for n in range(3):
-        dataset.overwrite([row("a", n), row("b", n)])
-    return dataset
 
 
 def test_protected_version_outlives_a_cleanup_and_others_do_not(dataset) -> None:

@@ -5,76 +5,29 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.archive.archive import Archive, open_archive
-    from lakebed.archive.bundle import Bundle, open_bundle
-    from lakebed.archive.index import ArchiveIndex, open_index
-    from lakebed.archive.metadata import FileMetadata
-    from lakebed.archive.notifications import (
-        MessageReport,
-        ingest_again,
-        ingest_directory,
-        ingest_lines,
-        ingest_message,
-        ingest_sqs,
-        ingest_url,
-    )
-    from lakebed.archive.query import Page
-    from lakebed.archive.record import ArchiveRecord
-    from lakebed.archive.reindex import ReindexReport, SkippedObject
-    from lakebed.archive.times import time_buckets, to_epoch_ms
-    from lakebed.archive.translator import Translator
-    from lakebed.archive.upload_queue import Upload, UploadQueue
-    from lakebed.arrow.reading.hashes import content_hash
+    from lakebed.archive.archive import Archive as Archive
+    from lakebed.archive.archive import open_archive as open_archive
+    from lakebed.archive.bundle import Bundle as Bundle
+    from lakebed.archive.bundle import open_bundle as open_bundle
+    from lakebed.archive.index import ArchiveIndex as ArchiveIndex
+    from lakebed.archive.index import open_index as open_index
+    from lakebed.archive.metadata import FileMetadata as FileMetadata
+    from lakebed.archive.notifications import MessageReport as MessageReport
+    from lakebed.archive.notifications import ingest_again as ingest_again
+    from lakebed.archive.notifications import ingest_directory as ingest_directory
+    from lakebed.archive.notifications import ingest_lines as ingest_lines
+    from lakebed.archive.notifications import ingest_message as ingest_message
+    from lakebed.archive.notifications import ingest_sqs as ingest_sqs
+    from lakebed.archive.notifications import ingest_url as ingest_url
+    from lakebed.archive.query import Page as Page
+    from lakebed.archive.record import ArchiveRecord as ArchiveRecord
+    from lakebed.archive.reindex import ReindexReport as ReindexReport
+    from lakebed.archive.reindex import SkippedObject as SkippedObject
+    from lakebed.archive.times import time_buckets as time_buckets
+    from lakebed.archive.times import to_epoch_ms as to_epoch_ms
+    from lakebed.archive.translator import Translator as Translator
+    from lakebed.archive.upload_queue import Upload as Upload
+    from lakebed.archive.upload_queue import UploadQueue as UploadQueue
+    from lakebed.arrow.reading.hashes import content_hash as content_hash
 else:
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "lakebed.archive.archive": ("Archive", "open_archive"),
-            "lakebed.archive.bundle": ("Bundle", "open_bundle"),
-            "lakebed.archive.index": ("ArchiveIndex", "open_index"),
-            "lakebed.archive.metadata": ("FileMetadata",),
-            "lakebed.archive.notifications": (
-                "MessageReport",
-                "ingest_again",
-                "ingest_directory",
-                "ingest_lines",
-                "ingest_message",
-                "ingest_sqs",
-                "ingest_url",
-            ),
-            "lakebed.archive.query": ("Page",),
-            "lakebed.archive.record": ("ArchiveRecord",),
-            "lakebed.archive.reindex": ("ReindexReport", "SkippedObject"),
-            "lakebed.archive.times": ("time_buckets", "to_epoch_ms"),
-            "lakebed.archive.translator": ("Translator",),
-            "lakebed.archive.upload_queue": ("Upload", "UploadQueue"),
-            "lakebed.arrow.reading.hashes": ("content_hash",),
-        },
-    )
-
-__all__ = [
-    "Archive",
-    "ArchiveIndex",
-    "ArchiveRecord",
-    "Bundle",
-    "FileMetadata",
-    "MessageReport",
-    "Page",
-    "ReindexReport",
-    "SkippedObject",
-    "Translator",
-    "Upload",
-    "UploadQueue",
-    "content_hash",
-    "ingest_again",
-    "ingest_directory",
-    "ingest_lines",
-    "ingest_message",
-    "ingest_sqs",
-    "ingest_url",
-    "open_archive",
-    "open_bundle",
-    "open_index",
-    "time_buckets",
-    "to_epoch_ms",
-]
+    __getattr__, __dir__, __all__ = lazily(__name__)

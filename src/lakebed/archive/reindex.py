@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.store import Store
+from lakebed.store.at_once import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,11 +119,10 @@ def reindex(
 
 
 def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Outcome]:
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        while chunk := list(islice(keys, _BATCH)):
-            for outcome in pool.map(lambda key: _read(store, key), chunk):
-                if outcome is not None:
-                    yield outcome
+    while chunk := list(islice(keys, _BATCH)):
+        for outcome in at_once(partial(_read, store), chunk, _READS_AT_ONCE):
+            if outcome is not None:
+                yield outcome
 
 
 def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> Iterator[_Outcome]:

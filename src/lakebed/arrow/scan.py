@@ -24,6 +24,7 @@ from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
     DamagedFileError,
+    InvalidInputError,
     ObjectNotFoundError,
     SchemaMismatchError,
     StorageError,
@@ -34,6 +35,7 @@ from lakebed.model.layout import Layout
 from lakebed.model.lineage import Reading, simplify
 from lakebed.model.predicate import FALSE, TRUE, Predicate, map_leaves, roots_of
 from lakebed.model.schema import Schema, Type
+from lakebed.model.shown import shown
 from lakebed.model.values import Scalar
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
@@ -53,7 +55,13 @@ def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
 
     Raises:
         SchemaMismatchError: A column is unknown, one is named twice, or there is none.
+        InvalidInputError: The columns are one text, or no list.
     """
+    if isinstance(columns, str) or not isinstance(columns, Iterable | None):
+        name = columns if isinstance(columns, str) else "name"
+        raise InvalidInputError(
+            f"columns is {shown(columns)}.", hint=f"Give a list of names: columns=[{name!r}]."
+        )
     types = layout.column_types
     names = layout.descriptor.schema.names if columns is None else tuple(columns)
     if columns is not None:

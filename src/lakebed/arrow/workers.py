@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, delete_or_leave
 
 _Item = TypeVar("_Item")
@@ -66,29 +66,7 @@ class Threads(Workers):
         kind: type[_Result],  # noqa: ARG002 - nothing travels
     ) -> Iterator[_Result]:
         """Yield what `task` gave; once one has failed, no other begins. See `Workers.map`."""
-        threads = min(self.count, len(items))
-        if threads < 2:
-            # In this thread, which an interrupt ends at once.
-            yield from map(task, items)
-            return
-        errors: list[BaseException] = []
-        with ThreadPoolExecutor(threads, thread_name_prefix="lakebed-work") as pool:
-            futures = [pool.submit(task, item) for item in items]
-            try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-            except BaseException as exc:  # noqa: BLE001 - raised below
-                errors.append(exc)
-            for future in futures:
-                future.cancel()
-        for future in futures:
-            if not future.cancelled():
-                error = future.exception()
-                if error is None:
-                    yield future.result()
-                else:
-                    errors.append(error)
-        if errors:
-            raise errors[0]
+        return at_once(task, items, self.count)
 
     def share_of(self, memory_bytes: int) -> int:
         """Return the part of one thread: they have the memory in common."""

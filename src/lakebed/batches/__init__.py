@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.batches import diff, listing, staged, transaction
+    from lakebed.batches import diff as diff
+    from lakebed.batches import listing as listing
+    from lakebed.batches import staged as staged
+    from lakebed.batches import transaction as transaction
 else:
-    __getattr__, __dir__ = lazily(
-        __name__, {}, modules=("diff", "listing", "staged", "transaction")
-    )
-
-__all__ = ["diff", "listing", "staged", "transaction"]
+    __getattr__, __dir__, __all__ = lazily(__name__)

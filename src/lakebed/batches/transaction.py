@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -62,7 +63,8 @@ class DatasetTransaction(View):
     A context manager: a clean exit commits, an error leaves nothing. It is a view of all of the
     dataset, as it was when the transaction began, and so are the views that are made of it; they do
     not show what the transaction itself writes. The commit is refused if another one has since
-    changed a partition that was read, or that is replaced.
+    changed a partition that was read, or that is replaced. An interrupt within a write, such as
+    Ctrl-C, ends it without a commit, also where the block catches that and goes on.
 
     Attributes:
         commit: What was committed; None before, and if nothing was written.
@@ -84,6 +86,7 @@ class DatasetTransaction(View):
         self._commit_options = commit_options
         self._started: Transaction | None = None
         self._writes: list[_Write] = []
+        self._calls = 0  # that write, and have begun but not ended
         self._condition = "not open"
         self.commit: Commit | None = None
 
@@ -148,21 +151,21 @@ class DatasetTransaction(View):
             InvalidInputError: The view is of another dataset; or the transaction has written to
                 one of the partitions before; or it is not open.
         """
-        started = self._begun()
-        target = self._target(started, options)
-        store, state = self._source.store, self._watched.state
-        constraint = bind(self._own(view).constraint, state.layout.predicate_types)
-        chosen = plan(state, constraint, requests=0, store=store)
-        deleted = find_deleted(store, chosen)
-        if not deleted:
-            return 0
-        scope = TheseFiles.of(file.label for file in deleted)
-        self._check_first(scope.partitions, scope)
-        rest = write_rest(store, chosen, deleted, target)
-        started.add(rest)
-        count = sum(file.row_count for file in deleted)
-        self._writes.append(_Write(written=rest, scope=scope, deleted_row_count=count))
-        return count
+        with self._call() as started:
+            target = self._target(started, options)
+            store, state = self._source.store, self._watched.state
+            constraint = bind(self._own(view).constraint, state.layout.predicate_types)
+            chosen = plan(state, constraint, requests=0, store=store)
+            deleted = find_deleted(store, chosen)
+            if not deleted:
+                return 0
+            scope = TheseFiles.of(file.label for file in deleted)
+            self._check_first(scope.partitions, scope)
+            rest = write_rest(store, chosen, deleted, target)
+            started.add(rest)
+            count = sum(file.row_count for file in deleted)
+            self._writes.append(_Write(written=rest, scope=scope, deleted_row_count=count))
+            return count
 
     def _own(self, view: View) -> View:
         if not isinstance(view, View) or not view.is_of(self):
@@ -171,6 +174,22 @@ class DatasetTransaction(View):
                 hint="Narrow the transaction itself, as in t.where(\"carrier = 'UA'\").",
             )
         return view
+
+    @contextmanager
+    def _call(self) -> Iterator[Transaction]:
+        """Let a call write all that it shall, or nothing.
+
+        An error is raised where everything is undone. An interrupt comes between any two steps,
+        perhaps where a part is written and not yet noted. A call that one breaks off never ends
+        here, so that nothing is committed, also where somebody catches it.
+        """
+        self._calls += 1
+        try:
+            yield self._begun()
+        except Exception:
+            self._calls -= 1
+            raise
+        self._calls -= 1
 
     def _begun(self) -> Transaction:
         """Return the transaction of the batch, which begins with the first write."""
@@ -202,17 +221,17 @@ class DatasetTransaction(View):
 
     def _add(self, data: object, scope: Scope | None, options: WriteOptions | None) -> None:
         """Write rows, and keep them if what they replace is right; else delete them."""
-        started = self._begun()
-        written = self._stage(data, self._target(started, options))
-        started.add(written)
-        try:
-            settled = settled_scope(self._source.name, written, scope)
-            if not isinstance(settled, Nothing):
-                self._check_first(written.partitions, settled)
-        except InvalidInputError:
-            started.discard(written)
-            raise
-        self._writes.append(_Write(written=written, scope=settled))
+        with self._call() as started:
+            written = self._stage(data, self._target(started, options))
+            started.add(written)
+            try:
+                settled = settled_scope(self._source.name, written, scope)
+                if not isinstance(settled, Nothing):
+                    self._check_first(written.partitions, settled)
+            except Exception:
+                started.discard(written)
+                raise
+            self._writes.append(_Write(written=written, scope=settled))
 
     def _check_first(self, partitions: frozenset[str], scope: Scope) -> None:
         """Check that nothing has been written yet to what is now replaced.
@@ -249,7 +268,14 @@ class DatasetTransaction(View):
         if started is None:
             return
         with started:
-            if kind is not None or not self._writes:
+            if kind is not None:
+                return
+            if self._calls:
+                raise InvalidInputError(
+                    "An interrupt has broken off a write of the transaction: nothing is committed.",
+                    hint="Let the interrupt end the block, and begin another transaction.",
+                )
+            if not self._writes:
                 return
             looked_at = tuple(
                 untouched(constraint, state) for constraint in self._watched.constraints

@@ -31,6 +31,7 @@ from lakebed.cli.group import VerbGroup
 from lakebed.cli.options import Verb, parse_pairs, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.errors import InvalidInputError
+from lakebed.model.shown import counted
 from lakebed.spark.session import get_session
 
 STORAGE_VARIABLE = "LAKEBED_ARCHIVE_STORAGE"
@@ -316,9 +317,11 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
     """
     with output.progress(f"Reading {archive.store.uri}"):
         report = archive.reindex(spark=get_session() if with_spark else None, dry_run=dry_run)
-    output.note(f"{'Would index' if dry_run else 'Indexed'} {report.indexed_count:,} files.")
+    output.note(
+        f"{'Would index' if dry_run else 'Indexed'} {counted(report.indexed_count, 'file')}."
+    )
     if report.foreign_count:
-        output.note(f"Left {report.foreign_count:,} records of files in other storages.")
+        output.note(f"Left {counted(report.foreign_count, 'record')} of files in other storages.")
     rows: list[dict[str, object]] = [
         {"action": "removed", "url": record.url, "reason": "The file is gone."}
         for record in report.removed

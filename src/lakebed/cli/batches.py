@@ -18,6 +18,7 @@ from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
+from lakebed.model.shown import counted
 from lakebed.repository import Repository
 
 _BATCH_COLUMNS = (
@@ -137,7 +138,7 @@ def diff(
 def _in_words(difference: Diff) -> str:
     return (
         f"Version {difference.from_version} to {difference.to_version}: "
-        f"{len(difference.files_added):,} files added, {len(difference.files_removed):,} removed."
+        f"{counted(len(difference.files_added), 'file')} added, {len(difference.files_removed):,} removed."
     )
 
 
@@ -188,8 +189,8 @@ def rollback(
     if is_dry_run:
         change = dataset.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
         output.note(
-            f"Would bring back {len(change.added):,} files and take out {len(change.removed):,}, "
-            f"in {len(change.partitions):,} partitions."
+            f"Would bring back {counted(len(change.added), 'file')} and take out {len(change.removed):,}, "
+            f"in {counted(len(change.partitions), 'partition')}."
         )
         parts = (("added", change.added), ("removed", change.removed))
         output.rows(
@@ -367,7 +368,7 @@ def discard(
     record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
     if not is_dry_run:
         if not is_sure:
-            question = f"Delete batch {batch} of {staged_batch.row_count:,} rows?"
+            question = f"Delete batch {batch} of {counted(staged_batch.row_count, 'row')}?"
             click.confirm(question, abort=True, err=True)
         staged_batch.discard()
     output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})

@@ -11,6 +11,7 @@ from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
 from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
@@ -138,8 +139,8 @@ def compact(
 def _tell(output: Output, report: CompactionReport) -> None:
     would = "Would make" if report.is_dry_run else "Made"
     output.note(
-        f"{would} {report.files_after:,} of {report.files_before:,} files, "
-        f"{human_size(report.bytes_before)}, in {len(report.commits):,} commits."
+        f"{would} {report.files_after:,} of {counted(report.files_before, 'file')}, "
+        f"{human_size(report.bytes_before)}, in {counted(len(report.commits), 'commit')}."
         if report.partitions
         else "No partition has small files to bring together."
     )
@@ -198,7 +199,7 @@ def promote(
     else:
         would = "Would move" if is_dry_run else "Moved"
         output.note(
-            f"{would} {report.row_count:,} rows of {report.files_rewritten:,} files; "
+            f"{would} {counted(report.row_count, 'row')} of {counted(report.files_rewritten, 'file')}; "
             f"{report.files_read:,} were looked at."
         )
     output.rows(

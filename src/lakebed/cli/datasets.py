@@ -26,6 +26,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.shown import counted
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
@@ -228,7 +229,7 @@ def drop(
     """
     dataset = repository.open(name)
     objects = _objects_of(repository, name)
-    total = f"{len(objects):,} objects of {sum(objects.values()):,} bytes"
+    total = f"{counted(len(objects), 'object')} of {counted(sum(objects.values()), 'byte')}"
     for _, note in published.read_each(repository.store, name):
         if isinstance(note, published.Shown):
             output.note(

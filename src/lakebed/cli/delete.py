@@ -10,6 +10,7 @@ from lakebed.cli.data import base_option, run_option
 from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.model.shown import counted
 from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri
 from lakebed.store import Store
@@ -57,8 +58,8 @@ def delete(
             files = find_deleted(store, chosen)
         row_count = sum(file.row_count for file in files)
         total = (
-            f"{row_count:,} rows in {len(files):,} files of "
-            f"{len({file.partition for file in files}):,} partitions"
+            f"{counted(row_count, 'row')} in {counted(len(files), 'file')} of "
+            f"{counted(len({file.partition for file in files}), 'partition')}"
         )
         if is_dry_run:
             output.note(f"Would delete {total}.")

@@ -11,8 +11,8 @@ import click
 
 from lakebed.cli.options import storage_option, verb
 from lakebed.cli.output import Output
-from lakebed.errors import AccessDeniedError, LakebedError
-from lakebed.model.redaction import redacted
+from lakebed.errors import AccessDeniedError, LakebedError, redacted
+from lakebed.model.shown import counted
 from lakebed.repository import open_repository
 from lakebed.spark.java import MIN_JAVA_VERSION, find_java
 from lakebed.store import Store
@@ -77,7 +77,7 @@ def _look_at_store(url: str, storage_options: Mapping[str, str]) -> _Finding:
         return _finding("store", "failed", redacted(url), str(error))
     if not location_exists(repository.store):
         return _finding("store", "absent", repository.uri, "no such directory; a write makes it")
-    return _finding("store", "ok", repository.uri, f"{count} datasets{access}")
+    return _finding("store", "ok", repository.uri, f"{counted(count, 'dataset')}{access}")
 
 
 def _access(store: Store) -> str:

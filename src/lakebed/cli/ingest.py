@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
 from lakebed.cli.datasets import read_schema_file, read_strategy
-from lakebed.cli.load import note_rejects, start_spark
+from lakebed.cli.load import note_rejects, pays_off, start_spark
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
@@ -24,6 +24,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.shown import counted
 from lakebed.pipeline import (
     NO_PROGRESS,
     FromArchive,
@@ -98,8 +99,20 @@ _TOLD = 5  # files that are kept back, by name
 @click.option("--delimiter", default=",", show_default=True, help="Of CSV.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; columns are the fields.")
 @click.option("--null-text", "null_text", default="", help="A text that stands for null in CSV.")
-@click.option("--quarantine", metavar="NAME", help="Dataset for what does not fit.")
-@click.option("--local", "is_local", is_flag=True, help="Read in this process, without Spark.")
+@click.option(
+    "--quarantine",
+    is_flag=False,
+    flag_value="",
+    metavar="[=NAME]",
+    help="Dataset for what does not fit.  [default: that of the dataset, with _quarantine]",
+)
+@click.option(
+    "--spark/--local",
+    "with_spark",
+    default=None,
+    help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
+    "installed, and several files that are due have 64 MiB together]",
+)
 @click.option(
     "--replace-rewritten",
     is_flag=True,
@@ -122,7 +135,7 @@ def ingest(
     output: Output,
     *,
     arguments: Sequence[str],
-    is_local: bool,
+    with_spark: bool | None,
     replace_rewritten: bool,
     dry_run: bool,
     fail_on_rejects: bool,
@@ -147,7 +160,7 @@ def ingest(
     if dry_run:
         _show_check(output, declared, declared.check())
         return
-    session = None if is_local else start_spark(output)
+    session = _session(output, declared, with_spark)
     with _bar(output) as on_progress:
         report = declared.run(
             session,
@@ -158,6 +171,17 @@ def ingest(
     _show(output, declared, report)
     if report.kept_back:
         raise click.exceptions.Exit(2)
+
+
+def _session(output: Output, declared: Ingest, with_spark: bool | None) -> Any:  # noqa: FBT001 - as click gives it
+    """Return the session whose tasks read, started once it is sure that there is work for it."""
+    if with_spark is False:
+        return None
+    check = declared.check()
+    file_count = len(check.new) + len(check.changed)
+    if with_spark is None:
+        with_spark = pays_off(file_count, check.size_bytes)
+    return start_spark(output) if with_spark and file_count else None
 
 
 def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
@@ -238,7 +262,7 @@ def _from_options(
         source=source,
         format=file_format,
         create=_descriptor(context, schema_file, partition_by, dimensions_file),
-        quarantine=quarantine,
+        quarantine=quarantine or None,
         max_rejects=max_rejects,
         csv=CsvOptions(has_header=not no_header, delimiter=delimiter, null_text=null_text),
         storage_options=storage_options,
@@ -283,9 +307,9 @@ def _bar(output: Output) -> Iterator[OnProgress]:
 
         def on_progress(progress: IngestProgress) -> None:
             told = (
-                f"{progress.file_count:,} of {progress.file_total:,} files, "
-                f"{human_size(progress.size_bytes)}, {progress.row_count:,} rows, "
-                f"{progress.rejected_count:,} rejects"
+                f"{progress.file_count:,} of {counted(progress.file_total, 'file')}, "
+                f"{human_size(progress.size_bytes)}, {counted(progress.row_count, 'row')}, "
+                f"{counted(progress.rejected_count, 'reject')}"
             )
             bar.update(
                 task, completed=progress.size_bytes, total=progress.size_total_bytes, told=told
@@ -324,8 +348,8 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
         output.note(f"Nothing was read: {reason}.")
     if report.replaced_count:
         output.note(
-            f"Files replaced: {report.replaced_count:,}, of which {report.replaced_row_count:,} rows "
-            "had come."
+            f"Files replaced: {report.replaced_count:,}, of which "
+            f"{counted(report.replaced_row_count, 'row')} had come."
         )
     _tell_left_out(output, report.left_out)
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"

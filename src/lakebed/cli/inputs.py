@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lakebed.arrow.reading.files import STDIN, CsvOptions, FileFormat, RawFile, find_files
 from lakebed.errors import InvalidInputError
+from lakebed.model.shown import counted
 
 _LABELS: dict[FileFormat, str] = {
     "csv": "CSV",
@@ -35,8 +36,7 @@ class Inputs:
     @property
     def label(self) -> str:
         """How many files of which format, in words."""
-        count = len(self.files)
-        return f"{count} {_LABELS[self.format]} file{'' if count == 1 else 's'}"
+        return counted(len(self.files), f"{_LABELS[self.format]} file")
 
     @property
     def size_bytes(self) -> int:

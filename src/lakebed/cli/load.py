@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -18,7 +18,7 @@ from lakebed.arrow.reading.inference import infer_schema
 from lakebed.cli.data import run_option, takes_files
 from lakebed.cli.datasets import read_strategy
 from lakebed.cli.inputs import Inputs
-from lakebed.cli.options import takes_dataset, verb
+from lakebed.cli.options import AttachedOption, takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
@@ -26,6 +26,7 @@ from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session
 from lakebed.work.ingest.load import LoadReport, load
@@ -59,9 +60,12 @@ _SPARK_FROM_BYTES = 64 * 2**20
 )
 @click.option(
     "--quarantine",
-    "is_sifted",
-    is_flag=True,
-    help="Set rows aside that do not fit, instead of failing; submissions and Avro always do.",
+    cls=AttachedOption,
+    is_flag=False,
+    flag_value="",
+    metavar="[=NAME]",
+    help="Set rows aside that do not fit, instead of failing; submissions and Avro always do.  "
+    "[default name: that of the dataset, with _quarantine]",
 )
 @click.option(
     "--fail-on-rejects",
@@ -85,7 +89,7 @@ def import_(
     partition_by: str | None,
     dimensions_file: Path | None,
     is_overwrite: bool,
-    is_sifted: bool,
+    quarantine: str | None,
     fail_on_rejects: bool,
     with_spark: bool | None,
     run: str | None,
@@ -101,15 +105,15 @@ def import_(
     For submissions it has a text field for each source of its partitions. It is created when all
     has been read, so that files that do not fit leave nothing.
 
-    What does not fit is an error, and nothing is committed. With --quarantine it goes to the
-    dataset NAME_quarantine, and so it does always for lines of submissions, and for rests of
-    Avro files that are damaged.
+    What does not fit is an error, and nothing is committed. With --quarantine it goes to another
+    dataset, and so it does always for lines of submissions, and for rests of Avro files that are
+    damaged. Then the types of a dataset that is missing are those that fit most lines.
 
     Spark pays off for many large files, each of which one task reads.
     """
     if inputs.is_stdin:
         raise InvalidInputError("Standard input is read only once.", hint="Use `lakebed append`.")
-    sets_aside = (is_sifted or inputs.format in _SIFTED) and not fail_on_rejects
+    sets_aside = (quarantine is not None or inputs.format in _SIFTED) and not fail_on_rejects
     if sets_aside and is_overwrite:
         raise InvalidInputError(
             "What goes through quarantine is added, and replaces nothing.",
@@ -120,11 +124,11 @@ def import_(
     create = None
     if not _exists(repository, name, strategy):
         with output.progress(f"Looking at {inputs.label}"):
-            create = _descriptor(inputs, strategy)
+            create = _descriptor(inputs, strategy, "skip" if sets_aside else "error")
     if with_spark is None:
-        with_spark = _pays_off(inputs)
+        with_spark = pays_off(len(inputs.files), inputs.size_bytes)
     output.note(
-        f"Reading {inputs.label} of {inputs.size_bytes:,} bytes{' with Spark' * with_spark}"
+        f"Reading {inputs.label} of {counted(inputs.size_bytes, 'byte')}{' with Spark' * with_spark}"
     )
     session = start_spark(output) if with_spark else None
     with output.progress("Reading"), _spark_errors():
@@ -135,6 +139,7 @@ def import_(
             inputs.format,
             run=run,
             spark=session,
+            quarantine=quarantine or None,
             options=LoadOptions(csv=inputs.csv, fail_on_rejects=not sets_aside),
             overwrites=is_overwrite,
             create=create,
@@ -150,14 +155,14 @@ def note_rejects(output: Output, quarantine: str, run: str, count: int) -> None:
     """Say how many lines did not fit, if any, and how to see them."""
     if count:
         output.note(
-            f"{count:,} lines did not fit. See why with: lakebed query {quarantine} "
+            f"{counted(count, 'line')} did not fit. See why with: lakebed query {quarantine} "
             f"--where \"run = '{run}'\""
         )
 
 
-def _pays_off(inputs: Inputs) -> bool:
+def pays_off(file_count: int, size_bytes: int) -> bool:
     """Whether a session of Spark is worth its start: a file is read by one task."""
-    is_much = len(inputs.files) > 1 and inputs.size_bytes >= _SPARK_FROM_BYTES
+    is_much = file_count > 1 and size_bytes >= _SPARK_FROM_BYTES
     return is_much and find_spec("pyspark") is not None
 
 
@@ -221,7 +226,9 @@ def _exists(repository: Repository, name: str, strategy: PartitionStrategy | Non
     return True
 
 
-def _descriptor(inputs: Inputs, strategy: PartitionStrategy | None) -> DatasetDescriptor:
+def _descriptor(
+    inputs: Inputs, strategy: PartitionStrategy | None, unfit: Literal["error", "skip"]
+) -> DatasetDescriptor:
     """Return what a dataset for these files is."""
     partition_by = strategy or PartitionStrategy(())
     if inputs.format == "submissions":
@@ -238,7 +245,7 @@ def _descriptor(inputs: Inputs, strategy: PartitionStrategy | None) -> DatasetDe
         with reading(inputs.locations[0]):
             schema = avro_file_schema(inputs.files[0])
     else:
-        schema = infer_schema(inputs.locations, inputs.format, rows=0, csv=inputs.csv)
+        schema = infer_schema(inputs.locations, inputs.format, rows=0, csv=inputs.csv, unfit=unfit)
     return DatasetDescriptor(schema=schema, partition_by=partition_by)
 
 
@@ -247,8 +254,8 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
         output.note(f"Run {report.run!r} was loaded before; nothing was done.")
     else:
         output.note(
-            f"Wrote {report.row_count:,} rows of {report.file_count:,} files in "
-            f"{len(report.commit.files_added):,} data files, {duration_s:.1f} s"
+            f"Wrote {counted(report.row_count, 'row')} of {counted(report.file_count, 'file')} in "
+            f"{counted(len(report.commit.files_added), 'data file')}, {duration_s:.1f} s"
         )
     note_rejects(output, f"{repository.uri}/{report.quarantine}", report.run, report.rejected_count)
     record = {

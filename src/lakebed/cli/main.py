@@ -14,8 +14,7 @@ import lakebed
 from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import show_error
 from lakebed.cli.verbs import VERBS
-from lakebed.errors import ErrorCode, LakebedError
-from lakebed.model.redaction import redacted
+from lakebed.errors import ErrorCode, LakebedError, redacted
 
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +24,29 @@ from lakebed.repository import Repository, open_repository
 REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
 
 Verb = Callable[..., None]
+
+
+class AttachedOption(click.Option):
+    """An option with a value that may be left out: a flag, or `--option=VALUE`.
+
+    Beside arguments that are files, the next word is never its value.
+    """
+
+
+class _VerbCommand(click.Command):
+    """A verb, some of whose options are attached."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; an attached option without a value has an empty one."""
+        attached = {
+            name
+            for parameter in self.params
+            if isinstance(parameter, AttachedOption)
+            for name in parameter.opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        own = [f"{word}=" if word in attached else word for word in args[:end]]
+        return super().parse_args(ctx, [*own, *args[end:]])
 
 
 def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
@@ -48,7 +72,8 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
                 output = Output(format=chosen, is_quiet=is_quiet, is_verbose=verbosity > 0)
                 function(output, **arguments)
 
-        command = click.command(name, epilog=f"\b\nExample:\n  {example}")(run)
+        epilog = f"\b\nExample:\n  {example}"
+        command = click.command(name, cls=_VerbCommand, epilog=epilog)(run)
         command.params.extend(_shared_options())
         return command
 
@@ -165,11 +190,27 @@ def takes_dataset(function: Verb) -> Verb:
     def run(
         output: Output, *, dataset: str, storage_options: Mapping[str, str], **arguments: Any
     ) -> None:
+        _check_order(dataset, arguments.get("files") or ())
         location, name = split_address(dataset)
         repository = open_repository(location, storage_options=storage_options)
         function(output, repository=repository, name=name, **arguments)
 
     return click.argument("dataset", metavar="DATASET")(storage_option(run))
+
+
+def _check_order(dataset: str, files: Sequence[str]) -> None:
+    """Check that a file does not stand in the place of the dataset.
+
+    Raises:
+        InvalidInputError: It does.
+    """
+    if files and Path(dataset).is_file():
+        verb_name = click.get_current_context().info_name
+        name = next((text for text in files if not Path(text).is_file()), "LOCATION/NAME")
+        raise InvalidInputError(
+            f"{dataset!r} is a file, where the dataset is to be named.",
+            hint=f"The dataset comes first: lakebed {verb_name} {name} {dataset}",
+        )
 
 
 def takes_state(function: Verb) -> Verb:

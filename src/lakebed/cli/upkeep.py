@@ -16,6 +16,7 @@ from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
 from lakebed.model.progress import Progress
+from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
 from lakebed.work.cleanup import CleanupReport, parse_age
@@ -177,7 +178,7 @@ def cleanup(
 
 
 def _total(report: CleanupReport) -> str:
-    return f"{len(report.files):,} objects of {report.size_bytes:,} bytes"
+    return f"{counted(len(report.files), 'object')} of {counted(report.size_bytes, 'byte')}"
 
 
 def _show_report(output: Output, report: CleanupReport, *, is_kept_shown: bool) -> None:
@@ -225,8 +226,11 @@ def check(
     dataset = repository.open(name)
     with progress_bar(output, "Checking") as on_progress:
         report = dataset.check(is_repairing, is_deep, on_progress=on_progress)
-    problems = f"{len(report.problems):,} problems remain" if report.problems else "All is well"
-    output.note(f"{problems}: {report.file_count:,} data files at version {report.version}.")
+    left = counted(len(report.problems), "problem remains", "problems remain")
+    looked_at = counted(report.file_count, "data file")
+    output.note(
+        f"{left if report.problems else 'All is well'}: {looked_at} at version {report.version}."
+    )
     output.rows(
         _FINDING_COLUMNS,
         (

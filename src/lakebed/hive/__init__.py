@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.hive import adoption, publication, shown
+    from lakebed.hive import adoption as adoption
+    from lakebed.hive import publication as publication
+    from lakebed.hive import shown as shown
 else:
-    __getattr__, __dir__ = lazily(__name__, {}, modules=("adoption", "publication", "shown"))
-
-__all__ = ["adoption", "publication", "shown"]
+    __getattr__, __dir__, __all__ = lazily(__name__)

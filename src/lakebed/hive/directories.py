@@ -8,7 +8,6 @@ of a task that failed, none that somebody put there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lakebed.arrow.older import OlderFiles
@@ -21,6 +20,7 @@ from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.state import State
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
 # What Spark's Parquet reader makes of a file's type when the table has another one, as tested.
@@ -118,8 +118,7 @@ def _list_each(store: Store, keys: Iterable[str]) -> dict[str, frozenset[str]]:
     def held(key: str) -> tuple[str, frozenset[str]]:
         return key, frozenset(_shown(key, (info.key for info in store.list(f"{key}/"))))
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return dict(pool.map(held, keys))
+    return dict(at_once(held, tuple(keys), THREADS))
 
 
 def _list_table(store: Store, state: State, keys: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +11,7 @@ from pyarrow import types as pat
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.schema import Schema
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
 THREADS = 16  # each waits for storage
@@ -38,8 +38,7 @@ def read_footers(
             error.__cause__ = exc
             return key, error
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return dict(pool.map(read, keys))
+    return dict(at_once(read, tuple(keys), THREADS))
 
 
 def sound_footers(

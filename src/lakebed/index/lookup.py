@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar, is_nan
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
@@ -152,10 +152,7 @@ def _side_by_side(work: Callable[[_A], _B], items: Sequence[_A]) -> list[_B | Co
         except CorruptMetadataError as exc:
             return exc
 
-    if len(items) <= 1:
-        return [attempt(item) for item in items]
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
-        return list(threads.map(attempt, items))
+    return list(at_once(attempt, items, _THREADS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +12,15 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.order import sorted_pairs
 from lakebed.index.segment import (
-    EncodedSegment,
     Footer,
     SegmentWriter,
     open_segment,
     read_groups,
     size_of,
 )
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
-from lakebed.store.segments import Segment, count_to_merge
-
-_log = logging.getLogger(__name__)
+from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
 # What a commit merges at most, of one column: it must not keep its caller waiting.
 COMMIT_BYTES = 16 * 2**20
@@ -170,11 +166,8 @@ def merge_segments(
         A GET for some MiB of each segment, at least one; memory for the result, and for 32 MiB of
         values, or a row group of each segment where that is more.
     """
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
-        footers = [
-            footer
-            for footer, _ in threads.map(lambda segment: open_segment(store, segment), segments)
-        ]
+    opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
+    footers = [footer for footer, _ in opened]
     return merge_footers(store, dataset, column, footers, kind, kept_ids=kept_ids)
 
 
@@ -235,19 +228,13 @@ def compact_list(
     Cost:
         Nothing, or a few GETs a merged segment, of 16 MiB together, and one PUT.
     """
-    try:
-        tail = _full_end(store, segments, kind)
-        if len(tail) < 2:
-            return tuple(segments)
-        merged = merge_segments(store, dataset, column, tail, kind)
-    except CorruptMetadataError as exc:
-        _log.warning(
-            "index segments stay apart dataset=%s column=%s error=%s", dataset, column, exc
-        )
-        return tuple(segments)
-    written.append(merged.segment.key)
-    store.put(merged.segment.key, merged.data)
-    return (*segments[: -len(tail)], merged.segment)
+    return compact(
+        store,
+        segments,
+        lambda tail: merge_segments(store, dataset, column, tail, kind),
+        written,
+        find_due=lambda every: _full_end(store, every, kind),
+    )
 
 
 def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> Sequence[Segment]:
@@ -258,14 +245,14 @@ def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> S
     tail = _within(
         _within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
     )
-    tail = tail[len(tail) - count_to_merge(tail) :]
+    tail = due_end(tail)
     if not tail or not (pat.is_string(kind) or pat.is_binary(kind)):
         return tail
     # What is due is read anyway; how long its texts are, only its footers tell.
     tail = _within(
         tail, lambda segment: int(open_segment(store, segment)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
     )
-    return tail[len(tail) - count_to_merge(tail) :]
+    return due_end(tail)
 
 
 def _within(

@@ -34,7 +34,7 @@ from lakebed.model.layout import postings_folder, segment_key
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.seekable import SeekableReader
-from lakebed.store.segments import Segment
+from lakebed.store.segments import EncodedSegment, Segment
 
 GROUP_ROWS = 10_000
 # More rows than any release writes in one; those of NaN and null are as many as the files.
@@ -60,14 +60,6 @@ _NAME = re.compile(
 
 def _hash(data: bytes | memoryview | pa.Buffer) -> bytes:
     return hashlib.blake2b(data, digest_size=_HASH_BYTES).digest()
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedSegment:
-    """A segment ready to be put under its key."""
-
-    segment: Segment
-    data: bytes
 
 
 class _Sink(io.RawIOBase):

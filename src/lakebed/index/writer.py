@@ -13,10 +13,10 @@ from pyarrow import types as pat
 from lakebed.index.merge import merge_footers
 from lakebed.index.order import is_repetitive, sorted_pairs
 from lakebed.index.postings import Postings, joined
-from lakebed.index.segment import GROUP_ROWS, EncodedSegment, SegmentWriter, footer_of
+from lakebed.index.segment import GROUP_ROWS, SegmentWriter, footer_of
 from lakebed.model.keys import file_id
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.store.segments import Segment
+from lakebed.store.segments import EncodedSegment, Segment
 
 # Values of one file beyond it are sorted and encoded, part by part: a data file of a few MiB can
 # hold GiB of texts.
@@ -174,6 +174,7 @@ class PostingsWriter:
         files, self._files, self._size_bytes = self._files, {}, 0
         if not files:
             return
+        # A thread for each, so that all begin, whatever becomes of the others: see `at_once`.
         with ThreadPoolExecutor(len(self._types), thread_name_prefix="lakebed-index") as threads:
             segments = threads.map(lambda column: self._write(column, files), self._types)
             self._written.append(

@@ -16,6 +16,7 @@ from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatch
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
+from lakebed.model.given import check_given
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
@@ -109,6 +110,8 @@ class DatasetDescriptor:
         set_field(
             self, "compression", COMPRESSIONS[format][0] if compression is None else compression
         )
+        check_given("index", index, Iterable, "Give names of columns, or leave it out.")
+        check_given("properties", properties, Mapping, "Give a dict of text to text.")
         set_field(self, "index", (index,) if isinstance(index, str) else tuple(index))
         set_field(self, "properties", dict(properties or {}))
         self.check()

@@ -1,31 +1,21 @@
-"""What may be shown of places and their settings: nothing that opens a store to whoever reads it.
+"""What may be shown of the settings of a store: nothing that opens it to whoever reads it.
 
-Every message of an error of Lakebed goes through `redacted`, and what holds storage options holds
-them as `StorageOptions`, whose display leaves out values. So no other place needs to think of it.
+What holds storage options holds them as `StorageOptions`, whose display leaves out values; and
+every message of an error goes through `lakebed.errors.redacted`. So no other place needs to think
+of it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-HIDDEN = "***"
+from lakebed.errors import HIDDEN, redacted
 
 # A shorter text is in many a word; to hide it would say what it is.
 _MIN_SECRET_LENGTH = 6
 
-# `scheme://user:password@`, where digits up to a slash after the colon are a port. Secret keys of
-# S3 hold slashes. A token alone stands before the `@` of HTTP only: elsewhere it is a container.
-_USER = re.compile(
-    r"(://)[^\s/:@'\"]*:(?!\d{1,5}(?:[/?#\s'\"]|$))[^\s@'\"]+@|(\bhttps?://)[^\s/@'\":]+@",
-    re.IGNORECASE,
-)
-_SIGNATURE = re.compile(
-    r"\b(sig|token|password|secret|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
-    r"=[^&\s'\"]+",
-    re.IGNORECASE,
-)
 # Settings of stores that say nothing about who may open them. What is not here is not shown.
 _SHOWN = frozenset(
     {
@@ -52,18 +42,6 @@ _SHOWN = frozenset(
 _PREFIX = re.compile(r"^(aws|azure|google)_(storage_)?")
 _SECRET_NAME = re.compile(r"key|secret|token|password|signature|\bsas\b|_sas\b|credential")
 _NO_SECRET_NAME = re.compile(r"(_id|_file|_path|_uri|_enabled)$")
-
-
-def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text without passwords in URLs, what signs requests, and the secrets named.
-
-    >>> redacted("PUT http://ops:hunter2@minio:9000/lake?X-Amz-Signature=00ff&x=1 failed")
-    'PUT http://***@minio:9000/lake?X-Amz-Signature=***&x=1 failed'
-    """
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    text = _USER.sub(rf"\1\2{HIDDEN}@", text)
-    return _SIGNATURE.sub(rf"\1={HIDDEN}", text)
 
 
 class StorageOptions(dict[str, str]):

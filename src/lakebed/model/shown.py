@@ -21,6 +21,15 @@ class _Short(reprlib.Repr):
             return f"a whole number of about {digits:,} digits"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return how many there are of something, in words that fit the number.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(0, "batch", "batches")
+    ('1 row', '1,200 rows', '0 batches')
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def shown(value: object) -> str:
     """Return what a message shows of a value: its `repr`, in at most a line.
 

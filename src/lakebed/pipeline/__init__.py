@@ -5,32 +5,13 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.model.progress import NO_PROGRESS
-    from lakebed.pipeline.candidates import FromArchive, FromFiles
-    from lakebed.pipeline.ingest import Ingest, IngestCheck
-    from lakebed.pipeline.report import IngestReport
-    from lakebed.work.ingest.due import LeftOut
-    from lakebed.work.ingest.execution import IngestProgress
+    from lakebed.model.progress import NO_PROGRESS as NO_PROGRESS
+    from lakebed.pipeline.candidates import FromArchive as FromArchive
+    from lakebed.pipeline.candidates import FromFiles as FromFiles
+    from lakebed.pipeline.ingest import Ingest as Ingest
+    from lakebed.pipeline.ingest import IngestCheck as IngestCheck
+    from lakebed.pipeline.report import IngestReport as IngestReport
+    from lakebed.work.ingest.due import LeftOut as LeftOut
+    from lakebed.work.ingest.execution import IngestProgress as IngestProgress
 else:
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "lakebed.pipeline.candidates": ("FromArchive", "FromFiles"),
-            "lakebed.pipeline.ingest": ("Ingest", "IngestCheck"),
-            "lakebed.pipeline.report": ("IngestReport",),
-            "lakebed.work.ingest.due": ("LeftOut",),
-            "lakebed.model.progress": ("NO_PROGRESS",),
-            "lakebed.work.ingest.execution": ("IngestProgress",),
-        },
-    )
-
-__all__ = [
-    "NO_PROGRESS",
-    "FromArchive",
-    "FromFiles",
-    "Ingest",
-    "IngestCheck",
-    "IngestProgress",
-    "IngestReport",
-    "LeftOut",
-]
+    __getattr__, __dir__, __all__ = lazily(__name__)

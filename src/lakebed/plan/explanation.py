@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakebed.model.shown import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
@@ -90,9 +92,11 @@ class Explanation:
             f"  directories {self.partitions_kept} of {self.partition_count} kept",
         ]
         if self.statistics_segments:
-            lines.append(f"  statistics  {_segments(self.statistics_segments)}")
+            lines.append(f"  statistics  {counted(self.statistics_segments, 'segment')}")
         if self.indices:
-            named = (f"{name} ({_segments(count)})" for name, count in self.indices.items())
+            named = (
+                f"{name} ({counted(count, 'segment')})" for name, count in self.indices.items()
+            )
             lines.append(f"  indices     {', '.join(named)}")
         lines += [f"  ignored     {reason}" for reason in self.ignored]
         row_filter = (
@@ -101,7 +105,3 @@ class Explanation:
             else "nothing"
         )
         return "\n".join([*lines, f"  filter      {row_filter}", f"  requests    {self.requests}"])
-
-
-def _segments(count: int) -> str:
-    return "1 segment" if count == 1 else f"{count} segments"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from lakebed.index.kartothek import IndexFile, read_index_file
 from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
 from lakebed.model.schema import Type
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
@@ -149,11 +149,7 @@ def ask(
             on_damage=note,
         )
 
-    if len(questions) > 1:
-        with ThreadPoolExecutor(min(len(questions), _QUESTIONS_AT_ONCE)) as pool:
-            answers = list(pool.map(look, questions))
-    else:
-        answers = [look(question) for question in questions]
+    answers = list(at_once(look, questions, _QUESTIONS_AT_ONCE))
     for key, reason in sorted(lost.items()):
         _log.warning("index segment is ignored key=%s: %s", key, reason)
     return Answers(

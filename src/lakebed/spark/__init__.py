@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.spark import session
+    from lakebed.spark import session as session
 else:
-    __getattr__, __dir__ = lazily(__name__, {}, modules=("session",))
-
-__all__ = ["session"]
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakebed.errors import MissingDependencyError
+from lakebed.errors import InvalidInputError, MissingDependencyError
+from lakebed.model.shown import shown
 from lakebed.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -56,9 +57,15 @@ def get_session(spark: SparkSession | None = None) -> SparkSession:
     """Return the session to use: the one given, else the active one, else a local one.
 
     Raises:
+        InvalidInputError: What was given is no session.
         MissingDependencyError: pyspark or Java is not installed.
     """
     if spark is not None:
+        if not hasattr(spark, "createDataFrame"):  # one of Spark Connect is of another class
+            raise InvalidInputError(
+                f"spark is {shown(spark)}, which is no session.",
+                hint="Give a SparkSession, or leave it out for the one that runs.",
+            )
         return spark
     require_pyspark()
     return find_running() or local_session()

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lakebed.model.shown import counted
+
 MAX_SAMPLE = 5
 
 
@@ -26,7 +28,7 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         shown = ", ".join(self.values)
-        return f"{self.dimension}: {self.row_count} rows beyond {self.cap} values, as {shown}"
+        return f"{self.dimension}: {counted(self.row_count, 'row')} beyond {counted(self.cap, 'value')}, as {shown}"
 
 
 def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:

@@ -19,7 +19,7 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder, Layout, segment_key
-from lakebed.state import history
+from lakebed.state import history, schema_file
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
@@ -34,13 +34,7 @@ _SUFFIX = f".first{history.SUFFIX}"
 
 
 def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    """Return a dataset as it is before its first commit.
-
-    Raises:
-        PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
-            ours can be made.
-    """
-    descriptor.check()
+    """Return a dataset as it is before its first commit."""
     now = dt.datetime.now(dt.UTC)
     return State(
         layout=Layout.of_ours(name, descriptor),
@@ -83,7 +77,12 @@ _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
 
 
 def create(store: Store, state: State) -> State:
-    """Write the first head of a dataset, put-if-absent.
+    """Create a dataset: its first head, put-if-absent, and the schema file for other tools.
+
+    The schema file has one key, whoever creates the dataset, and must be there before the head is:
+    another tool reads both. So nothing is put where the name is taken already; and once the head is
+    there, of whomever, the file is put in step with it, since a rival may have put its own one in
+    between, and a drop of a namesake may have taken this one for its own.
 
     Args:
         store: Where the dataset shall be.
@@ -94,12 +93,40 @@ def create(store: Store, state: State) -> State:
 
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
+        PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
+            ours can be made.
+        ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
+        FormatError: There is a head, which cannot be read.
         DatasetNotFoundError: It has been dropped in the same moment.
         CommitUnknownError: The store stopped answering; the dataset may exist or not.
 
     Cost:
-        One PUT, two conditional PUTs, and up to three GETs.
+        Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
+        to an object store four requests more, see `Store.check_writable`.
     """
+    _check_free(store, state)
+    state.descriptor.check()
+    store.check_writable()  # before anything is written
+    schema_file.put(store, state.name, state.descriptor)
+    try:
+        created = _create(store, state)
+    except ObjectExistsError:
+        schema_file.follow_head(store, state.name)
+        raise
+    schema_file.put_or_leave(store, state.name, state.descriptor)
+    return created
+
+
+def _check_free(store: Store, state: State) -> None:
+    try:
+        read_head(store, state.name)
+    except DatasetNotFoundError:
+        return
+    raise ObjectExistsError(f"Dataset {state.name!r} exists.")
+
+
+def _create(store: Store, state: State) -> State:
+    """Write the first head; see `create`."""
     written: dict[str, State] = {}
     try:
         return _create_head(store, state, written)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +15,12 @@ import pyarrow.parquet as pq
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.layout import Folder
 from lakebed.state.facts import Recorded
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.cache import cached_get, is_cached
 from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 SUFFIX = ".parquet"
 _SEGMENTS_AT_ONCE = 8
@@ -302,7 +300,9 @@ def _readable(
             return exc, requests
 
     tables, lost, requests = [], {}, 0
-    for segment, (table, count) in zip(segments, _at_once(read, segments), strict=True):
+    for segment, (table, count) in zip(
+        segments, at_once(read, segments, _SEGMENTS_AT_ONCE), strict=True
+    ):
         requests += count
         if isinstance(table, CorruptMetadataError):
             lost[segment.key] = table.message
@@ -310,13 +310,6 @@ def _readable(
         else:
             tables.append(table)
     return tables, lost, requests
-
-
-def _at_once(read: Callable[[Segment], _T], segments: Sequence[Segment]) -> list[_T]:
-    if len(segments) < 2:
-        return [read(segment) for segment in segments]
-    with ThreadPoolExecutor(min(len(segments), _SEGMENTS_AT_ONCE)) as pool:
-        return list(pool.map(read, segments))
 
 
 def _read(store: Store, key: str) -> tuple[bytes, int]:

@@ -11,7 +11,7 @@ from lakebed.state import file_table, history, runs, sources
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments, column_of
 from lakebed.state.state import State
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import compact
+from lakebed.store.segments import EncodedSegment, Segment, compact
 
 
 class ListCodec(Protocol):
@@ -63,8 +63,14 @@ def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
             kind = type_to_arrow(types[column])
             return compact_list(store, state.name, column, segments, kind, written)
         codec = CODECS[name]
-        folder = codec.folder(state.name)
-        return compact(store, segments, codec.merge, folder, codec.SUFFIX, written)
+
+        def merge(tail: Sequence[Segment]) -> EncodedSegment:
+            data = codec.merge([store.get(segment.key) for segment in tail])
+            weight = sum(segment.weight for segment in tail)
+            merged = Segment.new(codec.folder(state.name), weight, codec.SUFFIX)
+            return EncodedSegment(merged, data)
+
+        return compact(store, segments, merge, written)
 
     lists = {name: merged_end(name, segments) for name, segments in state.lists.items()}
     return Lists.by_name(lists)

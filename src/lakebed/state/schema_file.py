@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -35,11 +37,31 @@ def put_or_leave(store: Store, dataset: str, descriptor: DatasetDescriptor) -> N
     Cost:
         One PUT and one GET, and as many again for each update in between.
     """
+    with _leaving(dataset):
+        _put_in_step(store, dataset, descriptor)
+
+
+def follow_head(store: Store, dataset: str) -> None:
+    """Write it as the head says, whoever created that, or leave it as it is.
+
+    Cost:
+        As `put_or_leave`, and one GET.
+    """
+    with _leaving(dataset):
+        _put_in_step(store, dataset, read_head(store, dataset).state.descriptor)
+
+
+def _put_in_step(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
+    written = None
+    while written != descriptor:
+        put(store, dataset, descriptor)
+        written, descriptor = descriptor, read_head(store, dataset).state.descriptor
+
+
+@contextmanager
+def _leaving(dataset: str) -> Iterator[None]:
     try:
-        written = None
-        while written != descriptor:
-            put(store, dataset, descriptor)
-            written, descriptor = descriptor, read_head(store, dataset).state.descriptor
+        yield
     except LakebedError as exc:
         _log.warning(
             "schema file is not that of the head, other tools see the old schema: update the "

@@ -20,6 +20,7 @@ from lakebed.errors import (
     PreconditionFailedError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.given import check_given, check_run_name
 from lakebed.model.keys import schema_number_of
 from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
@@ -96,6 +97,11 @@ class Transaction:
         options: CommitOptions | None = None,
     ) -> None:
         """Use `begin` or `on` instead."""
+        # What is written to the history must be what can be read of it again.
+        check_run_name(run)
+        check_given(
+            "commit_options", options, CommitOptions, "Give CommitOptions, or leave it out."
+        )
         self._store = store
         self._base = base
         self._operation = operation

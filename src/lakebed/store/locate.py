@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.given import check_given
 from lakebed.model.locations import refuse_credentials
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
@@ -49,6 +50,7 @@ def open_store(
         >>> open_store("memory://lake")
         MemoryStore('memory://lake')
     """
+    check_given("The location", url, (str, os.PathLike), "Give a path or a URL.", or_none=False)
     text, options = os.fspath(url), dict(storage_options or {})
     refuse_credentials(text)
     match = _URL.match(text)

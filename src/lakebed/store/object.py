@@ -34,8 +34,9 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
     ThrottledError,
+    redacted,
 )
-from lakebed.model.redaction import StorageOptions, redacted
+from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 from lakebed.store.conditions import conditions_of
 from lakebed.store.object_options import (

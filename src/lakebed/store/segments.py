@@ -1,6 +1,6 @@
 """Lists of immutable segments that grow by one a commit and merge geometrically.
 
-The file table and the history are such lists. A commit writes one small segment and names it in
+The file table, the history and the postings of a column are such lists. A commit writes one small segment and names it in
 the head; when a level of the list is full, the commit merges it into one segment of the next.
 So beyond the lowest level every entry is rewritten a logarithmic number of times, and the list stays short.
 """
@@ -18,7 +18,7 @@ from typing import Self
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
 from lakebed.model.layout import segment_key
-from lakebed.store.base import Store, StoredObject, is_listed
+from lakebed.store.base import Store, is_listed
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +63,14 @@ class Segment:
         return cls(key, int(weight))
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedSegment:
+    """A segment ready to be put under its key."""
+
+    segment: Segment
+    data: bytes
+
+
 def level_of(weight: int) -> int:
     """Return the level of a segment: 0 if it is small, else one more for each factor `FANOUT`."""
     level = 0
@@ -88,45 +96,44 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
     return 0
 
 
+def due_end(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """Return the end of a list that is due to become one segment; empty if no level is full."""
+    return segments[len(segments) - count_to_merge(segments) :]
+
+
 def compact(
     store: Store,
     segments: Sequence[Segment],
-    merge: Callable[[Sequence[StoredObject]], bytes],
-    folder: str,
-    suffix: str,
+    merge: Callable[[Sequence[Segment]], EncodedSegment],
     written: list[str],
+    *,
+    find_due: Callable[[Sequence[Segment]], Sequence[Segment]] = due_end,
 ) -> tuple[Segment, ...]:
-    """Merge the end of the list if a level is full, and all of it can be read.
+    """Merge the end of a list that is due, if all of it can be read and there is room for it.
 
     Args:
         store: Where the segments are.
         segments: The list.
-        merge: Makes one content of several.
-        folder: Where the merged segment goes.
-        suffix: Of its key.
+        merge: Makes one segment of several.
         written: Takes the key of the merged segment before it is written.
+        find_due: Tells the end that is due.
 
     Returns:
         The list to name in the head.
 
     Cost:
-        Nothing, or one GET a merged segment and one PUT.
+        What `find_due` and `merge` cost, and one PUT; nothing where no level is full.
     """
-    count = count_to_merge(segments)
-    if not count:
-        return tuple(segments)
-    kept, tail = segments[:-count], segments[-count:]
     try:
-        data = merge([store.get(segment.key) for segment in tail])
-    except (CorruptMetadataError, ObjectNotFoundError) as exc:
+        tail = find_due(segments)
+        if len(tail) < 2:
+            return tuple(segments)
+        merged = merge(tail)
+        written.append(merged.segment.key)
+        store.put(merged.segment.key, merged.data)
+    except (CorruptMetadataError, ObjectNotFoundError, StorageFullError) as exc:
         # Whoever needs what is lost says so; a commit does not, and goes on with a longer list.
+        folder = segments[-1].key.rpartition("/")[0]
         _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
         return tuple(segments)
-    merged = Segment.new(folder, sum(segment.weight for segment in tail), suffix)
-    written.append(merged.key)
-    try:
-        store.put(merged.key, data)
-    except StorageFullError as exc:
-        _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
-        return tuple(segments)
-    return (*kept, merged)
+    return (*segments[: -len(tail)], merged.segment)

@@ -8,42 +8,14 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.work import (
-        check,
-        cleanup,
-        compaction,
-        indexing,
-        metadata,
-        promotion,
-        protection,
-        rollback,
-        staged,
-    )
+    from lakebed.work import check as check
+    from lakebed.work import cleanup as cleanup
+    from lakebed.work import compaction as compaction
+    from lakebed.work import indexing as indexing
+    from lakebed.work import metadata as metadata
+    from lakebed.work import promotion as promotion
+    from lakebed.work import protection as protection
+    from lakebed.work import rollback as rollback
+    from lakebed.work import staged as staged
 else:
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {},
-        modules=(
-            "check",
-            "cleanup",
-            "compaction",
-            "indexing",
-            "metadata",
-            "promotion",
-            "protection",
-            "rollback",
-            "staged",
-        ),
-    )
-
-__all__ = [
-    "check",
-    "cleanup",
-    "compaction",
-    "indexing",
-    "metadata",
-    "promotion",
-    "protection",
-    "rollback",
-    "staged",
-]
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +26,7 @@ from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import schema_key
 from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.shown import counted
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
@@ -37,6 +36,7 @@ from lakebed.state.published import Shown
 from lakebed.state.reader import Head, read_own_head
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
@@ -52,8 +52,6 @@ _REMEDIES = {
 }
 
 EXIT_CODE = FormatError.exit_code
-
-_T = TypeVar("_T")
 
 
 class Severity(StrEnum):
@@ -103,7 +101,7 @@ class CheckReport:
     >>> numbers = repository.create("numbers", descriptor)
     >>> _ = numbers.append([{"n": 1}])
     >>> numbers.check(deep=True)
-    <CheckReport of 'numbers': 1 files at version 1, no problem>
+    <CheckReport of 'numbers': 1 file at version 1, no problem>
     """
 
     dataset: str
@@ -127,9 +125,11 @@ class CheckReport:
         return not self.problems
 
     def __repr__(self) -> str:
-        problems = f"{len(self.problems)} problems" if self.problems else "no problem"
+        problems = counted(len(self.problems), "problem") if self.problems else "no problem"
         at = "" if self.version is None else f" at version {self.version}"
-        return f"<CheckReport of {self.dataset!r}: {self.file_count:,} files{at}, {problems}>"
+        return (
+            f"<CheckReport of {self.dataset!r}: {counted(self.file_count, 'file')}{at}, {problems}>"
+        )
 
     def _repr_html_(self) -> str:
         counts = Counter(str(finding.severity) for finding in self.findings)
@@ -296,7 +296,7 @@ class _Checker:
                 return segment, exc.message
             return segment, None
 
-        return _at_once(look_at, segments)
+        return list(at_once(look_at, segments, REQUESTS_AT_ONCE))
 
     def _read_file_table(self) -> tuple[dict[str, tuple[int, str]], list[Finding]]:
         """Return size and checksum of every file that the table knows, by label."""
@@ -407,7 +407,9 @@ class _Checker:
                     return exc.message
                 return None
 
-            for segment, error in zip(segments, _at_once(look_at, segments), strict=True):
+            for segment, error in zip(
+                segments, at_once(look_at, segments, REQUESTS_AT_ONCE), strict=True
+            ):
                 if error is not None:
                     self.lost[postings_of(column)].append(segment)
                     findings.append(
@@ -486,12 +488,13 @@ class _Checker:
         on_progress: Progress,
     ) -> Iterator[Finding]:
         on_progress(0, len(labels))
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            findings = pool.map(lambda label: self._compare(label, table.get(label)), labels)
-            for done, finding in enumerate(findings, 1):
-                on_progress(done, len(labels))
-                if finding is not None:
-                    yield finding
+        findings = at_once(
+            lambda label: self._compare(label, table.get(label)), labels, REQUESTS_AT_ONCE
+        )
+        for done, finding in enumerate(findings, 1):
+            on_progress(done, len(labels))
+            if finding is not None:
+                yield finding
 
     def _compare(self, label: str, known: tuple[int, str] | None) -> Finding | None:
         recorded = None if known is None else Recorded(size_bytes=known[0], checksum=known[1])
@@ -563,8 +566,8 @@ def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[Fi
         except (CorruptMetadataError, ObjectNotFoundError):
             return None  # what is told of the file stays a problem
 
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return [facts for facts in pool.map(rebuild, labels) if facts is not None]
+    rebuilt = at_once(rebuild, labels, REQUESTS_AT_ONCE)
+    return [facts for facts in rebuilt if facts is not None]
 
 
 def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]) -> None:
@@ -611,8 +614,3 @@ def _without_facts(key: str) -> Finding:
         what="No facts are known of the file, so that every plan keeps it.",
         remedy="check(repair=True) rebuilds them from the file.",
     )
-
-
-def _at_once(function: Callable[[Segment], _T], segments: Iterable[Segment]) -> list[_T]:
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return list(pool.map(function, segments))

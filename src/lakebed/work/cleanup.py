@@ -12,8 +12,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -30,11 +30,13 @@ from lakebed.errors import (
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.shown import counted
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import CLOCK_SKEW
@@ -147,13 +149,13 @@ class CleanupReport:
     def __repr__(self) -> str:
         verb = "would delete" if self.is_dry_run else "deleted"
         return (
-            f"<CleanupReport of {self.dataset!r}: {verb} {len(self.files):,} objects "
-            f"of {self.size_bytes:,} bytes>"
+            f"<CleanupReport of {self.dataset!r}: {verb} {counted(len(self.files), 'object')} "
+            f"of {counted(self.size_bytes, 'byte')}>"
         )
 
     def _repr_html_(self) -> str:
         facts: dict[str, object] = {
-            "would delete" if self.is_dry_run else "deleted": f"{len(self.files):,} objects",
+            "would delete" if self.is_dry_run else "deleted": counted(len(self.files), "object"),
             "bytes": f"{self.size_bytes:,}",
             "superseded before": self.cutoff,
             "oldest version that can be read": self.horizon,
@@ -453,7 +455,7 @@ def _too_full(
     done = sum(file.size_bytes or 0 for file in freed)
     return StorageFullError(
         f"There is no room for the commit by which a cleanup of {name!r} gives files up, and "
-        f"without it only {len(freed):,} objects of {done:,} bytes could be deleted: "
+        f"without it only {counted(len(freed), 'object')} of {counted(done, 'byte')} could be deleted: "
         f"{cause.message}",
         hint="Free about twice the size of the head and a few KiB beside the dataset, for example "
         "by deleting temporary files of other programs, and run it again. Delete no file of the "
@@ -511,15 +513,13 @@ def _delete(store: Store, dead: Sequence[JudgedFile], on_progress: Progress) -> 
             for start in range(0, len(keys), KEYS_PER_REQUEST)
         ]
         errors: list[LakebedError] = []
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            for part, error in zip(
-                parts, pool.map(lambda part: _delete_part(store, part), parts), strict=True
-            ):
-                if error is not None:
-                    errors.append(error)
-                    continue
-                done += len(part)
-                on_progress(done, len(dead))
+        answers = at_once(partial(_delete_part, store), parts, REQUESTS_AT_ONCE)
+        for part, error in zip(parts, answers, strict=True):
+            if error is not None:
+                errors.append(error)
+                continue
+            done += len(part)
+            on_progress(done, len(dead))
         if errors:
             errors[0].add_note("The cleanup is not done; run it again for the rest.")
             raise errors[0]

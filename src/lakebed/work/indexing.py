@@ -13,7 +13,6 @@ import datetime as dt
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,6 +58,7 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.state import State, digest_of
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import INDEX_COMMIT_BYTES
@@ -211,8 +211,7 @@ def _read_coverage(store: Store, segments: Sequence[Segment]) -> _Coverage:
         except CorruptMetadataError as exc:
             return exc.message
 
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-index") as threads:
-        answers = list(threads.map(read, segments))
+    answers = list(at_once(read, segments, _THREADS))
     footers = [answer for answer in answers if isinstance(answer, Footer)]
     return _Coverage(
         file_ids=np.unique(

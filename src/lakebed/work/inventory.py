@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from lakebed.state.readable import kept_files, protected_batches, protected_vers
 from lakebed.state.reader import Head, read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
+from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
 
 REQUESTS_AT_ONCE = 8
@@ -227,13 +227,10 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     listed = reservation.listed(store, dataset)
     head, entries = read_history(store, dataset)
     open_ids = sorted(listed.keys() - _committed(entries))
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        read = pool.map(lambda batch_id: _read(store, listed[batch_id]), open_ids)
-        reserved = {
-            batch_id: batch
-            for batch_id, batch in zip(open_ids, read, strict=True)
-            if batch is not None
-        }
+    read = at_once(lambda batch_id: _read(store, listed[batch_id]), open_ids, REQUESTS_AT_ONCE)
+    reserved = {
+        batch_id: batch for batch_id, batch in zip(open_ids, read, strict=True) if batch is not None
+    }
     notes = published.read(store, dataset)
     return Sight(
         objects=objects,

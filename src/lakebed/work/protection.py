@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
+from lakebed.model.given import check_given, check_number
 from lakebed.state import history
 from lakebed.state.commit import CommitOptions
 from lakebed.state.history import Entry
@@ -34,6 +35,8 @@ def protect(
 ) -> tuple[Entry, State]:
     """Keep a version, or the files of a batch, from being cleaned up; see `Dataset.protect`."""
     _check_target(version, batch_id)
+    check_given("reason", reason, str, "Say why, for whoever wonders in a year.", or_none=False)
+    check_given("until", until, dt.datetime, "Give a datetime, or leave it out.")
     if not reason.strip():
         raise InvalidInputError(
             "A protection needs a reason.", hint="Say why, for whoever wonders in a year."
@@ -69,6 +72,8 @@ def unprotect(
 
 
 def _check_target(version: int | None, batch_id: int | None) -> None:
+    check_number("version", version)
+    check_number("batch_id", batch_id)
     if (version is None) == (batch_id is None):
         raise InvalidInputError(
             "Say what the protection is of: a version or a batch.",

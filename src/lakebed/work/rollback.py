@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, VersionNotFoundError
@@ -11,6 +10,7 @@ from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
+from lakebed.model.shown import counted
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions
@@ -22,6 +22,7 @@ from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
 OPERATION = "rollback"
@@ -210,12 +211,11 @@ def _check_files(store: Store, base: State, labels: Sequence[str], version: int)
             return True
         return False
 
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        answers = pool.map(is_gone, labels)
-        gone = [label for label, is_missing in zip(labels, answers, strict=True) if is_missing]
+    answers = at_once(is_gone, labels, _LOOKS_AT_ONCE)
+    gone = [label for label, is_missing in zip(labels, answers, strict=True) if is_missing]
     if gone:
         raise VersionNotFoundError(
-            f"Rollback of {base.name!r} to version {version} needs {len(gone)} data files that are "
-            f"gone, such as {base.layout.key(gone[0])}.",
+            f"Rollback of {base.name!r} to version {version} needs "
+            f"{counted(len(gone), 'data file that is gone', 'data files that are gone')}, such as {base.layout.key(gone[0])}.",
             hint="They were deleted from outside: put them back, or choose another version.",
         )

@@ -12,6 +12,7 @@ from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
+from lakebed.model.given import check_given
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
@@ -23,7 +24,12 @@ ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has 
 
 
 def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
-    """Return where the files of a transaction's batch go."""
+    """Return where the files of a transaction's batch go.
+
+    Raises:
+        InvalidInputError: The options are none.
+    """
+    check_given("options", options, WriteOptions, "Give WriteOptions, or leave it out.")
     base = transaction.base
     return BatchTarget(
         dataset=base.name,

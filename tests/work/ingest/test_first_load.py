@@ -8,14 +8,28 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed import DatasetDescriptor, LoadOptions
-from lakebed.errors import CommitConflictError, LakebedError
+from lakebed import DatasetDescriptor, LoadOptions, LoadReport
+from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
 from lakebed.store import Store, open_store
 from lakebed.testing import DelegatingStore
 from lakebed.work.ingest.load import load
 
 NUMBERS = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]), index=["n"])
 WAIT_S = 20
+
+
+def load_numbers(store: Store, raw: Path, *, is_new: bool = True) -> LoadReport:
+    """Load a file into `numbers`, which the load creates."""
+    return load(
+        store,
+        "numbers",
+        raw,
+        "json",
+        run=None,
+        spark=None,
+        options=LoadOptions(),
+        create=NUMBERS if is_new else None,
+    )
 
 
 class PausedDrops(DelegatingStore):
@@ -35,14 +49,14 @@ class PausedDrops(DelegatingStore):
 
 
 class HookedCreation(DelegatingStore):
-    """A store that calls a hook right before the first head is put."""
+    """A store that calls a hook right before the first head of a dataset is put."""
 
-    def __init__(self, inner: Store, hook: Callable[[], None]) -> None:
+    def __init__(self, inner: Store, hook: Callable[[], object], of: str = "numbers") -> None:
         super().__init__(inner)
-        self._hook = hook
+        self._hook, self._of = hook, of
 
     def _create(self, key: str, data: memoryview) -> str:
-        if key.startswith("numbers.by-dataset"):
+        if key.startswith(f"{self._of}.by-dataset"):
             self._hook()
         return super()._create(key, data)
 
@@ -64,16 +78,7 @@ def test_a_drop_of_a_namesake_leaves_alone_what_was_staged_for_a_dataset_to_be_c
 
     hooked = HookedCreation(store, create_and_drop)
     try:
-        load(
-            hooked,
-            "numbers",
-            raw,
-            "json",
-            run=None,
-            spark=None,
-            options=LoadOptions(),
-            create=NUMBERS,
-        )
+        load_numbers(hooked, raw)
         is_loaded = True
     except LakebedError:
         is_loaded = False
@@ -107,16 +112,7 @@ def test_a_load_that_finds_its_dataset_created_by_others_leaves_their_schema_fil
     lakebed.Repository(store).create("numbers", TEXTS)
     before = store.get(SCHEMA_FILE).data
     with pytest.raises(CommitConflictError):
-        load(
-            StoppedAtSchemaFiles(store),
-            "numbers",
-            raw,
-            "json",
-            run=None,
-            spark=None,
-            options=LoadOptions(),
-            create=NUMBERS,
-        )
+        load_numbers(StoppedAtSchemaFiles(store), raw)
     assert store.get(SCHEMA_FILE).data == before
 
 
@@ -127,15 +123,48 @@ def test_a_schema_file_that_a_drop_takes_while_a_load_creates_its_dataset_is_wri
     raw.write_text('{"n": 1}\n{"n": "one"}\n')
     store = open_store("memory://first-load-beside-a-late-drop")
     hooked = HookedCreation(store, lambda: store.delete([SCHEMA_FILE]))
-    load(
-        hooked,
-        "numbers",
-        raw,
-        "json",
-        run=None,
-        spark=None,
-        options=LoadOptions(),
-        create=NUMBERS,
-    )
+    load_numbers(hooked, raw)
     assert store.size(SCHEMA_FILE)
     assert lakebed.Repository(store).open("numbers").check().is_ok
+
+
+QUARANTINE = "numbers_quarantine"
+QUARANTINE_SCHEMA_FILE = f"{QUARANTINE}/data/_common_metadata"
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text('{"n": 1}\n{"n": "one"}\n')
+    return raw
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = open_store(tmp_path / "lake")
+    lakebed.Repository(store).create("numbers", NUMBERS)
+    return store
+
+
+def test_a_schema_file_that_a_drop_takes_while_a_quarantine_is_created_is_written_again(
+    store: Store, raw: Path
+) -> None:
+    hooked = HookedCreation(store, lambda: store.delete([QUARANTINE_SCHEMA_FILE]), QUARANTINE)
+
+    load_numbers(hooked, raw, is_new=False)
+
+    assert not lakebed.Repository(store).open(QUARANTINE).check().problems
+
+
+def test_something_else_that_takes_the_name_of_a_quarantine_keeps_its_own_schema_file(
+    store: Store, raw: Path
+) -> None:
+    repository = lakebed.Repository(store)
+    hooked = HookedCreation(store, lambda: repository.create(QUARANTINE, TEXTS), QUARANTINE)
+
+    with pytest.raises(InvalidInputError, match="is no quarantine"):
+        load_numbers(hooked, raw, is_new=False)
+
+    assert repository.open(QUARANTINE).descriptor == TEXTS
+    assert not repository.open(QUARANTINE).check().problems
+    assert repository.open("numbers").count() == 0

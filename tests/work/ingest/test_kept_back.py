@@ -153,7 +153,7 @@ def test_nothing_is_committed_where_something_does_not_fit_and_that_was_asked_fo
     raw.push(0, lines(0, range(5)))
     bad = raw.push(1, lines(1, range(3), bad=range(5)))
 
-    with pytest.raises(RejectsError, match=r"5 lines of 1 files do not fit") as caught:
+    with pytest.raises(RejectsError, match=r"5 lines of 1 file do not fit") as caught:
         raw.ingest.run(fail_on_rejects=True)
 
     assert caught.value.rejected_count == 5

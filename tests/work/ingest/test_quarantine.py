@@ -157,7 +157,7 @@ def test_the_quarantine_tells_of_which_raw_files_a_load_is(lake: Lake) -> None:
 def test_what_is_refused_as_a_whole_is_not_read_to_its_end(lake: Lake) -> None:
     paths = [lake.write(f"{n}.jsonl", *["bad"] * 3_000) for n in range(2)]
 
-    with pytest.raises(RejectsError, match=r"^1,000 or more lines of 1 files do not fit: ") as told:
+    with pytest.raises(RejectsError, match=r"^1,000 or more lines of 1 file do not fit: ") as told:
         lake.numbers.load(paths, options=LoadOptions(fail_on_rejects=True))
 
     assert told.value.rejected_count == 1_000

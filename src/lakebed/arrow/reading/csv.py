@@ -29,7 +29,7 @@ from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Decimal, Kind, Primitive, Schema, Type
-from lakebed.model.shown import shown
+from lakebed.model.shown import counted, shown
 from lakebed.model.values import text_hint
 
 _ROWS_PER_CHUNK = 16_384  # Arrow's parser begins slowly, and is fast then
@@ -90,7 +90,7 @@ def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
     """
     if len(cells) != len(names):
         raise SchemaMismatchError(
-            f"The first line has {len(cells)} columns, but the dataset has {len(names)} fields.",
+            f"The first line has {counted(len(cells), 'column')}, but the dataset has {counted(len(names), 'field')}.",
             hint=f"Without a header the columns are, in this order: {', '.join(names)}.",
         )
 
@@ -148,8 +148,10 @@ def bad_record(said: str) -> SchemaMismatchError:
     """Return the error for a record whose cells Arrow cannot tell apart."""
     count = _BAD_COUNT.search(said)
     if count:
+        verb = "is" if count["expected"] == "1" else "are"
+        columns = counted(int(count["expected"]), "column")
         return SchemaMismatchError(
-            f"The line has {count['actual']} cells, but there are {count['expected']} columns.",
+            f"The line has {counted(int(count['actual']), 'cell')}, but there {verb} {columns}.",
             hint="Correct the file: a cell with a delimiter or a newline stands in quotes.",
         )
     return SchemaMismatchError(f"{said.splitlines()[0]}.", hint="Correct the file.")

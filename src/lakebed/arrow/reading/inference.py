@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -36,6 +36,7 @@ from lakebed.model.avro import MAX_DEPTH
 from lakebed.model.descriptor import DOCUMENT, UUID
 from lakebed.model.names import check_field_name, nearest
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
+from lakebed.model.shown import shown
 
 DEFAULT_ROWS = 100_000
 _RECORDS_PER_CHUNK = 4_096
@@ -52,6 +53,7 @@ def infer_schema(
     csv: CsvOptions | None = None,
     name: str = "entity",
     storage_options: Mapping[str, str] | None = None,
+    unfit: Literal["error", "skip"] = "error",
 ) -> Schema:
     r"""Find a schema that every row looked at fits, without loss.
 
@@ -70,6 +72,9 @@ def infer_schema(
         csv: How CSV is written.
         name: Of the record, for Avro.
         storage_options: What the store of a URL needs to know.
+        unfit: What a line does that is no row, or whose JSON does not go together with the others:
+            an error; or skip it, as what sets such lines aside. Then a field has the type that most
+            lines give it.
 
     Raises:
         InvalidNameError: A column has a name that no field may have; a legal one is suggested.
@@ -90,8 +95,11 @@ def infer_schema(
     """
     if rows < 0:
         raise InvalidInputError(f"{rows} rows to look at.", hint="Give 0 for all.")
+    if unfit not in ("error", "skip"):
+        raise InvalidInputError(f"unfit is {shown(unfit)}.", hint="Give 'error' or 'skip'.")
     told, files = find_files(paths, format, storage_options=storage_options)
-    schema, nulls = _INFER[told](files, rows or None, csv or CsvOptions())
+    look = _Look(rows=rows or None, csv=csv or CsvOptions(), skips=unfit == "skip")
+    schema, nulls = _INFER[told](files, look)
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(
@@ -110,16 +118,31 @@ def infer_schema(
 _Inferred = tuple[Schema, Mapping[str, str]]  # a schema, and where a field is null first
 
 
-def _from_csv(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """How files are looked at.
+
+    Attributes:
+        rows: How many of each; None for all.
+        csv: How CSV is written.
+        skips: Whether lines that do not fit are passed over, which else are an error.
+    """
+
+    rows: int | None
+    csv: CsvOptions
+    skips: bool
+
+
+def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
     columns: dict[str, _Column] = {}
     for file in files:
         with reading(file.location):
-            records = csv_records(file, options)
-            names, records = _names_of(records, options)
+            records = csv_records(file, look.csv)
+            names, records = _names_of(records, look.csv)
             for name in columns.keys() - set(names):
                 columns[name].note_null(f"{file.location} lacks it")
-            for chunk in _chunked(itertools.islice(records, rows)):
-                table = _as_text(chunk, names, options)
+            for chunk in _chunked(itertools.islice(records, look.rows), look):
+                table = _as_text(chunk, names, look)
                 for name in names:
                     column = columns.setdefault(name, _Column())
                     column.add(table.column(name), chunk, file.location)
@@ -149,14 +172,15 @@ def _whole(line: Line) -> Line:
     return line
 
 
-def _chunked(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    whole = map(_whole, lines)
+def _chunked(lines: Iterable[Line], look: _Look) -> Iterator[list[Line]]:
+    whole = (line for line in lines if not line.problem) if look.skips else map(_whole, lines)
     while chunk := list(itertools.islice(whole, _RECORDS_PER_CHUNK)):
         yield chunk
 
 
-def _as_text(chunk: Sequence[Line], names: Sequence[str], options: CsvOptions) -> pa.Table:
+def _as_text(chunk: Sequence[Line], names: Sequence[str], look: _Look) -> pa.Table:
     """Read cells as what stands in them, null where reading takes them for null."""
+    texts = dict.fromkeys(names, pa.string())
     data = b"\n".join(line.data for line in chunk) + b"\n"
     try:
         return pacsv.read_csv(
@@ -165,23 +189,27 @@ def _as_text(chunk: Sequence[Line], names: Sequence[str], options: CsvOptions) -
                 column_names=list(names), use_threads=False, block_size=len(data) + 1
             ),
             pacsv.ParseOptions(
-                delimiter=options.delimiter,
+                delimiter=look.csv.delimiter,
                 newlines_in_values=True,
                 ignore_empty_lines=len(names) > 1,
             ),
             pacsv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=["", options.null_text],
+                column_types=texts,
+                null_values=["", look.csv.null_text],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid as exc:
         if len(chunk) > 1:
-            for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
-                _as_text(half, names, options)
+            halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
+            tables = [_as_text(half, names, look) for half in halves]
+            if look.skips:
+                return pa.concat_tables(tables)
+        if look.skips:
+            return pa.schema(texts).empty_table()
         try:
-            csv_cells(chunk[0].data, options)
+            csv_cells(chunk[0].data, look.csv)
             bad = bad_record(str(exc))
         except SchemaMismatchError as error:  # it is no text at all
             bad = error
@@ -269,17 +297,17 @@ def _is_calendar(text: str) -> bool:
     return True
 
 
-def _from_json(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
+def _from_json(files: Sequence[RawFile], look: _Look) -> _Inferred:
     root = _Node()
     for file in files:
-        _add_documents(root, file, rows)
+        _add_documents(root, file, look)
     return _schema_of(root)
 
 
-def _from_submissions(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
+def _from_submissions(files: Sequence[RawFile], look: _Look) -> _Inferred:
     root = _Node()
     for file in files:
-        _add_documents(root, file, rows, is_submission=True)
+        _add_documents(root, file, look, is_submission=True)
     for name in (UUID, DOCUMENT):
         root.fields.pop(name, None)  # the line's own come first
     own = tuple(
@@ -291,17 +319,22 @@ def _from_submissions(files: Sequence[RawFile], rows: int | None, options: CsvOp
     return Schema(fields=(*own, *schema.fields)), nulls
 
 
-def _add_documents(
-    root: _Node, file: RawFile, rows: int | None, *, is_submission: bool = False
-) -> None:
+def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bool = False) -> None:
     with reading(file.location):
-        lines = itertools.islice(without_blanks(text_lines(file)), rows)
+        lines = itertools.islice(without_blanks(text_lines(file)), look.rows)
         for line in lines:
-            data = _whole(line).data
             place = f"{file.location}, line {line.number}"
-            with naming(f"Line {line.number}"):
-                document = decode_object(split_line(data)[1] if is_submission else data)
-            root.add(document, "", place, depth=0)
+            try:
+                data = _whole(line).data
+                with naming(f"Line {line.number}"):
+                    document = decode_object(split_line(data)[1] if is_submission else data)
+                if look.skips:  # by itself first: of a line that does not fit, no part counts
+                    _Node().add(document, "", place, depth=0)
+            except InvalidInputError:
+                if not look.skips:
+                    raise
+            else:
+                root.add(document, "", place, depth=0, votes=look.skips)
 
 
 def _schema_of(root: _Node) -> _Inferred:
@@ -319,23 +352,35 @@ def _schema_of(root: _Node) -> _Inferred:
 
 @dataclass(slots=True)
 class _Node:
-    """What has been seen of a value in JSON, and where first."""
+    """What has been seen of a value in JSON, and where first.
+
+    Where lines vote for a type, values of a kind that does not go together with the first one are
+    in a node of their own.
+    """
 
     kind: str = ""
     place: str = ""
     count: int = 0
+    value_count: int = 0  # of this kind
     null_at: str = ""
     is_exact: bool = True
     fields: dict[str, _Node] = field(default_factory=dict)
     element: _Node | None = None
+    others: dict[str, _Node] = field(default_factory=dict)
 
-    def add(self, value: Any, path: str, place: str, *, depth: int) -> None:
+    def add(self, value: Any, path: str, place: str, *, depth: int, votes: bool = False) -> None:
         self.count += 1
         if value is None:
             self.null_at = self.null_at or place
             return
-        self._unify(_json_kind(value, path, place), path, place)
-        if isinstance(value, int) and abs(value) > _MAX_EXACT:
+        kind = _json_kind(value, path, place)
+        if votes and self.kind and _family(kind) != _family(self.kind):
+            other = self.others.setdefault(_family(kind), _Node())
+            other.add(value, path, place, depth=depth, votes=True)
+            return
+        self._unify(kind, path, place)
+        self.value_count += 1
+        if isinstance(value, int) and abs(value) > _MAX_EXACT and not votes:
             self.is_exact = False
         if self.kind == "double" and not self.is_exact:
             raise SchemaMismatchError(
@@ -351,13 +396,14 @@ class _Node:
         if isinstance(value, list):
             self.element = self.element or _Node()
             for element in value:
-                self.element.add(element, f"{path}[]", place, depth=depth + 1)
+                self.element.add(element, f"{path}[]", place, depth=depth + 1, votes=votes)
         elif isinstance(value, dict):
             for name, item in value.items():
                 with naming(place):
                     check_field_name(name)
                 inner = self.fields.setdefault(name, _Node())
-                inner.add(item, f"{path}.{name}" if path else name, place, depth=depth + 1)
+                longer = f"{path}.{name}" if path else name
+                inner.add(item, longer, place, depth=depth + 1, votes=votes)
 
     def _unify(self, kind: str, path: str, place: str) -> None:
         if not self.kind:
@@ -371,6 +417,9 @@ class _Node:
             )
 
     def as_type(self) -> Type:
+        most = max((self, *self.others.values()), key=lambda node: node.value_count)
+        if most is not self:
+            return most.as_type()
         match self.kind:
             case "":
                 return Primitive(Kind.STRING)
@@ -385,6 +434,11 @@ class _Node:
 
     def as_fields(self) -> tuple[Field, ...]:
         return tuple(Field(name=name, type=node.as_type()) for name, node in self.fields.items())
+
+
+def _family(kind: str) -> str:
+    """Return what a kind of JSON goes together with."""
+    return "number" if kind in ("long", "double") else kind
 
 
 def _json_kind(value: object, path: str, place: str) -> str:
@@ -407,11 +461,11 @@ def _json_kind(value: object, path: str, place: str) -> str:
     )
 
 
-def _from_avro(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
+def _from_avro(files: Sequence[RawFile], look: _Look) -> _Inferred:  # noqa: ARG001 - one form for all formats
     return _common([_located(file, avro_file_schema(file)) for file in files])
 
 
-def _from_parquet(files: Sequence[RawFile], rows: int | None, options: CsvOptions) -> _Inferred:  # noqa: ARG001 - one form for all formats
+def _from_parquet(files: Sequence[RawFile], look: _Look) -> _Inferred:  # noqa: ARG001 - one form for all formats
     return _common([_located(file, _parquet_schema(file)) for file in files])
 
 

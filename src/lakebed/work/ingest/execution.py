@@ -10,17 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.reading.files import FileFormat
 from lakebed.arrow.reading.rows import check_files
-from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobody
+from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift_all, tell_nobody
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, DatasetNotFoundError, ObjectExistsError
+from lakebed.errors import CommitConflictError, ObjectExistsError
 from lakebed.model.progress import NO_PROGRESS
+from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
-from lakebed.state import schema_file
 from lakebed.state.creation import create
 from lakebed.state.reader import read_head
-from lakebed.state.scope import TheseFiles
+from lakebed.state.scope import Scope, TheseFiles
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
@@ -149,7 +150,6 @@ def read_in(
             visible, but perhaps what did not fit.
         LakebedError: See `Dataset.load` and `Ingest.run`.
     """
-    options = intake.options
     if first is not None:
         store.check_writable()
     state = first or read_head(store, dataset).state
@@ -157,76 +157,156 @@ def read_in(
     if not due.files:
         return Done(due=due)
     if not intake.is_by_file:
-        state.descriptor.partition_by.check_provided(options.provided)
-        files = [candidate.file for candidate in due.files]
-        check_files(files, intake.format, state.descriptor, options.csv)
+        _check_fit(intake, due, state)
     with _begin(store, dataset, intake, first) as started, Rejects(store) as rejects:
         base = started.base
-        run = intake.run or f"{intake.operation}-{started.batch_id}"
         if (base.version, base.labels) != (state.version, state.labels):
             due = intake.find_due(base)
         if not due.files:
             return Done(due=due)
-        target = replace(
-            target_of(started, options.write),
-            is_traced=intake.is_by_file,
-            provided=options.provided,
-        )
         if not intake.replaces_rewritten:
             check_not_rewritten(store, base, due.known, due.replaced)
-        job = Job(
+        target = replace(
+            target_of(started, intake.options.write),
+            is_traced=intake.is_by_file,
+            provided=intake.options.provided,
+        )
+        reading = _Reading(
+            store=store,
+            intake=intake,
+            spark=spark,
+            started=started,
             target=target,
+            rejects=rejects,
+        )
+        return reading.finish(due, first, on_progress)
+
+
+def _check_fit(intake: Intake, due: Due, state: State) -> None:
+    """Check of all files together that they can be read into a dataset, before any row is.
+
+    Raises:
+        InvalidInputError: A value for a partition field is missing, or a header does not fit.
+        LakebedError: As `check_files`.
+    """
+    options = intake.options
+    state.descriptor.partition_by.check_provided(options.provided)
+    files = [candidate.file for candidate in due.files]
+    check_files(files, intake.format, state.descriptor, options.csv)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """A reading whose transaction has begun.
+
+    Attributes:
+        store: Where the dataset is.
+        intake: What is to be read, and by which rules.
+        spark: Whose tasks read.
+        started: Takes the rows.
+        target: Where these go.
+        rejects: Takes what does not fit.
+    """
+
+    store: Store
+    intake: Intake
+    spark: SparkSession | Literal[True] | None
+    started: Transaction
+    target: BatchTarget
+    rejects: Rejects
+
+    @property
+    def run(self) -> str:
+        """Name of the run, also of one that was given none."""
+        return self.intake.run or f"{self.intake.operation}-{self.started.batch_id}"
+
+    def finish(self, due: Due, first: State | None, on_progress: OnProgress) -> Done:
+        """Read what is due, set aside what does not fit, and commit the rows."""
+        looked_at, base = due.files, self.started.base
+        due, sifted = self._sift(due, on_progress)
+        labels = files_of(base, due.known, due.replaced)
+        others = write_others(
+            self.store, base, due.known, labels, due.replaced, self.target, self.spark
+        )
+        self.started.add(others)
+        set_aside = self._set_aside(due, looked_at)
+        if not due.files:
+            return Done(due=due, run=self.run, rejected_count=self.rejects.count)
+        scope = settled_scope(
+            base.name, sifted.written, TheseFiles.of(labels) if labels else due.scope
+        )
+        if first is not None:
+            self._create(first)
+        commit = self._commit(due, sifted, others, scope)
+        return Done(
+            due=due,
+            run=self.run,
+            commit=commit,
+            set_aside=set_aside if self.rejects.count else None,
+            row_count=commit.row_count - others.row_count,
+            rejected_count=self.rejects.count,
+            carried_count=others.row_count,
+        )
+
+    def _sift(self, due: Due, on_progress: OnProgress) -> tuple[Due, Sifted]:
+        """Read files; return what of them is not kept back, and what has become of that."""
+        intake, options = self.intake, self.intake.options
+        job = Job(
+            target=self.target,
             format=intake.format,
             csv=options.csv,
             rejects_files=intake.is_by_file,
             stops_early=options.fail_on_rejects,
         )
-        looked_at = due.files
         while True:
             files = [candidate.file for candidate in due.files]
-            workers = workers_for(spark if files else None, store, threads=1)
-            sifted = sift_all(workers, store, job, files, _telling(due.files, on_progress))
-            rows = sifted.written
-            started.add(rows)
-            rejects.add(sifted)
+            workers = workers_for(self.spark if files else None, self.store, threads=1)
+            sifted = sift_all(workers, self.store, job, files, _telling(due.files, on_progress))
+            self.started.add(sifted.written)
+            self.rejects.add(sifted)
             if options.fail_on_rejects:
-                rejects.refuse()
+                self.rejects.refuse()
             kept_back = _kept_back(due, sifted.counts, intake.max_rejects)
             due = due.without(kept_back)
             if not any(sifted.counts[location].row_count for location in kept_back):
-                break
+                return due, sifted
             # Its rows lie among those of the other files, which are read again without it.
-            started.discard(rows)
-            rejects.keep_only(kept_back)
-        labels = files_of(base, due.known, due.replaced)
-        others = write_others(store, base, due.known, labels, due.replaced, target, spark)
-        started.add(others)
+            self.started.discard(sifted.written)
+            self.rejects.keep_only(kept_back)
+
+    def _set_aside(self, due: Due, looked_at: Sequence[Candidate]) -> Commit | None:
+        """Commit what does not fit, in place of what was set aside for the same before."""
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
-        set_aside = intake.quarantine.set_aside(store, run, rejects, looked_at, earlier, options)
-        if not due.files:
-            return Done(due=due, run=run, rejected_count=rejects.count)
-        scope = TheseFiles.of(labels) if labels else due.scope
-        scope = settled_scope(dataset, rows, scope)
-        if first is not None:
-            _create(store, first)
-        sources = None
-        if intake.is_by_file:
-            read = _source_files(due.files, sifted.counts, started.batch_id, run)
+        return self.intake.quarantine.set_aside(
+            self.store, self.run, self.rejects, looked_at, earlier, self.intake.options
+        )
+
+    def _create(self, first: State) -> None:
+        """Create the dataset for whose first state the rows were staged.
+
+        Raises:
+            CommitConflictError: Others were faster; they had as long as it took to read the files.
+        """
+        try:
+            create(self.store, first)
+        except ObjectExistsError as exc:
+            raise CommitConflictError(
+                f"Dataset {first.name!r} was just created by somebody else.",
+                hint="Run it again: it reads the files into what is there.",
+                expected=first.version,
+                actual=read_head(self.store, first.name).state.version,
+            ) from exc
+
+    def _commit(self, due: Due, sifted: Sifted, others: Written, scope: Scope) -> Commit:
+        """Commit rows, and others that stay of files that give way, and what was read."""
+        started, rows, sources = self.started, sifted.written, None
+        if self.intake.is_by_file:
+            read = _source_files(due.files, sifted.counts, started.batch_id, self.run)
             sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
             rows = _of_raw_files(rows, read)
         started.hold(others + rows)
-        committed = started.commit(scope=scope, sources=sources)
-    commit = Commit.of(committed.entry, base)
-    return Done(
-        due=due,
-        run=run,
-        commit=commit,
-        set_aside=set_aside if rejects.count else None,
-        row_count=commit.row_count - others.row_count,
-        rejected_count=rejects.count,
-        carried_count=others.row_count,
-    )
+        return Commit.of(started.commit(scope=scope, sources=sources).entry, started.base)
 
 
 def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> Transaction:
@@ -234,33 +314,6 @@ def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> T
     if first is None:
         return Transaction.begin(store, dataset, operation, run=run, options=options)
     return Transaction.begin_first(store, first, operation, run=run, options=options)
-
-
-def _create(store: Store, first: State) -> None:
-    """Create the dataset for whose first state the rows were staged."""
-    try:
-        # Others had as long as it took to read the files: their schema file stays as it is.
-        raise _taken(first, read_head(store, first.name).state)
-    except DatasetNotFoundError:
-        pass
-    schema_file.put(store, first.name, first.descriptor)
-    try:
-        create(store, first)
-    except ObjectExistsError as exc:
-        winner = read_head(store, first.name).state
-        schema_file.put(store, first.name, winner.descriptor)
-        raise _taken(first, winner) from exc
-    # Once more: a drop of a namesake may have taken the first one for its own.
-    schema_file.put_or_leave(store, first.name, first.descriptor)
-
-
-def _taken(first: State, winner: State) -> CommitConflictError:
-    return CommitConflictError(
-        f"Dataset {first.name!r} was just created by somebody else.",
-        hint="Run it again: it reads the files into what is there.",
-        expected=first.version,
-        actual=winner.version,
-    )
 
 
 def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
@@ -284,10 +337,13 @@ def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> di
             detail = "it has not the hash of its record"
             kept_back[location] = LeftOut(location=location, why="damaged", detail=detail)
         elif rows and became.rejected_share > max_rejects:
+            stay = counted(
+                rows, "row that it would replace stays", "rows that it would replace stay"
+            )
             end = ", and nobody knows how much comes after" if became.is_cut else ""
             detail = (
                 f"{became.rejected_count:,} of its {became.row_count + became.rejected_count:,} "
-                f"lines do not fit{end}; the {rows:,} rows that it would replace stay"
+                f"lines do not fit{end}; the {stay}"
             )
             kept_back[location] = LeftOut(location=location, why="rejects", detail=detail)
     return kept_back

@@ -10,6 +10,7 @@ from lakebed.arrow.reading.files import FileFormat, find_files
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, DatasetNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.given import check_given
 from lakebed.model.keys import partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.state import history
@@ -107,10 +108,12 @@ def load(
         CommitConflictError: The dataset was to be created, and somebody else was faster.
         LakebedError: As for `Dataset.load`.
     """
+    check_given("options", options, LoadOptions, "Give LoadOptions, or leave it out.")
     told, files = find_files(paths, format, storage_options=options.storage_options)
     candidates = tuple(map(Candidate.of_file, files))
     first = None
     if create is not None:
+        create.check()
         first = first_state(check_dataset_name(name), create, HeadFormat.JSON)
 
     def find_due(state: State) -> Due:

@@ -30,11 +30,13 @@ from lakebed.errors import (
     RejectsError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.given import check_run_name
 from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
+from lakebed.model.shown import counted
 from lakebed.plan.plan import ScanPlan, plan
-from lakebed.state import file_table, history, schema_file
+from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
@@ -136,9 +138,12 @@ class Rejects:
         )
         files = sum(1 for count in self.by_location.values() if count)
         more = "; …" if self.count > len(rows) else ""
-        count = f"{self.count:,}{' or more' if self.count >= ENOUGH_REJECTS else ''}"
+        lines = counted(self.count, "line")
+        if self.count >= ENOUGH_REJECTS:
+            lines = f"{self.count:,} or more lines"
+        verb = "does not fit" if self.count == 1 else "do not fit"
         raise RejectsError(
-            f"{count} lines of {files:,} files do not fit: {told}{more}. Nothing was committed.",
+            f"{lines} of {counted(files, 'file')} {verb}: {told}{more}. Nothing was committed.",
             hint=f"Mend them, or let what does not fit go to quarantine. {rows[0]['hint']}".rstrip(),
             rejected_count=self.count,
         )
@@ -198,14 +203,6 @@ class Quarantine:
             )
         return state
 
-    def create(self, store: Store) -> None:
-        """Create it; fine if it is there."""
-        schema_file.put(store, self.name, _DESCRIPTOR)
-        try:
-            create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
-        except ObjectExistsError:
-            self.find(store)  # somebody else was faster
-
     def set_aside(
         self,
         store: Store,
@@ -240,7 +237,10 @@ class Quarantine:
         if not rejects.count and is_new:
             return None
         if state is None:
-            self.create(store)
+            try:
+                create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
+            except ObjectExistsError:
+                self.find(store)  # somebody else was faster, perhaps with something else
         operation = "ingest" if self.is_by_file else "load"
         with Transaction.begin(
             store, self.name, operation, run=run, options=options.commit
@@ -360,8 +360,9 @@ def checked_run(run: str) -> str:
     """Return the name of a run if the quarantine can have a directory of that name.
 
     Raises:
-        InvalidInputError: It is empty or too long.
+        InvalidInputError: It is no text, empty or too long.
     """
+    check_run_name(run)
     if not 1 <= len(encode_path({"run": run})) <= _MAX_RUN_BYTES:
         raise InvalidInputError(
             f"Run name {run[:40]!r} of {len(run)} characters.",

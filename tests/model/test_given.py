@@ -1,0 +1,68 @@
+"""An argument of a kind that no call takes is refused by name, before anything is written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Dataset, DatasetDescriptor
+from lakebed.errors import InvalidInputError
+
+ROWS = [{"n": 1}]
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    dataset = repository.create("d", DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
+    dataset.append(ROWS)
+    return dataset
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "run is 5": lambda d: d.append(ROWS, run=5),
+    "run is 7": lambda d: d.load(__file__, "json", run=7),
+    "run is 8": lambda d: d.writer(run=8),
+    "run is 9": lambda d: d.stage(ROWS, run=9),
+    "options is 5": lambda d: d.append(ROWS, options=5),
+    "options is 6": lambda d: d.load(__file__, "json", options=6),
+    "commit_options is 5": lambda d: d.overwrite(ROWS, commit_options=5),
+    "columns is 'n'": lambda d: d.arrow("n"),
+    "columns is 5": lambda d: d.pandas(5),
+    "columns is 'name'": lambda d: d.record_batches("name"),
+    "spark is 'local', which is no session": lambda d: d.spark("local"),
+    "spark is False, which is no session": lambda d: d.compact(spark=False),
+    "version is '3'": lambda d: d.at(version="3"),
+    "version is '4'": lambda d: d.rollback(version="4"),
+    "version is '5'": lambda d: d.protect(version="5", reason="audit"),
+    "batch_id is 'x'": lambda d: d.at(batch_id="x"),
+    "time is '2013-06-01'": lambda d: d.at(time="2013-06-01"),
+    "reason is 5": lambda d: d.protect(version=1, reason=5),
+    "until is 'Friday'": lambda d: d.protect(version=1, reason="audit", until="Friday"),
+    "The location is None": lambda _: lakebed.open_repository(None),  # type: ignore[arg-type]
+    "index is 5": lambda d: DatasetDescriptor(schema=d.schema, index=5),  # type: ignore[arg-type]
+    "properties is 5": lambda d: DatasetDescriptor(schema=d.schema, properties=5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_an_argument_of_a_wrong_kind_is_named_and_nothing_is_written(
+    dataset: Dataset, what: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        CALLS[what](dataset)
+
+    assert caught.value.message == f"{what}."
+    assert caught.value.hint
+    assert [commit.version for commit in dataset.history()] == [0, 1]
+    assert dataset.check(deep=True).is_ok
+
+
+def test_whole_numbers_of_other_libraries_name_a_version(dataset: Dataset) -> None:
+    assert dataset.at(version=np.int64(1)).count() == 1
