@@ -11,7 +11,6 @@ from functools import reduce
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
@@ -262,6 +261,8 @@ def find(
         One GET a segment, eight at once; none of those that the process has read before. Memory:
         of all files the labels, the counts and these columns.
     """
+    import pyarrow.compute as pc
+
     schema = _found_schema(columns)
     names = [*_COUNTS, *(f"{_STATS}.{name}" for name in columns)]
     tables, lost, requests = _readable(store, segments, names, lambda table: _flat(table, schema))
@@ -355,6 +356,8 @@ def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _stored(table: pa.Table, name: str, fact: str, wanted: pa.DataType) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
     try:
         return pc.struct_field(table.column(_STATS), [name, fact]).cast(wanted)
     # No such column then, or another one that was dropped since: no file is asked for it.
@@ -388,6 +391,8 @@ def read_recorded(
     Cost:
         One GET a segment, eight at once; none of those that the process has read before.
     """
+    import pyarrow.compute as pc
+
     if not labels:
         return {}
     wanted = pa.array(list(labels), pa.string())
@@ -424,6 +429,8 @@ def prune(
     Cost:
         One GET a segment, and one PUT for each that loses something.
     """
+    import pyarrow.compute as pc
+
     kept = pa.array(list(keep_labels), pa.string())
 
     def pruned(segment: Segment) -> Segment | None:

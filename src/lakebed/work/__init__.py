@@ -12,12 +12,14 @@ if TYPE_CHECKING:
         check,
         cleanup,
         compaction,
+        deletion,
         indexing,
         metadata,
         promotion,
         protection,
         rollback,
         staged,
+        writer,
     )
 else:
     __getattr__, __dir__ = lazily(
@@ -27,12 +29,14 @@ else:
             "check",
             "cleanup",
             "compaction",
+            "deletion",
             "indexing",
             "metadata",
             "promotion",
             "protection",
             "rollback",
             "staged",
+            "writer",
         ),
     )
 
@@ -40,10 +44,12 @@ __all__ = [
     "check",
     "cleanup",
     "compaction",
+    "deletion",
     "indexing",
     "metadata",
     "promotion",
     "protection",
     "rollback",
     "staged",
+    "writer",
 ]
