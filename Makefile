@@ -13,8 +13,10 @@ DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
-# A worker a core; tests/conftest.py says which tests stay together. ARGS='-n 0' takes none.
-PARALLEL := -n auto --maxprocesses 4 --dist loadgroup
+# A worker a core. ARGS='-n 0' takes none.
+WORKERS := -n auto --maxprocesses 4
+# tests/conftest.py says which tests stay together, such as those of one Spark.
+PARALLEL := $(WORKERS) --dist loadgroup
 ARGS ?=
 
 # Where it is set, each worker and each process that a test starts would compile all modules anew.
@@ -74,7 +76,7 @@ demo: setup
 	$(BIN) examples/batches.py
 
 quick: setup
-	HYPOTHESIS_PROFILE=quick $(PYTEST) $(PARALLEL) \
+	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal \
 		-m 'not (spark or interop or install or crash or slow or long)' $(ARGS)
 
 test: setup interop-env

@@ -163,6 +163,7 @@ def test_type_checkers_see_what_is_loaded(package: ModuleType) -> None:
     assert set(package.__all__) <= set(dir(package))
 
 
+@pytest.mark.slow
 def test_names_can_be_asked_for_before_they_are_loaded() -> None:
     statement = (
         "import lakebed; names = dir(lakebed); assert set(lakebed.__all__) <= set(names), names\n"
@@ -172,6 +173,7 @@ def test_names_can_be_asked_for_before_they_are_loaded() -> None:
     assert "lakebed.repository" in loaded_by(statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
