@@ -283,6 +283,7 @@ def test_sorting_needs_no_more_memory_for_more_rows(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("machine")  # which has memory for one of these
 def test_more_than_two_gib_of_one_column_are_sorted(tmp_path: Path) -> None:
     dataset = make(PosixStore(tmp_path / "lake", durable=False))
     text = pa.array(["x" * 4_000] * 100_000)
