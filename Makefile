@@ -13,8 +13,10 @@ DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
-# A worker a core; tests/conftest.py says which tests stay together. ARGS='-n 0' takes none.
-PARALLEL := -n auto --maxprocesses 4 --dist loadgroup
+# A worker a core. ARGS='-n 0' takes none.
+WORKERS := -n auto --maxprocesses 4
+# tests/conftest.py says which tests stay together, such as those of one Spark.
+PARALLEL := $(WORKERS) --dist loadgroup
 ARGS ?=
 
 # Where it is set, each worker and each process that a test starts would compile all modules anew.
@@ -27,7 +29,7 @@ help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
 	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
-	@echo "make test-long  the tests that take minutes, and many more random examples of the others"
+	@echo "make test-long  the tests that take minutes, and many more random examples of the others: an hour and a half on two cores"
 	@echo "make interop    only the comparison with plateau and datalake"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
@@ -74,14 +76,14 @@ demo: setup
 	$(BIN) examples/batches.py
 
 quick: setup
-	HYPOTHESIS_PROFILE=quick $(PYTEST) $(PARALLEL) \
+	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal \
 		-m 'not (spark or interop or install or crash or slow or long)' $(ARGS)
 
 test: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
 test-long: setup interop-env
-	HYPOTHESIS_PROFILE=long $(PYTEST) -m 'long or hypothesis' $(ARGS)
+	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 
 coverage: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)

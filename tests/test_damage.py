@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from effort import cases
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, by
@@ -150,7 +151,7 @@ def check_reads(root: Path, kind: str, compression: str, flips: int, seed: int) 
 def test_a_read_after_a_bit_has_flipped_is_right_or_names_the_file(
     kind: str, compression: str, tmp_path: Path
 ) -> None:
-    check_reads(tmp_path, kind, compression, flips=12 if kind == "parquet" else 4, seed=0)
+    check_reads(tmp_path, kind, compression, flips=cases(12) if kind == "parquet" else 4, seed=0)
 
 
 @pytest.mark.long
@@ -277,6 +278,7 @@ def without_page_checksums(path: Path) -> None:
     pq.write_table(table.set_column(position, "x", other), path, compression="snappy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [damage_page, without_page_checksums])
 @pytest.mark.parametrize("rewrite", REWRITES)
 def test_no_call_writes_rows_of_a_damaged_file_anew(

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import lakebed
 
 SOURCE = Path(lakebed.__file__).parents[1]
@@ -22,6 +24,7 @@ def public_types(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
+@pytest.mark.slow
 def test_no_two_types_have_one_name() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for path in sorted((SOURCE / "lakebed").rglob("*.py")):

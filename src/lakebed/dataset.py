@@ -21,16 +21,12 @@ from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
 from lakebed.model.uri import VERSION
-from lakebed.state import file_table, history, schema_file, updates
-from lakebed.state import sources as source_list
-from lakebed.state.commit import CommitOptions
+from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
-from lakebed.state.protections import Protection
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
-from lakebed.state.sources import SourceFile
 from lakebed.state.state import State
 from lakebed.view import Base, View
 from lakebed.work.defaults import (
@@ -39,7 +35,6 @@ from lakebed.work.defaults import (
     INDEX_COMMIT_BYTES,
     TARGET_BYTES,
 )
-from lakebed.work.writer import keep_staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +47,9 @@ if TYPE_CHECKING:
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.hive.publication import Publication
     from lakebed.hive.table import Mode
+    from lakebed.state.commit import CommitOptions
+    from lakebed.state.protections import Protection
+    from lakebed.state.sources import SourceFile
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -280,6 +278,8 @@ class Dataset(View):
         return self._files(self._source.load().state)
 
     def _files(self, state: State) -> tuple[File, ...]:
+        from lakebed.state import file_table
+
         counts = file_table.read_counts(self._source.store, state.lists.files)
         layout, key_of = state.layout, state.layout.naming.key
         batches = {
@@ -308,6 +308,8 @@ class Dataset(View):
             The head, the history, the file table, a LIST of the manifests, and a GET for each
             batch that is not committed.
         """
+        from lakebed.state import file_table
+
         store, state, entries = self._source.store, self._source.load().state, self._entries()
         committed = batches.listing.committed_batches(
             state, entries, file_table.read_counts(store, state.lists.files)
@@ -447,8 +449,10 @@ class Dataset(View):
             The head, and what tells which files were read, of which there are few objects; of an
             older version also the history.
         """
+        from lakebed.state import sources
+
         state = self._source.load().state
-        files = source_list.read(self._source.store, state.lists.sources).files
+        files = sources.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
             files = tuple(source for source in files if source.batch_id in batches)
@@ -555,6 +559,8 @@ class Dataset(View):
             Three reads of the head, the history, two PUTs and one conditional PUT. No data file is
             touched.
         """
+        from lakebed.state import schema_file, updates
+
         self._check_writable()
         store = self._source.store
         made_from = self._base_of(base)
@@ -723,7 +729,7 @@ class Dataset(View):
                 )
         with narrowed._begin(operation, run, commit_options) as begun:
             begun.add(narrowed._stage(data, narrowed._narrow_target(begun, options)))
-            keep_staged(begun, scope, kept_for, read)
+            work.writer.keep_staged(begun, scope, kept_for, read)
         record = work.staged.read(self._source.store, begun.base, begun.batch_id)
         return batches.staged.Staged(self._source, record, Dataset)
 
@@ -1147,6 +1153,8 @@ class Dataset(View):
             and a half times `target_bytes` at least, and of a small file and a few batches for
             each of up to four threads; with `sort_by` some 100 MiB more a thread, and temporary files.
         """
+        from lakebed.state.commit import CommitOptions
+
         self._check_writable()
         if view is not None:
             self._check_own(view)

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
-from lakebed.arrow import scan
-from lakebed.arrow.entities import as_mapping, to_batches
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
-from lakebed.arrow.write import write_batches
+from lakebed import work
 from lakebed.commit import Commit
 from lakebed.errors import (
     AlreadyExistsError,
@@ -50,25 +47,23 @@ from lakebed.model.shown import shown
 from lakebed.model.sql import parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
-from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import signals
-from lakebed.state.commit import CommitOptions
-from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
-from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written
 from lakebed.store.base import Store
-from lakebed.work.deletion import find_deleted, write_rest
-from lakebed.work.writer import EntityWriter, commit_staged, target_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakebed.arrow.kernel import BatchTarget, WriteOptions
     from lakebed.spark.read import Way
+    from lakebed.state.commit import CommitOptions
+    from lakebed.state.transaction import Transaction
+    from lakebed.state.written import Written
+    from lakebed.work.writer import EntityWriter
 
 
 class View:
@@ -251,6 +246,8 @@ class View:
 
     def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Return the view as a stream of record batches; as `arrow`, but of a few row groups."""
+        from lakebed.arrow import scan
+
         return scan.scan(self._source.store, self.plan(), columns)
 
     def pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -272,6 +269,9 @@ class View:
             others the columns of the filter. So no data file is opened where whole files are
             counted, but for those that the file table does not know.
         """
+        from lakebed.arrow import scan
+        from lakebed.plan.counting import take_known_rows
+
         chosen = self.plan()
         known, rest = take_known_rows(self._source.store, chosen)
         return known + scan.count(self._source.store, rest)
@@ -302,6 +302,8 @@ class View:
         return self._is_empty(self.plan())
 
     def _is_empty(self, chosen: ScanPlan) -> bool:
+        from lakebed.arrow import scan
+
         store = self._source.store
         # First the files of which a footer tells.
         for file in sorted(chosen.files, key=lambda file: file.is_filtered):
@@ -333,6 +335,8 @@ class View:
         Cost:
             Nothing; the head that was last read says what the fields are.
         """
+        from lakebed.arrow.entities import as_mapping
+
         state = self._source.seen()
         given = as_mapping(entity)
         own = state.layout.partition_level_types
@@ -572,16 +576,19 @@ class View:
             As `append`. The columns of the constraint are read of files that may hold others
             too; of those that hold some, everything. Memory: that of one writer.
         """
+        from lakebed.state.conflicts import Read
+
         read = self._base_of(base)
         store = self._source.store
         with self._begin("delete", run, commit_options) as transaction:
             begun = transaction.base
             constraint = bind(self._constraint, begun.layout.predicate_types)
             chosen = plan(begun, constraint, requests=0, store=store)
-            deleted = find_deleted(store, chosen)
+            deleted = work.deletion.find_deleted(store, chosen)
             if not deleted:
                 return None
-            transaction.add(write_rest(store, chosen, deleted, target_of(transaction, options)))
+            target = work.writer.target_of(transaction, options)
+            transaction.add(work.deletion.write_rest(store, chosen, deleted, target))
             looked_at = untouched(constraint, begun)
             committed = transaction.commit(
                 scope=TheseFiles.of(file.label for file in deleted),
@@ -615,7 +622,7 @@ class View:
         read = self._base_of(base)
         transaction = self._begin("append", run, commit_options)
         target = self._narrow_target(transaction, options)
-        return EntityWriter(self._source.store, transaction, target, read)
+        return work.writer.EntityWriter(self._source.store, transaction, target, read)
 
     def _write(
         self,
@@ -632,11 +639,13 @@ class View:
             if callable(scope):
                 scope = scope(transaction.base)
             transaction.add(self._stage(data, self._narrow_target(transaction, options)))
-            return commit_staged(transaction, scope, read)
+            return work.writer.commit_staged(transaction, scope, read)
 
     def _begin(
         self, operation: str, run: str | None, commit_options: CommitOptions | None
     ) -> Transaction:
+        from lakebed.state.transaction import Transaction
+
         self._check_writable()
         return Transaction.begin(
             self._source.store, self._source.name, operation, run=run, options=commit_options
@@ -686,7 +695,8 @@ class View:
         base = transaction.base
         constraint = bind(self._constraint, base.layout.predicate_types)
         provided = self._supplied(base)
-        return replace(target_of(transaction, options), constraint=constraint, provided=provided)
+        target = work.writer.target_of(transaction, options)
+        return replace(target, constraint=constraint, provided=provided)
 
     def _stage(self, data: object, target: BatchTarget) -> Written:
         if type(data).__module__.startswith("pyspark."):
@@ -694,6 +704,9 @@ class View:
 
             if is_spark_frame(data):
                 return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
+        from lakebed.arrow.entities import to_batches
+        from lakebed.arrow.write import write_batches
+
         return write_batches(self._source.store, target, to_batches(data, target.descriptor))
 
 

@@ -129,6 +129,7 @@ def test_compressed_content_is_gzip_with_its_own_hash(archive: Archive, push) ->
     assert push(b"a" * 100_000, compress=True).hash == record.hash
 
 
+@pytest.mark.slow
 def test_file_is_pushed_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:

@@ -695,6 +695,7 @@ def test_big_file_is_streamed_in_little_memory(archive, push, run, tmp_path: Pat
     assert running.peak_bytes() - before < 48 * MIB
 
 
+@pytest.mark.slow
 @on_a_directory
 def test_process_tells_its_url_and_ends_when_asked(archive, push, run, tmp_path: Path) -> None:
     record = push(b"content")

@@ -366,6 +366,7 @@ def test_what_comes_later_is_ingested_too_until_the_time_is_up(archive, store_fi
     assert list(reports) == []
 
 
+@pytest.mark.slow
 def test_failure_that_passes_is_waited_for_and_another_ends_it(
     archive, store_file, tmp_path
 ) -> None:

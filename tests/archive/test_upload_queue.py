@@ -285,6 +285,7 @@ def test_bundle_that_cannot_be_read_does_not_stop_the_others(
     assert outcomes(queue.upload(archive)) == ["uploaded"]
 
 
+@pytest.mark.slow
 def test_bundle_whose_mode_has_changed_is_looked_at_again(tmp_path, queue) -> None:
     archive = lakebed.open_archive(tmp_path / "raw")
     queue.directory.mkdir()

@@ -138,6 +138,7 @@ def test_field_in_the_path_is_not_in_the_file(store: Store) -> None:
     assert read(store, facts["label"]).column_names == ["ts", "n", "x"]
 
 
+@pytest.mark.slow
 def test_many_partitions_of_one_large_batch(store: Store) -> None:
     batch = numbers(20_000, n=[i % 300 for i in range(20_000)])
 
@@ -153,6 +154,7 @@ def test_no_rows_make_no_file(store: Store) -> None:
     assert keys(store) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [500, 200_000])
 def test_files_are_near_the_target_size(store: Store, chunk: int) -> None:
     table = pa.Table.from_batches([numbers(200_000)])
@@ -197,6 +199,7 @@ def test_memory_bound_closes_the_largest_file_early(store: Store) -> None:
     assert len(sizes["k=large"]) > 10
 
 
+@pytest.mark.slow
 def test_many_partitions_beyond_the_memory_make_one_file_each(store: Store) -> None:
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="identity(n) as part")
     bound = 400_000

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from copies import copy_of
 
 import lakebed
 import lakebed.testing
@@ -32,16 +33,22 @@ def content(dataset: Dataset) -> list[tuple[str, int]]:
     return sorted((row["p"], row["n"]) for row in dataset.arrow().to_pylist())
 
 
+@pytest.fixture(scope="session")
+def made_once() -> MemoryStore:
+    """A lake to be copied."""
+    store = MemoryStore(uuid.uuid4().hex)
+    Repository(store).create("d", DESCRIPTOR).rerun(rows(("a", 1), ("b", 1)), "daily")
+    return store
+
+
 @pytest.fixture
-def repository() -> Repository:
-    return Repository(MemoryStore(uuid.uuid4().hex))
+def repository(made_once: MemoryStore) -> Repository:
+    return Repository(copy_of(made_once))
 
 
 @pytest.fixture
 def dataset(repository: Repository) -> Dataset:
-    dataset = repository.create("d", DESCRIPTOR)
-    dataset.rerun(rows(("a", 1), ("b", 1)), "daily")
-    return dataset
+    return repository.open("d")
 
 
 def write_with_writer(dataset: Dataset, base: Any) -> None:

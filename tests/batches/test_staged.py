@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from copies import copy_of
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, by, checks
@@ -38,17 +39,24 @@ from lakebed.testing.stores import DelegatingStore
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 
 
+@pytest.fixture(scope="session")
+def made_once() -> Store:
+    """A lake to be copied."""
+    store = MemoryStore(uuid.uuid4().hex)
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
+    dataset = Repository(store).create("d", descriptor)
+    dataset.append(rows(("a", 1), ("b", 1)), run="first")
+    return store
+
+
 @pytest.fixture
-def store() -> Store:
-    return MemoryStore(uuid.uuid4().hex)
+def store(made_once: Store) -> Store:
+    return copy_of(made_once)
 
 
 @pytest.fixture
 def dataset(store: Store) -> Dataset:
-    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
-    dataset = Repository(store).create("d", descriptor)
-    dataset.append(rows(("a", 1), ("b", 1)), run="first")
-    return dataset
+    return Repository(store).open("d")
 
 
 def rows(*pairs: tuple[str, int | None]) -> list[dict[str, Any]]:
@@ -150,6 +158,7 @@ def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
     assert keys(store) == before
 
 
+@pytest.mark.slow
 def test_it_survives_the_process_and_can_be_committed_by_another(tmp_path: Path) -> None:
     repository = lakebed.open_repository(tmp_path)
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])

@@ -68,7 +68,13 @@ def test_every_verb_is_called_in_every_form() -> None:
     assert set(CALLS) | WRITES_CONTENTS | RUNS_ON == set(archive_group.commands)
 
 
-@pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    "output",
+    [
+        *("table", "json"),
+        *(pytest.param(output, marks=pytest.mark.slow) for output in ("jsonl", "csv")),
+    ],
+)
 @pytest.mark.parametrize("verb", CALLS)
 def test_result_is_valid(cli, root: str, file: Path, verb: str, output: str) -> None:
     arguments = CALLS[verb].format(root=root, file=file).split()

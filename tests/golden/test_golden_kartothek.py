@@ -63,6 +63,7 @@ def test_every_query_selects_the_right_rows(golden):
     assert found == {query.sql: query.ids for query in golden.queries}
 
 
+@pytest.mark.slow
 def test_every_query_counts_the_right_rows(golden):
     dataset = golden.open()
 
@@ -71,6 +72,7 @@ def test_every_query_counts_the_right_rows(golden):
     assert found == {query.sql: len(query.ids) for query in golden.queries}
 
 
+@pytest.mark.slow
 def test_every_query_as_sql_selects_the_same_rows(golden):
     dataset = golden.open()
 

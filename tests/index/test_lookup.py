@@ -283,6 +283,7 @@ def test_two_bounds_are_met_by_one_value(values: list[int], low: int, high: int)
     ]
 
 
+@pytest.mark.slow
 def test_a_range_that_all_files_meet_reads_little_of_the_index():
     store = CountingStore(a_store())
     segment = put_million(store)

@@ -65,6 +65,7 @@ def test_a_merged_segment_answers_as_its_parts_do(kind: Type, data: st.DataObjec
     assert merged.segment.weight == sum(segment.weight for segment in segments)
 
 
+@pytest.mark.slow
 def test_a_merge_of_many_row_groups_is_the_segment_of_all_files():
     store = a_store()
     files = {n: list(range(n, 300_000, 7 + n)) for n in range(6)}

@@ -4,6 +4,7 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
+from effort import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from partition_cases import CASES, accepted, function_of, values_of
@@ -32,7 +33,7 @@ def check_faces(text: str, kind: Kind, count: int) -> None:
 
 @pytest.mark.parametrize(("text", "kind"), CASES)
 def test_column_gives_what_each_value_gives(text: str, kind: Kind) -> None:
-    check_faces(text, kind, 300)
+    check_faces(text, kind, cases(300))
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from effort import examples
+from effort import cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from partition_cases import CASES, accepted, random_predicate, values_of
@@ -396,7 +396,7 @@ def check_random_law(text: str, kind: Kind, count: int) -> None:
 
 @pytest.mark.parametrize(("text", "kind"), LAWS)
 def test_law_holds_for_every_function(text: str, kind: Kind) -> None:
-    check_random_law(text, kind, 300)
+    check_random_law(text, kind, cases(300))
 
 
 @pytest.mark.long
@@ -413,7 +413,7 @@ def test_law_holds_at_every_edge(text: str, kind: Kind) -> None:
     )
     own = strategy.types(schema)
     (function,) = strategy
-    edges = EDGES_OF[kind][:: max(1, len(EDGES_OF[kind]) // 24)]
+    edges = EDGES_OF[kind][:: max(1, len(EDGES_OF[kind]) // cases(24))]
     entities = [{"a": value} for value in (*accepted(function, kind, EDGES_OF[kind]), None)]
     partitions = [strategy.values(entity, schema) for entity in entities]
 

@@ -219,6 +219,7 @@ def test_the_dataset_always_holds_what_the_last_push_of_each_day_held(
         assert raw.rejected() == sorted(rejects)
 
 
+@pytest.mark.slow
 def test_rows_keep_their_source_over_spilling_and_several_row_groups(raw) -> None:
     for day in range(5):
         raw.push(day, lines(day, range(400)))
@@ -257,6 +258,7 @@ def test_it_is_known_which_files_went_into_which_batch_and_the_reverse(raw) -> N
     assert raw.ingest.batches_of("nothing") == ()
 
 
+@pytest.mark.slow
 def test_what_was_read_is_known_over_many_commits(raw) -> None:
     for day in range(12):  # more than make the list of segments merge
         raw.push(day, lines(day, [day]))
@@ -320,6 +322,7 @@ def test_a_file_of_which_some_rows_were_deleted_is_replaced_all_the_same(raw) ->
     assert raw.rows() == [(0, 0), (0, 1), (1, 1), (1, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort_by", [None, "n"])
 def test_a_file_whose_rows_were_compacted_or_promoted_is_replaced_all_the_same(
     raw, sort_by: str | None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from copies import copy_of
 
 import lakebed
 from lakebed.dataset import Dataset
@@ -29,11 +30,11 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.fixture
-def flights() -> Dataset:
-    """Two batches, each with a file for each of four days and two carriers."""
-    repository = Repository(CountingStore(MemoryStore(uuid.uuid4().hex)))
-    dataset = repository.create(
+@pytest.fixture(scope="session")
+def store_of_flights() -> MemoryStore:
+    """A lake that is made once, to be copied."""
+    store = MemoryStore(uuid.uuid4().hex)
+    dataset = Repository(store).create(
         "flights",
         lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="date(ts) as dt, carrier"),
     )
@@ -45,7 +46,13 @@ def flights() -> Dataset:
     ]
     dataset.append(rows)
     dataset.append(rows)
-    return dataset
+    return store
+
+
+@pytest.fixture
+def flights(store_of_flights: MemoryStore) -> Dataset:
+    """Two batches, each with a file for each of four days and two carriers."""
+    return Repository(CountingStore(copy_of(store_of_flights))).open("flights")
 
 
 @pytest.mark.parametrize(
@@ -428,6 +435,7 @@ def test_values_that_or_joins_are_looked_up_at_once() -> None:
     assert str(apart.residual) == "id IN (30, 31, 1000, 2000, 3000)"
 
 
+@pytest.mark.slow
 def test_a_range_that_takes_longer_to_look_up_than_its_files_to_open_is_not() -> None:
     dataset = scattered(["id"], commits=2)
     count = 200_000

@@ -64,11 +64,6 @@ def failures(seeds: Iterable[int], theme: str | None = None) -> Iterator[Played]
                 yield played
 
 
-def failures_of(seeds: range) -> list[Played]:
-    """Return what `failures` yields, from a process of its own."""
-    return list(failures(seeds))
-
-
 def digest_of(seeds: Iterable[int]) -> str:
     """Return a sum of all that happens in the schedules of seeds."""
     found = hashlib.sha256()
@@ -120,4 +115,4 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, parts=parts)
 
 
-__all__ = ["Played", "digest_of", "failures", "failures_of", "play", "shrunk", "simulated"]
+__all__ = ["Played", "digest_of", "failures", "play", "shrunk", "simulated"]

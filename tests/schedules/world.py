@@ -11,7 +11,6 @@ import datetime as dt
 import logging
 import os
 import random
-import sys
 import threading
 import time
 import uuid
@@ -601,32 +600,15 @@ class _Clock:
 _CLOCK = _Clock()
 
 
-class _InlineExecutor:
-    """Does at once, in the thread that asks, what threads would do in an order of their own."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def submit(self, work: Callable[..., _T], *arguments: Any, **named: Any) -> futures.Future[_T]:
-        future: futures.Future[_T] = futures.Future()
-        future.set_running_or_notify_cancel()
-        try:
-            future.set_result(work(*arguments, **named))
-        except BaseException as exc:  # noqa: BLE001 - as an executor does
-            future.set_exception(exc)
-        return future
-
-    def map(self, work: Callable[..., _T], *items: Iterable[Any]) -> Iterator[_T]:
-        return iter([work(*one) for one in zip(*items, strict=False)])
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        pass
-
-    def __enter__(self) -> _InlineExecutor:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
+def _do_now(work: Callable[..., _T], *arguments: Any, **named: Any) -> futures.Future[_T]:
+    """Do in the thread that asks what a pool would do in an order of its own."""
+    future: futures.Future[_T] = futures.Future()
+    future.set_running_or_notify_cancel()
+    try:
+        future.set_result(work(*arguments, **named))
+    except BaseException as exc:  # noqa: BLE001 - as an executor does
+        future.set_exception(exc)
+    return future
 
 
 class _Current(threading.local):
@@ -642,6 +624,7 @@ _CURRENT = _Current()
 def simulated() -> Iterator[None]:
     """Let clocks, sleep, ids and threads of Lakebed be those of the world that runs."""
     real_sleep, real_monotonic, real_uuid4 = time.sleep, time.monotonic, uuid.uuid4
+    real_submit, real_map = futures.ThreadPoolExecutor.submit, futures.ThreadPoolExecutor.map
 
     def sleep(seconds: float) -> None:
         world = _CURRENT.world
@@ -655,20 +638,34 @@ def simulated() -> Iterator[None]:
         world = _CURRENT.world
         return real_uuid4() if world is None else world.uuid()
 
+    def submit(
+        pool: futures.ThreadPoolExecutor, work: Callable[..., _T], /, *arguments: Any, **named: Any
+    ) -> futures.Future[_T]:
+        if _CURRENT.world is None:
+            return real_submit(pool, work, *arguments, **named)
+        return _do_now(work, *arguments, **named)
+
+    def map_(
+        pool: futures.ThreadPoolExecutor, work: Callable[..., _T], *items: Iterable[Any]
+    ) -> Iterator[_T]:
+        if _CURRENT.world is None:
+            return real_map(pool, work, *items)
+        return iter([work(*one) for one in zip(*items, strict=False)])
+
+    log = logging.getLogger("lakebed")
+    level = log.level
     state = random.getstate()
     threads = pa.cpu_count(), pa.io_thread_count()
     with pytest.MonkeyPatch.context() as patch, time_machine.travel(START, tick=False) as traveller:
-        for name, module in sorted(sys.modules.items()):
-            if name.partition(".")[0] == "lakebed" and hasattr(module, "ThreadPoolExecutor"):
-                patch.setattr(module, "ThreadPoolExecutor", _InlineExecutor)
+        # Of all pools, also of modules that a verb is going to load.
+        patch.setattr(futures.ThreadPoolExecutor, "submit", submit)
+        patch.setattr(futures.ThreadPoolExecutor, "map", map_)
         patch.setattr(time, "sleep", sleep)
         patch.setattr(time, "monotonic", monotonic)
         patch.setattr(uuid, "uuid4", uuid4)
         patch.setattr(os, "cpu_count", lambda: 2)
         # Every schedule would warn of what it does to the store.
-        patch.setattr(logging.getLogger("lakebed"), "disabled", True)
-        for name in [one for one in logging.root.manager.loggerDict if one.startswith("lakebed.")]:
-            patch.setattr(logging.getLogger(name), "disabled", True)
+        log.setLevel(logging.CRITICAL + 1)
         _CLOCK.traveller = traveller
         # Tiny files: threads of Arrow would only wait for each other.
         pa.set_cpu_count(1)
@@ -677,6 +674,7 @@ def simulated() -> Iterator[None]:
             yield
         finally:
             _CLOCK.traveller = None
+            log.setLevel(level)
             pa.set_cpu_count(threads[0])
             pa.set_io_thread_count(threads[1])
             random.setstate(state)

@@ -501,6 +501,7 @@ def test_a_hand_over_costs_a_commit_and_a_few_requests() -> None:
     assert (store.counts.put, store.counts.delete, store.counts.list) == (4, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "directory"])
 def test_writers_and_readers_go_on_while_the_head_moves_to_and_fro(
     kind: str, tmp_path: Any

@@ -84,6 +84,7 @@ def test_frame_that_says_more_than_its_bytes_can_hold_is_refused(decode) -> None
         decode(frame(1, claimed=2**29))
 
 
+@pytest.mark.slow
 @DECODERS
 def test_frame_that_does_not_say_is_unpacked_up_to_the_limit(
     decode, monkeypatch: pytest.MonkeyPatch

@@ -362,6 +362,7 @@ def test_what_was_deleted_is_written_down(dataset, lake) -> None:
     assert [one["key"] for one in document["files"]] == [file.key for file in report.files]
 
 
+@pytest.mark.slow
 def test_deletion_is_in_bulk_and_tells_of_its_progress() -> None:
     lake = lakebed.open_repository("memory://cleanup-in-bulk")
     dataset = lake.create("d", DESCRIPTOR)

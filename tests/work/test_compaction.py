@@ -200,6 +200,7 @@ def test_files_that_are_large_enough_stay() -> None:
     assert files_in(dataset, "p=b") == 1
 
 
+@pytest.mark.slow
 def test_files_come_near_the_target_size() -> None:
     dataset = make()
     dice = random.Random(7)
@@ -253,6 +254,7 @@ def test_rows_that_differ_much_in_length_are_sorted_too(monkeypatch: pytest.Monk
     assert numbers == sorted(numbers)
 
 
+@pytest.mark.slow
 def test_sorting_needs_no_more_memory_for_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "_SORTED_BYTES", MIB)
     peaks = []
@@ -281,6 +283,7 @@ def test_sorting_needs_no_more_memory_for_more_rows(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("machine")  # which has memory for one of these
 def test_more_than_two_gib_of_one_column_are_sorted(tmp_path: Path) -> None:
     dataset = make(PosixStore(tmp_path / "lake", durable=False))
     text = pa.array(["x" * 4_000] * 100_000)
@@ -336,6 +339,7 @@ def random_numbers(dice: np.random.Generator, count: int) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
+@pytest.mark.slow
 def test_small_files_that_pieces_leave_are_put_together_in_the_same_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -354,6 +358,7 @@ def test_small_files_that_pieces_leave_are_put_together_in_the_same_call(
     assert dataset.compact(target_bytes=115_000).commits == ()
 
 
+@pytest.mark.slow
 def test_files_are_not_closed_so_early_that_they_are_small_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -469,6 +474,7 @@ PHASES: dict[str, Callable[[str, str], bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 def test_append_at_any_moment_hinders_nobody(phase: str) -> None:
     dataset = scattered()
@@ -518,6 +524,7 @@ def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, oper
     assert data_keys(dataset._source.store) == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", ["overwrite", "rerun", "view"])
 def test_compaction_does_not_keep_others_from_replacing(phase: str, operation: str) -> None:
@@ -689,6 +696,7 @@ def test_killed_at_any_call_every_row_is_there_and_it_can_be_done_again(after: b
     assert died_at >= {"_get", "_create", "_put", "_replace"}
 
 
+@pytest.mark.slow
 def test_reader_sees_all_rows_once_at_every_moment() -> None:
     dataset = scattered(12)
     expected, stop = content(dataset), threading.Event()
@@ -712,6 +720,7 @@ def test_reader_sees_all_rows_once_at_every_moment() -> None:
     assert len(dataset.files()) < 24
 
 
+@pytest.mark.slow
 def test_appends_and_compactions_do_not_starve_each_other() -> None:
     dataset = scattered(4)
     before = content(dataset).total()
@@ -791,6 +800,7 @@ def test_index_knows_the_new_files() -> None:
     assert dataset.check().findings == ()
 
 
+@pytest.mark.slow
 def test_memory_of_a_writer_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = make()
     for n in range(4):

@@ -237,6 +237,7 @@ def test_over_fifty_seeds(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("machine")
 def test_for_a_minute(tmp_path: Path) -> None:
     done = fight(tmp_path, 7, seconds=60)
 

@@ -8,9 +8,7 @@ from typing import Literal
 
 import click
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from lakebed.arrow.reading.files import read_text, reading
 from lakebed.cli import tree
 from lakebed.cli.options import (
     REPOSITORY_VARIABLE,
@@ -41,12 +39,16 @@ def read_strategy(text: str) -> PartitionStrategy:
         InvalidInputError: The file cannot be read.
     """
     if text.endswith(".json"):
+        from lakebed.arrow.reading.files import read_text
+
         return PartitionStrategy.from_json(read_text(Path(text)))
     return PartitionStrategy.parse(text)
 
 
 def read_schema_file(path: Path) -> str | pa.Schema:
     """Read a schema file as something that a descriptor takes."""
+    from lakebed.arrow.reading.files import read_text, reading
+
     if path.suffix.lower() in (".avsc", ".json"):
         text = read_text(path)
         # A text that begins otherwise would be taken for the path of a file.
@@ -58,6 +60,8 @@ def read_schema_file(path: Path) -> str | pa.Schema:
             )
         return text
     if path.suffix.lower() in (".parquet", ".pq"):
+        import pyarrow.parquet as pq
+
         with reading(path):
             return pq.read_schema(path)
     raise InvalidInputError(

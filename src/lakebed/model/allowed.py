@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import InvalidInputError, PartitionSpecError
 from lakebed.model.schema import Kind, Primitive, Type
@@ -192,6 +191,8 @@ class Matching(AllowedValues):
     pattern: str
 
     def __post_init__(self) -> None:
+        import pyarrow.compute as pc
+
         if len(self.pattern) > MAX_PATTERN_LENGTH:
             raise PartitionSpecError(
                 f"A regular expression of {len(self.pattern)} characters.",
@@ -221,6 +222,8 @@ class Matching(AllowedValues):
 
     def allows(self, value: Scalar) -> bool:
         """Whether the text matches."""
+        import pyarrow.compute as pc
+
         fits: bool = pc.match_substring_regex(pa.scalar(value, pa.string()), self._whole).as_py()
         return fits
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.model.schema import Kind
 from lakebed.model.values import Scalar, to_micros
@@ -119,6 +118,8 @@ def _fold_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 
 def _string_hash_array(texts: pa.Array) -> npt.NDArray[np.uint32]:
     """Hash ASCII by its bytes, which are its UTF-16 units, and other texts by their units."""
+    import pyarrow.compute as pc
+
     codes = np.zeros(len(texts), dtype=np.uint32)
     texts = texts.cast(pa.large_string())
     is_ascii = pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)

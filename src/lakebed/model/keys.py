@@ -14,7 +14,6 @@ from typing import Annotated
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import CorruptMetadataError, InvalidInputError, PartitionSpecError
 from lakebed.model.schema import Type
@@ -193,6 +192,8 @@ def file_ids(labels: Sequence[str] | pa.Array) -> np.ndarray:
     Args:
         labels: Texts, or an Arrow array of them.
     """
+    import pyarrow.compute as pc
+
     texts = labels if isinstance(labels, pa.Array) else pa.array(labels, pa.string())
     ids = np.full(len(texts), -1, dtype=np.int64)
     is_own = pc.match_substring_regex(texts, _OWN_FILE_NAME.pattern)

@@ -8,7 +8,6 @@ from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.explanation import Account, Explanation
-from lakebed.plan.search import Search
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
@@ -105,6 +104,8 @@ def plan(
         the file table, eight at once, and a few for an index, unless the process has read them
         before. Without a store no request.
     """
+    from lakebed.plan.search import Search  # what reads heads alone needs no plan
+
     search = Search(state, predicate)
     search.ask_partitions()
     if store is not None:

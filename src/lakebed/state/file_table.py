@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
@@ -260,6 +259,8 @@ def find(
         One GET a segment, eight at once; none of those that the process has read before. Memory:
         of all files the labels, the counts and these columns.
     """
+    import pyarrow.compute as pc
+
     schema = _found_schema(columns)
     names = [*_COUNTS, *(f"{_STATS}.{name}" for name in columns)]
     tables, lost, requests = _readable(store, segments, names, lambda table: _flat(table, schema))
@@ -348,6 +349,8 @@ def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _stored(table: pa.Table, name: str, fact: str, wanted: pa.DataType) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
     try:
         return pc.struct_field(table.column(_STATS), [name, fact]).cast(wanted)
     # No such column then, or another one that was dropped since: no file is asked for it.
@@ -381,6 +384,8 @@ def read_recorded(
     Cost:
         One GET a segment, eight at once; none of those that the process has read before.
     """
+    import pyarrow.compute as pc
+
     if not labels:
         return {}
     wanted = pa.array(list(labels), pa.string())
@@ -417,6 +422,8 @@ def prune(
     Cost:
         One GET a segment, and one PUT for each that loses something.
     """
+    import pyarrow.compute as pc
+
     kept = pa.array(list(keep_labels), pa.string())
 
     def pruned(segment: Segment) -> Segment | None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, SchemaMismatchError
@@ -92,6 +91,8 @@ def _table_of(entries: Mapping[str, PartitionEntry], store: Store, dataset: str)
 
 
 def _read_schema(store: Store, key: str) -> Schema:
+    import pyarrow.parquet as pq
+
     try:
         schema = pq.read_schema(pa.BufferReader(store.get(key).data))
         return schema_from_arrow(_without_null_types(schema), strict_names=False)
@@ -126,6 +127,8 @@ def encode_schema(schema: Schema, partition_types: Mapping[str, Type]) -> bytes:
         schema: Of the entities.
         partition_types: Directory levels in order, `batch_id` last.
     """
+    import pyarrow.parquet as pq
+
     arrow = schema_to_arrow(schema)
     rest = sorted(name for name in schema.names if name not in partition_types)
     fields = [

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from lakebed.work import check as check
     from lakebed.work import cleanup as cleanup
     from lakebed.work import compaction as compaction
+    from lakebed.work import deletion as deletion
     from lakebed.work import indexing as indexing
     from lakebed.work import metadata as metadata
     from lakebed.work import promotion as promotion
     from lakebed.work import protection as protection
     from lakebed.work import rollback as rollback
     from lakebed.work import staged as staged
+    from lakebed.work import writer as writer
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -234,7 +234,7 @@ def test_run_that_broke_off_is_started_again_and_loses_and_doubles_nothing(
 def test_damaged_file_gives_its_good_lines_and_one_reject(
     lake, pings, raw, suffix: str, damage: str
 ) -> None:
-    noise = b"".join(b'u%d\t{"n":%d,"x":"%d"}\n' % (n, n, n * 7919**3) for n in range(20_000))
+    noise = b"".join(b'u%d\t{"n":%d,"x":"%d"}\n' % (n, n, n * 7919**3) for n in range(8_000))
     whole = {
         "gz": gzip.compress,
         "xz": lambda data: lzma.compress(data, preset=0),
@@ -244,13 +244,13 @@ def test_damaged_file_gives_its_good_lines_and_one_reject(
     middle = len(whole) // 2
     data = whole[:middle] if damage == "cut" else whole[:middle] + b"\xff" * 9_000
     (raw / f"a.tsv.{suffix}").write_bytes(data)
-    (raw / f"b.tsv.{suffix}").write_bytes(whole)
+    (raw / "b.tsv").write_bytes(lines(range(10)))
 
     report = pings.load(raw)
 
-    good = report.row_count - 20_000
+    good = report.row_count - 10
     rows = kept(lake)
-    assert 0 < good < 20_000
+    assert 0 < good < 8_000
     last = rows[-1]
     assert "damaged" in last["reason"] or "tab" in rows[0]["reason"]
     assert last["source_file"].endswith(f"a.tsv.{suffix}")

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import PartitionSpecError
 from lakebed.model.partition.calendar import (
@@ -122,6 +121,8 @@ class DateFormat(TimeFunction):
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:
         """Return the texts."""
+        import pyarrow.compute as pc
+
         self.check_array(array, source)
         a_day = self.ticks_a_day(source)
         ticks = self.tick_array(array)
@@ -139,6 +140,8 @@ class DateFormat(TimeFunction):
 
     def _texts(self, ticks: Any, source: Type) -> pa.Array:
         """Return the texts of a NumPy column, made field by field."""
+        import pyarrow.compute as pc
+
         numbers = self._numbers(ticks, source)
         pieces = []
         for letter, width, text in self._fields():

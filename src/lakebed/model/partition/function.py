@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import PartitionSpecError
 from lakebed.model.names import check_partition_name, nearest
@@ -206,6 +205,8 @@ class PartitionFunction(ABC):
         limits = self.limits(source)
         if limits is None or len(array) == array.null_count:
             return
+        import pyarrow.compute as pc
+
         least, greatest = pc.min_max(array).as_py().values()
         if not (self.accepts(least, source) and self.accepts(greatest, source)):
             low, high = limits

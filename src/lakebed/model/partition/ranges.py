@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import PartitionSpecError
 from lakebed.model.partition.function import Limits, PartitionFunction, flat, is_in, kind_of
@@ -165,6 +164,8 @@ class Range(PartitionFunction):
 
     def _bounds_of(self, texts: pa.Array, source: Type) -> pa.Array:
         """Return the bounds of texts, as whole columns where UTF-8 has the order of UTF-16."""
+        import pyarrow.compute as pc
+
         if pc.any(pc.match_substring_regex(texts, _OTHER_ORDER)).as_py():
             bounds = [self.value(text, source) for text in texts.to_pylist()]
             return pa.array(bounds, pa.string())

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import PartitionSpecError
 from lakebed.model.arrow_types import type_to_arrow
@@ -380,5 +379,7 @@ def _column(batch: pa.RecordBatch, source: str) -> pa.Array:
     """Return a column, or a field of its records; null where a record is."""
     if source in batch.schema.names:
         return batch.column(source)
+    import pyarrow.compute as pc
+
     root, *path = source.split(".")
     return pc.struct_field(batch.column(root), path)

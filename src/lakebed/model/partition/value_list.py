@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import PartitionSpecError
 from lakebed.model.arrow_types import type_to_arrow
@@ -105,6 +104,8 @@ class Values(PartitionFunction):
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:
         """Return the indices."""
+        import pyarrow.compute as pc
+
         own = self._own(source)
         members = pa.array(list(own), type_to_arrow(source))
         places = pc.index_in(array, members)
