@@ -15,7 +15,6 @@ from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import output_schema, scan
 from lakebed.datasource.addresses import Opened, open_to_read
-from lakebed.datasource.filters import predicate_of
 from lakebed.datasource.options import ReadOptions
 from lakebed.datasource.splits import split
 from lakebed.errors import SchemaMismatchError
@@ -27,6 +26,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, ScanPlan
 from lakebed.spark.answers import table_from_bytes, table_to_bytes
+from lakebed.spark.filters import predicate_of
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.types import struct_type
