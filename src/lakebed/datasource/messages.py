@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from lakebed.arrow.kernel import BatchTarget
@@ -37,16 +36,10 @@ def write_in_task(
 ) -> TaskMessage:
     """Write the rows of a task; what it has written is deleted if it fails."""
     try:
-        written = write_batches(store, _with_own_share(target), batches)
+        written = write_batches(store, target, batches)
     except LakebedError as exc:
         return TaskMessage(error=write_error(exc))
     return TaskMessage(answer=encode_result(written))
-
-
-def _with_own_share(target: BatchTarget) -> BatchTarget:
-    """Let this task fill its part of the room under the caps of dimensions, which it sees alone."""
-    context = TaskContext.get()
-    return target if context is None else replace(target, admitting_writers=context.numPartitions())
 
 
 def written_by(messages: Sequence[WriterCommitMessage | None]) -> Iterator[Written]:

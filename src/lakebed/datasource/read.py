@@ -36,6 +36,9 @@ from lakebed.store.base import Store
 _ALL_FIELDS = "*"
 # Spark runs this module where the session lets filters be pushed, and refuses `pushFilters` elsewhere.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+# Until this came, Spark kept what was planned by the filters of one query for all others of the same
+# DataFrame, which then lacked rows (seen with 4.3.0; SPARK-58551).
+_SAFE_SINCE = "pushLimit"
 _CONSTANT_ROWS = 2**16  # of a batch that is made without reading
 
 
@@ -53,7 +56,7 @@ def declared_schema(texts: Mapping[str, str]) -> StructType:
 
 
 def reader_for(texts: Mapping[str, str], schema: StructType) -> LakebedReader:
-    """Return a reader, which takes filters only where the session lets Spark push them.
+    """Return a reader; one that takes filters where Spark pushes them, and keeps them apart.
 
     Raises:
         LakebedError: See `LakebedReader.choose` and `open_to_read`.
@@ -67,6 +70,8 @@ def reader_for(texts: Mapping[str, str], schema: StructType) -> LakebedReader:
 
 
 def _is_pushing_worker() -> bool:
+    if not hasattr(DataSourceReader, _SAFE_SINCE):
+        return False
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING_WORKER in sys.modules or (main is not None and main.name == _PUSHING_WORKER)
 
