@@ -81,7 +81,8 @@ def _with_pruning(
     from pyspark.java_gateway import ensure_callback_server_started
 
     relation = _relation_of(frame)
-    strategy = spark._jvm.org.apache.spark.sql.execution.datasources.DataSourceStrategy
+    datasources = spark._jvm.org.apache.spark.sql.execution.datasources
+    strategy = getattr(getattr(datasources, "DataSourceStrategy$"), "MODULE$")
     ensure_callback_server_started(spark._sc._gateway)
     files = PrunedFiles(
         whole=relation.location(),
