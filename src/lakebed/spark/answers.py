@@ -14,9 +14,6 @@ import pyarrow as pa
 
 from lakebed.errors import LakebedError, from_document, to_document
 
-if TYPE_CHECKING:
-    pass
-
 _Result = TypeVar("_Result")
 
 ANSWER = "answer binary, error string"
