@@ -16,6 +16,7 @@ import msgspec
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
+    InvalidInputError,
     LakebedError,
     PreconditionFailedError,
 )
@@ -40,6 +41,7 @@ from lakebed.state.reservation import (
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
+from lakebed.state.streams import Epoch, Progress, epoch_of
 from lakebed.state.succession import foreign_entry
 from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
@@ -50,6 +52,7 @@ from lakebed.store.base import Store, delete_or_leave
 class Changes(TypedDict, total=False):
     """What a commit does, in the words of `Change`; what is left out is the transaction's own."""
 
+    operation: str
     scope: Scope
     batch_id: int | None
     added: tuple[str, ...]
@@ -66,6 +69,7 @@ class Changes(TypedDict, total=False):
     open_batches: tuple[int, ...]
     protect: tuple[Protection, ...]
     unprotect: tuple[Protection, ...]
+    progress: Progress | None
     lost_indices: frozenset[str]
     moves_to: HeadFormat | None
 
@@ -115,6 +119,7 @@ class Transaction:
         operation: str,
         *,
         run: str | None = None,
+        epoch: Epoch | None = None,
         options: CommitOptions | None = None,
         base: State | None = None,
     ) -> Self:
@@ -125,6 +130,7 @@ class Transaction:
             dataset: Its name.
             operation: For the history.
             run: Name of the run, if it has one.
+            epoch: Of a streaming query, which is a run by itself.
             options: How long to fight for the head.
             base: A state that the head had earlier, on which the transaction is based; None for
                 the one that it has now.
@@ -132,10 +138,17 @@ class Transaction:
         Raises:
             DatasetNotFoundError: There is no such dataset.
             ReadOnlyError: Another tool created the dataset, or the store cannot swap.
+            InvalidInputError: The run has the name of an epoch.
 
         Cost:
             A read of the head and one PUT.
         """
+        if epoch_of(run) is not None:
+            raise InvalidInputError(
+                f"The run {run!r} has the name of an epoch of a streaming query.",
+                hint="Only its query may write it: give the run another name.",
+            )
+        run = run if epoch is None else epoch.run
         state = read_own_head(store, dataset).state
         transaction = cls(store, base or state, operation, run, options)
         transaction._reserve(state)
@@ -357,12 +370,12 @@ class Transaction:
 
     def _change(self, commit_id: str, changes: Changes) -> Change:
         lineage = changes.get("lineage", self._base.lineage)
+        operation = changes.get("operation", self._operation)
         return Change(
-            operation=self._operation,
             commit_id=commit_id,
             base_version=self._base.version,
             run=self._run,
-            **(changes | {"lineage": lineage}),
+            **(changes | {"operation": operation, "lineage": lineage}),
         )
 
     def _commit(self, terms: Terms) -> Committed:
