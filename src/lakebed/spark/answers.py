@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -39,8 +39,13 @@ def table_from_bytes(data: bytes | pa.Buffer) -> pa.Table:
 
 def answer(result: object) -> pa.RecordBatch:
     """Return what a task gives, such as `Written`, as a message of `ANSWER`."""
-    data = msgspec.msgpack.encode(result, enc_hook=_to_wire)
-    return pa.record_batch([pa.array([data]), pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
+    told = pa.array([encode_result(result)])
+    return pa.record_batch([told, pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
+
+
+def encode_result(result: object) -> bytes:
+    """Return what a task gives as bytes."""
+    return msgspec.msgpack.encode(result, enc_hook=_to_wire)
 
 
 def refusal(error: LakebedError) -> pa.RecordBatch:
@@ -49,11 +54,21 @@ def refusal(error: LakebedError) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(1, pa.binary()), told], schema=ANSWER_SCHEMA)
 
 
-def results(rows: Iterable[Row], kind: type[_Result]) -> Iterator[_Result]:
+class _Answer(Protocol):
+    """What a task has sent: one of both."""
+
+    @property
+    def answer(self) -> bytes | None: ...
+    @property
+    def error(self) -> str | None: ...
+
+
+def results(rows: Iterable[Row | _Answer], kind: type[_Result]) -> Iterator[_Result]:
     """Yield what tasks have given, and raise the first error at the end."""
     errors = []
     for row in rows:
         if row.error is None:
+            assert row.answer is not None  # a task sends one of both
             yield msgspec.msgpack.decode(bytes(row.answer), type=kind, dec_hook=_from_wire)
         else:
             errors.append(read_error(row.error))

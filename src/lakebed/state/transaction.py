@@ -29,13 +29,16 @@ from lakebed.state.commit import CommitOptions, Committed, commit_change
 from lakebed.state.conflicts import Read
 from lakebed.state.head import HeadFormat
 from lakebed.state.lists import Edit, Lists
+from lakebed.state.past import base_as_of
 from lakebed.state.protections import Protection
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.reservation import (
+    BatchRecord,
     ManifestFile,
     Reservation,
     ScopeNote,
     Staging,
+    key_of,
     reserve,
 )
 from lakebed.state.scope import Nothing, Scope
@@ -72,6 +75,28 @@ class Changes(TypedDict, total=False):
     progress: Progress | None
     lost_indices: frozenset[str]
     moves_to: HeadFormat | None
+
+
+class Suspended(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that has reserved its batch, for another process to go on with. Travels.
+
+    Attributes:
+        dataset: Its name.
+        created_at: Of the dataset, so that a later namesake is not taken for it.
+        base_version: That the transaction is based on.
+        foreign_added: Labels of files that other tools had added to that version by then.
+        foreign_removed: Labels of files that other tools had taken out of it by then.
+        record: Of the batch.
+        etag: Of its reservation.
+    """
+
+    dataset: str
+    created_at: str
+    base_version: int
+    record: BatchRecord
+    etag: str
+    foreign_added: tuple[str, ...] = ()
+    foreign_removed: tuple[str, ...] = ()
 
 
 class _Condition(Enum):
@@ -193,6 +218,59 @@ class Transaction:
             options: How long to fight for the head.
         """
         return cls(store, base, operation, options=options)
+
+    def suspend(self) -> Suspended:
+        """Return what another process goes on with; this object is not to be used any more.
+
+        What was written must come to that process in another way.
+
+        Cost:
+            Nothing; the history if another tool has changed the base.
+        """
+        foreign = foreign_entry(self._store, self._base)
+        return Suspended(
+            dataset=self._base.name,
+            created_at=self._base.created_at,
+            base_version=self._base.version,
+            record=self._reserved.record,
+            etag=self._reserved.etag,
+            foreign_added=foreign.added if foreign else (),
+            foreign_removed=foreign.removed if foreign else (),
+        )
+
+    @classmethod
+    def resume(
+        cls, store: Store, suspended: Suspended, *, options: CommitOptions | None = None
+    ) -> Self:
+        """Go on with a transaction that another process has begun.
+
+        Args:
+            store: Where the dataset is.
+            suspended: What the other process has given on.
+            options: How long to fight for the head.
+
+        Raises:
+            DatasetNotFoundError: The dataset was dropped meanwhile.
+            CommitConflictError: It was dropped, and another one created under its name.
+
+        Cost:
+            A read of the head; the history if that has changed meanwhile.
+        """
+        state = read_own_head(store, suspended.dataset).state
+        conflicts.check_same_dataset(replace(state, created_at=suspended.created_at), state)
+        base = base_as_of(
+            store,
+            state,
+            suspended.base_version,
+            foreign_added=suspended.foreign_added,
+            foreign_removed=suspended.foreign_removed,
+        )
+        record = suspended.record
+        transaction = cls(store, base, record.operation, record.run, options)
+        transaction.commit_id = record.commit_id
+        key = key_of(suspended.dataset, record.batch_id)
+        transaction._reservation = Reservation(store, key, suspended.etag, record)
+        return transaction
 
     def _reserve(self, state: State) -> None:
         self._reservation = reserve(
@@ -529,6 +607,20 @@ class Transaction:
         doomed = [key for key in dict.fromkeys(keys) if key not in named]
         if delete_or_leave(self._store, doomed) and self._owns_batch and self._reservation:
             delete_or_leave(self._store, [self._reservation.key])
+
+    def give_up(self) -> bool:
+        """Delete what it holds, after another process may have tried to commit it.
+
+        Returns:
+            False if the batch may be committed; then nothing is deleted, and a cleanup will tell.
+
+        Cost:
+            One PUT, and bulk deletes.
+        """
+        if not self._reserved.give_up():
+            return False
+        self.abort()
+        return True
 
     def __enter__(self) -> Self:
         return self
