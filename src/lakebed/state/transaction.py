@@ -240,13 +240,19 @@ class Transaction:
 
     @classmethod
     def resume(
-        cls, store: Store, suspended: Suspended, *, options: CommitOptions | None = None
+        cls,
+        store: Store,
+        suspended: Suspended,
+        *,
+        epoch: Epoch | None = None,
+        options: CommitOptions | None = None,
     ) -> Self:
         """Go on with a transaction that another process has begun.
 
         Args:
             store: Where the dataset is.
             suspended: What the other process has given on.
+            epoch: Of a streaming query, where it was not known before.
             options: How long to fight for the head.
 
         Raises:
@@ -254,7 +260,7 @@ class Transaction:
             CommitConflictError: It was dropped, and another one created under its name.
 
         Cost:
-            A read of the head; the history if that has changed meanwhile.
+            A read of the head, and of the history since it was begun.
         """
         state = read_own_head(store, suspended.dataset).state
         conflicts.check_same_dataset(replace(state, created_at=suspended.created_at), state)
@@ -266,7 +272,8 @@ class Transaction:
             foreign_removed=suspended.foreign_removed,
         )
         record = suspended.record
-        transaction = cls(store, base, record.operation, record.run, options)
+        run = record.run if epoch is None else epoch.run
+        transaction = cls(store, base, record.operation, run, options)
         transaction.commit_id = record.commit_id
         key = key_of(suspended.dataset, record.batch_id)
         transaction._reservation = Reservation(store, key, suspended.etag, record)

@@ -21,7 +21,7 @@ from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import plan
 from lakebed.state import runs
 from lakebed.state.reservation import ManifestFile, key_of, read_record
-from lakebed.state.scope import Nothing, RunFiles
+from lakebed.state.scope import Nothing, RunFiles, Scope, WholeView
 from lakebed.state.state import State
 from lakebed.state.streams import Epoch, Progress, find_progress, newest
 from lakebed.state.transaction import Transaction
@@ -90,7 +90,12 @@ def check_due(store: Store, base: State, epoch: Epoch) -> Progress | None:
 
 
 def commit_epoch(
-    store: Store, transaction: Transaction, epoch: Epoch, options: SinkOptions | None = None
+    store: Store,
+    transaction: Transaction,
+    epoch: Epoch,
+    options: SinkOptions | None = None,
+    *,
+    replaces_all: bool = False,
 ) -> Commit | None:
     """Commit what was written for an epoch, exactly once.
 
@@ -102,6 +107,7 @@ def commit_epoch(
         transaction: That holds the rows, begun or resumed with the epoch.
         epoch: Which one.
         options: What happens beside.
+        replaces_all: Whether the rows take the place of all that the dataset holds.
 
     Returns:
         The commit; None if there was nothing to do.
@@ -121,21 +127,28 @@ def commit_epoch(
         if _is_same(store, base, last, transaction.written):
             _log.info("epoch is there dataset=%s run=%s", base.name, epoch.run)
         else:
-            commit = _commit(transaction, epoch, replaces=True)
+            scope = RunFiles(epoch.run)
+            commit = _commit(transaction, epoch, "rerun", _whole(base) if replaces_all else scope)
+    elif replaces_all:
+        commit = _commit(transaction, epoch, "overwrite", _whole(base))
     elif transaction.written.labels:
-        commit = _commit(transaction, epoch, replaces=False)
+        commit = _commit(transaction, epoch, "append", Nothing())
     if options.compact_every and (epoch.number + 1) % options.compact_every == 0:
         compact_beside(store, base.name, options.compact_target_bytes)
     return commit
 
 
-def _commit(transaction: Transaction, epoch: Epoch, *, replaces: bool) -> Commit:
+def _commit(transaction: Transaction, epoch: Epoch, operation: str, scope: Scope) -> Commit:
     committed = transaction.commit(
-        operation="rerun" if replaces else "append",
-        scope=RunFiles(epoch.run) if replaces else Nothing(),
+        operation=operation,
+        scope=scope,
         progress=Progress(epoch.query, epoch.number, transaction.batch_id),
     )
     return Commit.of(committed.entry, transaction.base)
+
+
+def _whole(state: State) -> WholeView:
+    return WholeView(TRUE, state.layout.partition_level_types)
 
 
 def _is_same(store: Store, base: State, last: Progress, written: Written) -> bool:
