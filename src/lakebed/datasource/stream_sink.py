@@ -24,6 +24,7 @@ from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
 from lakebed.datasource.stream_options import StreamWriteOptions
 from lakebed.errors import ConflictError, NotFoundError
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.session import QUERY_ID
 from lakebed.state.commit import CommitOptions
 from lakebed.state.streams import Epoch
 from lakebed.state.transaction import Suspended, Transaction
@@ -34,9 +35,6 @@ from lakebed.work.writer import target_of
 
 if TYPE_CHECKING:
     from lakebed.arrow.kernel import BatchTarget
-
-QUERY_ID = "sql.streaming.queryId"
-"""The local property in which Spark notes the query that a job is of."""
 
 # Since Spark 4.1; before, rows come one by one.
 _ArrowWriter: Any = getattr(
@@ -119,7 +117,9 @@ class LakebedStreamWriter(_ArrowWriter):  # type: ignore[misc]  # what it is dep
         return to_batches(entities, self._target.descriptor)
 
     def commit(
-        self, messages: Sequence[datasource.WriterCommitMessage | None], batchId: int  # noqa: N803
+        self,
+        messages: Sequence[datasource.WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
     ) -> None:
         """Commit an epoch, unless it has been.
 
@@ -142,7 +142,9 @@ class LakebedStreamWriter(_ArrowWriter):  # type: ignore[misc]  # what it is dep
             )
 
     def abort(
-        self, messages: Sequence[datasource.WriterCommitMessage | None], batchId: int  # noqa: N803
+        self,
+        messages: Sequence[datasource.WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
     ) -> None:
         """Delete what the tasks have told of; a cleanup takes what others have left."""
         first = _first(messages)

@@ -218,9 +218,7 @@ class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depen
             return []
         state, store = replace(commits.state, labels=tuple(brought)), self._opened.store
         constraint = bind(self._opened.view.constraint, state.layout.predicate_types)
-        planned = plan(
-            state, constraint, requests=0, store=None if constraint == TRUE else store
-        )
+        planned = plan(state, constraint, requests=0, store=None if constraint == TRUE else store)
         fields = [field for field in self._schema if field.name not in CHANGE_COLUMNS.names]
         columns = StructType(fields)
         tasks = Tasks(

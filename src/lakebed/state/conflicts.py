@@ -342,9 +342,7 @@ def _check_progress(base: State, now: State, change: Change) -> None:
     """Check that a streaming query has come no further since it was found which epoch is due."""
     if change.progress is None:
         return
-    before, after_ = (
-        find_progress(state.streams, change.progress.query) for state in (base, now)
-    )
+    before, after_ = (find_progress(state.streams, change.progress.query) for state in (base, now))
     if before != after_ and after_ is not None:
         raise _conflict(
             base,
