@@ -44,9 +44,10 @@ def write_in_task(
 
 
 def _with_own_share(target: BatchTarget) -> BatchTarget:
-    """Let this task fill its part of the room under the caps of dimensions, which it sees alone."""
+    """Let the first task fill the room under the caps of dimensions: no task sees another one."""
     context = TaskContext.get()
-    return target if context is None else replace(target, admitting_writers=context.numPartitions())
+    is_first = context is None or context.partitionId() == 0
+    return replace(target, admitting_writers=1 if is_first else 0)
 
 
 def written_by(messages: Sequence[WriterCommitMessage | None]) -> Iterator[Written]:
