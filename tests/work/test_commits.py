@@ -6,7 +6,8 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -210,7 +211,7 @@ def test_a_schema_that_changes_is_told_with_what_to_do(dataset):
     assert "Start the query again" in caught.value.hint
 
 
-@settings(max_examples=20)
+@examples(0.1)
 @given(
     sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6),
     begins_with=st.integers(0, 6),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
@@ -32,7 +32,9 @@ from lakebed.pipeline import (
     Ingest,
     IngestCheck,
     IngestProgress,
+    IngestQuery,
     IngestReport,
+    IngestRun,
     LeftOut,
 )
 from lakebed.pipeline.candidates import Supersede
@@ -162,11 +164,17 @@ def ingest(
         return
     session = None if is_local else start_spark(output)
     if follow:
-        settings = {"replace_rewritten": replace_rewritten, "fail_on_rejects": fail_on_rejects}
-        follow_ingest(
-            output,
-            lambda on_run: declared.follow(every, spark=session, on_run=on_run, **settings),
-        )
+
+        def begin(on_run: Callable[[IngestRun], None]) -> IngestQuery:
+            return declared.follow(
+                every,
+                spark=session,
+                replace_rewritten=replace_rewritten,
+                fail_on_rejects=fail_on_rejects,
+                on_run=on_run,
+            )
+
+        follow_ingest(output, begin)
         return
     with _bar(output) as on_progress:
         report = declared.run(

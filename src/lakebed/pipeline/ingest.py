@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.arrow.kernel import WriteOptions
@@ -385,7 +385,7 @@ class Ingest:
         """Go on reading in what is new or has changed, in a thread, until the query is stopped.
 
         Each look is a `run`, which takes each file once, whatever happened to the one before; a
-        look that finds nothing makes no version. A store that fails and a conflict with somebody
+        look that finds nothing makes no version, and there may be no file yet. A store that fails and a conflict with somebody
         else are tried again, later and later; every other error ends the query, and is raised by
         `await_termination`.
 
@@ -406,10 +406,13 @@ class Ingest:
             As `check`, and as `run` for each look.
         """
         pause = parse_age(every)
-        self.check()
+        declared = self
+        if isinstance(self.source, FromFiles):
+            declared = replace(self, source=replace(self.source, may_be_empty=True))
+        declared.check()
 
         def look() -> IngestReport:
-            return self.run(
+            return declared.run(
                 spark,
                 replace_rewritten=replace_rewritten,
                 fail_on_rejects=fail_on_rejects,

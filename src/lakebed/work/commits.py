@@ -72,14 +72,17 @@ class Position:
             CorruptMetadataError: It is nothing of the kind.
         """
         match offset:
-            case {"created_at": str(created), "version": int(version), "file": int(file)} if (
-                version >= 0 and file >= 0
-            ):
+            case {
+                "created_at": str(created),
+                "version": int(version),
+                "file": int(file),
+                **rest,
+            } if version >= 0 and file >= 0:
                 return cls(
                     created_at=created,
                     version=version,
                     file=file,
-                    is_snapshot=bool(offset.get("snapshot")),
+                    is_snapshot=bool(rest.get("snapshot")),
                 )
         raise CorruptMetadataError(
             f"The checkpoint of the stream says {offset!r} where an offset should be.",
