@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from lakebed.arrow.kernel import BatchTarget
@@ -37,17 +36,10 @@ def write_in_task(
 ) -> TaskMessage:
     """Write the rows of a task; what it has written is deleted if it fails."""
     try:
-        written = write_batches(store, _with_own_share(target), batches)
+        written = write_batches(store, target, batches)
     except LakebedError as exc:
         return TaskMessage(error=write_error(exc))
     return TaskMessage(answer=encode_result(written))
-
-
-def _with_own_share(target: BatchTarget) -> BatchTarget:
-    """Let the first task fill the room under the caps of dimensions: no task sees another one."""
-    context = TaskContext.get()
-    is_first = context is None or context.partitionId() == 0
-    return replace(target, admitting_writers=1 if is_first else 0)
 
 
 def written_by(messages: Sequence[WriterCommitMessage | None]) -> Iterator[Written]:

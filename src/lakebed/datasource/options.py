@@ -25,6 +25,12 @@ MIB = 2**20
 
 OverwriteMode = Literal["all", "partitions", "run"]
 
+# What Spark's catalogs add to the options of a table.
+_OF_CATALOGS = (
+    *("collation", "comment", "external", "is_managed_location", "owner", "provider"),
+    *("table_type",),
+)
+
 _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
 
@@ -155,7 +161,10 @@ class OptionTexts:
         Raises:
             InvalidInputError: There is none, or it names no dataset.
         """
-        text = self.text("path")
+        text, location = self.text("path"), self.text("location")
+        text = location if text is None else text
+        for name in _OF_CATALOGS:
+            self._left.pop(name, None)
         if text is None:
             raise InvalidInputError(
                 "No dataset is named.", hint="Give its path to load or save, or as option 'path'."

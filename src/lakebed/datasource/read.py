@@ -15,7 +15,6 @@ from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import output_schema, scan
 from lakebed.datasource.addresses import Opened, open_to_read
-from lakebed.datasource.filters import predicate_of
 from lakebed.datasource.options import ReadOptions
 from lakebed.datasource.splits import split
 from lakebed.errors import SchemaMismatchError
@@ -27,6 +26,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, ScanPlan
 from lakebed.spark.answers import table_from_bytes, table_to_bytes
+from lakebed.spark.filters import predicate_of
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.types import struct_type
@@ -36,6 +36,9 @@ from lakebed.store.base import Store
 _ALL_FIELDS = "*"
 # Spark runs this module where the session lets filters be pushed, and refuses `pushFilters` elsewhere.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+# Until this came, Spark kept what was planned by the filters of one query for all others of the same
+# DataFrame, which then lacked rows (seen with 4.3.0; SPARK-58551).
+_SAFE_SINCE = "pushLimit"
 _CONSTANT_ROWS = 2**16  # of a batch that is made without reading
 
 
@@ -57,7 +60,7 @@ def columns_of(options: ReadOptions) -> StructType:
 
 
 def reader_for(texts: Mapping[str, str], schema: StructType) -> LakebedReader:
-    """Return a reader, which takes filters only where the session lets Spark push them.
+    """Return a reader; one that takes filters where Spark pushes them, and keeps them apart.
 
     Raises:
         LakebedError: See `LakebedReader.choose` and `open_to_read`.
@@ -71,6 +74,8 @@ def reader_for(texts: Mapping[str, str], schema: StructType) -> LakebedReader:
 
 
 def _is_pushing_worker() -> bool:
+    if not hasattr(DataSourceReader, _SAFE_SINCE):
+        return False
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING_WORKER in sys.modules or (main is not None and main.name == _PUSHING_WORKER)
 

@@ -9,7 +9,7 @@ tells nobody else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -104,8 +104,11 @@ class LakebedStreamWriter(_ArrowWriter):  # type: ignore[misc]  # what it is dep
         """Write the rows of a task."""
         assert self._target is not None  # it has travelled
         assert self._begun is not None
-        message = write_in_task(self._store, self._target, self._batches(iterator))
         context = TaskContext.get()
+        # No task sees another one: the first fills the room under the caps of dimensions.
+        is_first = context is None or context.partitionId() == 0
+        target = replace(self._target, admitting_writers=1 if is_first else 0)
+        message = write_in_task(self._store, target, self._batches(iterator))
         query = None if context is None else context.getLocalProperty(QUERY_ID)
         return EpochMessage(message.answer, message.error, self._begun, query or "")
 

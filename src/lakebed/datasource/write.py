@@ -24,6 +24,8 @@ from lakebed.datasource.addresses import Opened, open_to_write
 from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
 from lakebed.datasource.options import WriteOptions
 from lakebed.errors import ConflictError, InvalidInputError, LakebedError, NotFoundError
+from lakebed.model.allowed import TOKENS
+from lakebed.model.keys import decode_path
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.state.commit import CommitOptions
 from lakebed.state.scope import Nothing, RunFiles, Scope
@@ -114,6 +116,7 @@ class LakebedWriter(DataSourceArrowWriter):
         with Transaction.resume(self.store, self.begun, options=self.commit_options) as transaction:
             for written in written_by(messages):
                 transaction.add(written)
+            self._check_caps(transaction)
             base = None
             if self.base is not None:
                 base = Source(self.store, self.begun.dataset).past_state(self.base)
@@ -138,6 +141,22 @@ class LakebedWriter(DataSourceArrowWriter):
                 self.begun.dataset,
                 self.target.batch_id,
             )
+
+    def _check_caps(self, transaction: Transaction) -> None:
+        """Check that tasks, which do not see one another, have not admitted too many values."""
+        descriptor = self.target.descriptor
+        for name, cap in descriptor.partition_by.caps(descriptor.schema).items():
+            values = set(self.target.admitted.get(name, ()))
+            for path in transaction.written.partitions:
+                value = decode_path(path, transaction.base.layout.partition_level_types)[name]
+                if isinstance(value, str) and value not in TOKENS:
+                    values.add(value)
+            if len(values) > cap:
+                raise InvalidInputError(
+                    f"Dimension {name!r} would have {len(values)} values, and is capped at {cap}.",
+                    hint="Write by Dataset.append(frame), which chooses values before its tasks "
+                    "begin, or coalesce the frame to one partition.",
+                )
 
 
 def _check_mode(options: WriteOptions, *, is_overwrite: bool) -> None:

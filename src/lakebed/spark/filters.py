@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import Filter
@@ -34,26 +34,29 @@ _LAST_CHARACTER = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)  # stand for no character
 
 
-def predicate_of(filters: Sequence[Filter], types: Mapping[str, Type]) -> Predicate:
+def predicate_of(filters: Iterable[Filter], types: Mapping[str, Type]) -> Predicate:
     """Return what filters say together, as far as it can be said.
 
-    A row for which all filters are true is one for which the predicate is, too. Spark filters
-    again what it gets, so that the predicate may say less.
+    A row for which all filters are true is one for which the predicate is, too. It may say less:
+    Spark filters again.
 
     Args:
         filters: All of them hold.
         types: Of the columns that a predicate may name.
     """
-    parts = []
-    for one in filters:
-        said = _predicate_of(one)
-        if said is None:
-            continue
-        try:
-            parts.append(bind(said, types))
-        except InvalidInputError:
-            continue  # a value that is not of its column's type, by our lights
-    return all_of(parts)
+    said = (said_by(one, types) for one in filters)
+    return all_of([predicate for predicate in said if predicate is not None])
+
+
+def said_by(one: Filter, types: Mapping[str, Type]) -> Predicate | None:
+    """Return exactly what one filter says, bound; None where that cannot be said."""
+    predicate = _predicate_of(one)
+    if predicate is None:
+        return None
+    try:
+        return bind(predicate, types)
+    except InvalidInputError:
+        return None  # a column of another kind, or by our lights a value of another type
 
 
 def _predicate_of(one: Filter) -> Predicate | None:
@@ -72,7 +75,7 @@ def _predicate_of(one: Filter) -> Predicate | None:
         case spark.In(value=values):
             # Nothing is equal to null.
             return Membership(column, tuple(value for value in values if value is not None))
-        case spark.StringStartsWith(value=str(prefix)) if prefix:
+        case spark.StringStartsWith(value=str(prefix)):
             return _begins_with(column, prefix)
     op = _OPS.get(type(one))
     value = getattr(one, "value", None)
@@ -90,13 +93,12 @@ def _negation_of(one: Filter) -> Predicate | None:
     return None if said is None else negate(said)
 
 
-def _begins_with(column: str, prefix: str) -> Predicate:
+def _begins_with(column: str, prefix: str) -> Predicate | None:
     """Return the range of texts with a prefix, in the order of their characters."""
-    least = Comparison(column, Op.GE, prefix)
-    stem = prefix.rstrip(_LAST_CHARACTER)
-    if not stem:
-        return least
-    following = ord(stem[-1]) + 1
+    if not prefix or prefix.endswith(_LAST_CHARACTER):
+        return None
+    following = ord(prefix[-1]) + 1
     if following in _SURROGATES:
         following = _SURROGATES.stop
-    return And((least, Comparison(column, Op.LT, stem[:-1] + chr(following))))
+    end = prefix[:-1] + chr(following)
+    return And((Comparison(column, Op.GE, prefix), Comparison(column, Op.LT, end)))
