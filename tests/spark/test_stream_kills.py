@@ -51,7 +51,7 @@ class Drivers:
             start_new_session=True,
         )
         try:
-            assert process.stdout is not None
+            assert process.stdout is not None  # it is a pipe
             assert process.stdout.readline() == "begun\n"
             if not is_killed:
                 assert process.wait(600) == 0
@@ -72,7 +72,7 @@ class Drivers:
 def _kill_group(process: subprocess.Popen[str]) -> None:
     """Kill the driver, its JVM, and all that they have started."""
     _kill(pid for pid, _ in _of_session(process.pid))
-    process.wait(60)
+    process.communicate(timeout=60)
 
 
 def _kill_workers(session: int) -> int:
