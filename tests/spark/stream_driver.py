@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from stream_rows import frames
 
@@ -22,23 +23,38 @@ def main(order) -> None:
         "2,4",  # a task that lost its worker is tried again
         settings={
             "spark.sql.shuffle.partitions": "2",
+            # Spark leaves a temporary file where it was killed before its first epoch was noted, and
+            # refuses its own checkpoint then.
+            "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     waiting = order["queries"]
     while waiting:
-        queries = [(one, _start(spark, one)) for one in waiting]
+        queries = [(one, _started(spark, one)) for one in waiting]
         sys.stdout.write("begun\n")
         sys.stdout.flush()
-        waiting = []
-        for one, query in queries:
-            try:
-                query.awaitTermination()
-            except PySparkException as error:
-                sys.stderr.write(f"{error}\n")
-                waiting.append(one)
+        waiting = [one for one, query in queries if query is None or not _is_done(query)]
     sys.stdout.write("done\n")
     sys.stdout.flush()
+
+
+def _started(spark, one):
+    """Return a query that has begun; None where what it is planned with died."""
+    try:
+        return _start(spark, one)
+    except (PySparkException, Py4JJavaError) as error:
+        sys.stderr.write(f"{error}\n")
+        return None
+
+
+def _is_done(query) -> bool:
+    try:
+        query.awaitTermination()
+    except PySparkException as error:
+        sys.stderr.write(f"{error}\n")
+        return False
+    return True
 
 
 def _start(spark, one):
