@@ -17,7 +17,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     VersionNotFoundError,
 )
-from lakebed.work.commits import CommitStream, Position, check_schema_kept
+from lakebed.work.commits import CommitStream, StreamPosition, check_schema_kept
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("n", pa.int64())]), partition_by="p"
@@ -129,7 +129,7 @@ def test_a_limit_of_bytes_lets_at_least_one_file_through(dataset):
 
     reached = commits.limited(commits.start(), commits.end(), max_files=None, max_bytes=1)
 
-    assert reached == Position(
+    assert reached == StreamPosition(
         created_at=commits.state.created_at, version=3, file=1, is_snapshot=True
     )
 
@@ -191,11 +191,11 @@ def test_another_dataset_of_the_name_is_not_taken_for_the_one_that_was_read(data
 def test_a_position_survives_as_an_offset_and_nothing_else_is_taken_for_one(dataset):
     dataset.append(rows(0))
     for position in (stream(dataset).start(), stream(dataset).end()):
-        assert Position.from_offset(position.to_offset()) == position
+        assert StreamPosition.from_offset(position.to_offset()) == position
 
     for offset in ({}, {"version": 1, "file": 0}, [], None, {"created_at": "x", "version": -1}):
         with pytest.raises(CorruptMetadataError, match="checkpoint"):
-            Position.from_offset(offset)
+            StreamPosition.from_offset(offset)
 
 
 def test_a_schema_that_changes_is_told_with_what_to_do(dataset):

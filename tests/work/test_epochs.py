@@ -134,6 +134,7 @@ def test_epochs_before_the_last_one_are_compacted_together(dataset):
     # The last epoch stays apart, and what has no run joins those that are settled.
     assert (report.files_before, report.files_after) == (10, 1)
     assert len(dataset.files()) == 2
+    assert dataset.check(deep=True).findings == ()
 
 
 def test_runs_are_not_remembered_of_every_epoch(dataset):

@@ -87,7 +87,7 @@ class LakebedReader(DataSourceReader):
         """Take note of what to read; `choose` plans it."""
         self._options = options
         self._schema = schema
-        self._tasks: Tasks | None = None
+        self._tasks: ReadTasks | None = None
         self._partitions: list[InputPartition] = []
 
     def choose(self, opened: Opened, condition: Predicate) -> None:
@@ -106,7 +106,7 @@ class LakebedReader(DataSourceReader):
         """
         view = opened.view if condition == TRUE else opened.view.where(condition)
         plan = view.plan()
-        self._tasks = Tasks(
+        self._tasks = ReadTasks(
             store=opened.store,
             layout=plan.layout,
             residual=plan.residual,
@@ -145,7 +145,7 @@ class PushingReader(LakebedReader):
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class ReadTasks:
     """What all tasks of a read know. Travels to them.
 
     Attributes:

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakebed.datasource.addresses import Opened, open_to_read
 from lakebed.datasource.read import (
-    Tasks,
+    ReadTasks,
     arrow_schema,
     checked_names,
     columns_of,
@@ -32,7 +32,7 @@ from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import plan
 from lakebed.spark.answers import table_to_bytes
 from lakebed.spark.planned_files import files_table
-from lakebed.work.commits import CommitStream, Delivery, Position, check_schema_kept
+from lakebed.work.commits import CommitStream, Delivery, StreamPosition, check_schema_kept
 
 try:  # since Spark 4.2
     from pyspark.sql.streaming.datasource import (
@@ -97,7 +97,7 @@ class Piece:
 class StreamPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, tasks: Tasks, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, tasks: ReadTasks, pieces: tuple[Piece, ...]) -> None:
         """Take what all tasks know, and the files of this one."""
         super().__init__(pieces)
         self.tasks = tasks
@@ -116,7 +116,8 @@ class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depen
         """
         self._texts = texts
         self._schema = schema
-        self._last: Position | None = None  # of Trigger.AvailableNow
+        self._last: StreamPosition | None = None  # of Trigger.AvailableNow
+        self._snapshots: dict[int, tuple[str, ...]] = {}
 
     @cached_property
     def _options(self) -> StreamReadOptions:
@@ -129,11 +130,11 @@ class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depen
 
     def __getstate__(self) -> dict[str, object]:
         """Travel light: tasks need no state."""
-        return {"_texts": self._texts, "_schema": self._schema, "_last": None}
+        return {"_texts": self._texts, "_schema": self._schema, "_last": None, "_snapshots": {}}
 
     def _commits(self) -> CommitStream:
         store, began = self._opened.store, self._opened.layout
-        commits = CommitStream(store, began.name, self._options.on_change)
+        commits = CommitStream(store, began.name, self._options.on_change, self._snapshots)
         check_schema_kept(began, commits.state)
         return commits
 
@@ -190,7 +191,7 @@ class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depen
                     hint="Leave maxFilesPerTrigger and maxBytesPerTrigger out.",
                 )
             return end.to_offset()
-        position = Position.from_offset(start)
+        position = StreamPosition.from_offset(start)
         if (position.version, position.file) >= (end.version, end.file):
             return start  # a query that was started again after a restart may be ahead
         is_limited = not isinstance(limit, ReadAllAvailable)
@@ -212,7 +213,9 @@ class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depen
             LakebedError: It cannot be read; the message says what to do.
         """
         commits = self._commits()
-        between = commits.between(Position.from_offset(start), Position.from_offset(end))
+        between = commits.between(
+            StreamPosition.from_offset(start), StreamPosition.from_offset(end)
+        )
         brought = {label: delivery for delivery in between for label in delivery.labels}
         if not brought:
             return []
@@ -221,7 +224,7 @@ class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depen
         planned = plan(state, constraint, requests=0, store=None if constraint == TRUE else store)
         fields = [field for field in self._schema if field.name not in CHANGE_COLUMNS.names]
         columns = StructType(fields)
-        tasks = Tasks(
+        tasks = ReadTasks(
             store=store,
             layout=planned.layout,
             residual=planned.residual,

@@ -19,7 +19,7 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
 from lakebed.state.partitions import encode_partitions, labels_of
 from lakebed.state.protections import Protection
 from lakebed.state.state import State
-from lakebed.state.streams import Progress
+from lakebed.state.streams import QueryProgress
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
@@ -197,7 +197,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         oldest_batch=ours.number("oldest_batch", default=0),
         open_batches=ours.values("open_batches", int),
         protections=ours.values("protections", Protection),
-        streams=ours.values("streams", Progress),
+        streams=ours.values("streams", QueryProgress),
         moves_to=_read_move(ours, head_format),
         moved_from=ours.text("moved_from", default=""),
     )

@@ -19,7 +19,7 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
-from lakebed.state.streams import Progress, advanced
+from lakebed.state.streams import QueryProgress, advanced
 
 FOREIGN = "foreign"  # the operation of what other tools have changed
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
@@ -85,7 +85,7 @@ class State:
     oldest_batch: int = 0
     open_batches: tuple[int, ...] = ()
     protections: tuple[Protection, ...] = ()
-    streams: tuple[Progress, ...] = ()
+    streams: tuple[QueryProgress, ...] = ()
     moves_to: HeadFormat | None = None
     moved_from: str = ""
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
@@ -213,7 +213,7 @@ class Change:
     open_batches: tuple[int, ...] = ()
     protect: tuple[Protection, ...] = ()
     unprotect: tuple[Protection, ...] = ()
-    progress: Progress | None = None
+    progress: QueryProgress | None = None
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
     earlier: tuple[Change, ...] = ()

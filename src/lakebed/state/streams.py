@@ -51,7 +51,7 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
             )
 
 
-class Progress(msgspec.Struct, frozen=True):
+class QueryProgress(msgspec.Struct, frozen=True):
     """How far a query has come.
 
     Attributes:
@@ -71,26 +71,26 @@ def epoch_of(run: str | None) -> Epoch | None:
     return None if match is None else Epoch(match[1], int(match[2]))
 
 
-def find_progress(known: Iterable[Progress], query: str) -> Progress | None:
+def find_progress(known: Iterable[QueryProgress], query: str) -> QueryProgress | None:
     """Return how far a query has come; None if that is not told."""
     return next((progress for progress in known if progress.query == query), None)
 
 
-def advanced(known: tuple[Progress, ...], now: Progress) -> tuple[Progress, ...]:
+def advanced(known: tuple[QueryProgress, ...], now: QueryProgress) -> tuple[QueryProgress, ...]:
     """Return what the head names after a commit of a query; the one of the newest batch is last."""
     others = [progress for progress in known if progress.query != now.query]
     latest = sorted((*others, now), key=lambda progress: progress.batch_id)
     return tuple(latest[-MOST_QUERIES:])
 
 
-def newest(runs: Mapping[int, str]) -> dict[str, Progress]:
+def newest(runs: Mapping[int, str]) -> dict[str, QueryProgress]:
     """Return how far each query has come, as runs by batch id tell it."""
-    latest: dict[str, Progress] = {}
+    latest: dict[str, QueryProgress] = {}
     for batch_id, run in runs.items():
         epoch = epoch_of(run)
         if epoch is None:
             continue
-        progress = Progress(epoch.query, epoch.number, batch_id)
+        progress = QueryProgress(epoch.query, epoch.number, batch_id)
         known = latest.get(epoch.query)
         if known is None or (known.epoch, known.batch_id) < (progress.epoch, progress.batch_id):
             latest[epoch.query] = progress

@@ -44,7 +44,7 @@ from lakebed.state.reservation import (
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
-from lakebed.state.streams import Epoch, Progress, epoch_of
+from lakebed.state.streams import Epoch, QueryProgress, epoch_of
 from lakebed.state.succession import foreign_entry
 from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
@@ -72,7 +72,7 @@ class Changes(TypedDict, total=False):
     open_batches: tuple[int, ...]
     protect: tuple[Protection, ...]
     unprotect: tuple[Protection, ...]
-    progress: Progress | None
+    progress: QueryProgress | None
     lost_indices: frozenset[str]
     moves_to: HeadFormat | None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from lakebed.errors import (
@@ -39,7 +40,7 @@ _WITHOUT_NEW_ROWS = frozenset({"delete", "rollback"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class StreamPosition:
     """Where a stream stands.
 
     Attributes:
@@ -55,7 +56,7 @@ class Position:
     file: int = 0
     is_snapshot: bool = False
 
-    def after(self) -> Position:
+    def after(self) -> StreamPosition:
         """Return the position after the version."""
         return replace(self, version=self.version + 1, file=0, is_snapshot=False)
 
@@ -110,7 +111,13 @@ class Delivery:
 class CommitStream:
     """The commits of a dataset from a state back, for whoever reads them as a stream."""
 
-    def __init__(self, store: Store, name: str, on_change: OnChange = "fail") -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        on_change: OnChange = "fail",
+        snapshots: dict[int, tuple[str, ...]] | None = None,
+    ) -> None:
         """Take what there is now.
 
         Args:
@@ -118,6 +125,7 @@ class CommitStream:
             name: Of the dataset.
             on_change: What happens at a commit that took rows out: an error, or it is skipped, or
                 the rows come that it brought.
+            snapshots: Takes the files of versions of which all rows come, for the next time.
 
         Raises:
             DatasetNotFoundError: There is no such dataset.
@@ -129,6 +137,7 @@ class CommitStream:
         self._store = store
         self._on_change = on_change
         self.state: State = read_own_head(store, name).state
+        self._snapshots = {} if snapshots is None else snapshots
         self._entries: tuple[int, tuple[Entry, ...]] | None = None  # after a version
 
     def _entries_after(self, version: int) -> tuple[Entry, ...]:
@@ -139,15 +148,15 @@ class CommitStream:
         # Of other tools there may be an entry that no commit of ours has made yet.
         return tuple(e for e in known if version < e.version <= self.state.version)
 
-    def end(self) -> Position:
+    def end(self) -> StreamPosition:
         """Return the position after all that there is."""
-        return Position(created_at=self.state.created_at, version=self.state.version + 1)
+        return StreamPosition(created_at=self.state.created_at, version=self.state.version + 1)
 
-    def start(self) -> Position:
+    def start(self) -> StreamPosition:
         """Return the position before all rows that there are, and all that come."""
         return replace(self.end(), version=self.state.version, is_snapshot=True)
 
-    def start_at_version(self, version: int) -> Position:
+    def start_at_version(self, version: int) -> StreamPosition:
         """Return the position before the rows that the commit of a version brought.
 
         Raises:
@@ -162,12 +171,12 @@ class CommitStream:
             )
         return replace(end, version=version)
 
-    def start_at_time(self, moment: dt.datetime) -> Position:
+    def start_at_time(self, moment: dt.datetime) -> StreamPosition:
         """Return the position before the first commit at a time or later; else the end."""
         later = (e.version for e in self._entries_after(-1) if e.committed_at >= moment)
         return replace(self.end(), version=next(later, self.end().version))
 
-    def start_at_batch(self, batch_id: int) -> Position:
+    def start_at_batch(self, batch_id: int) -> StreamPosition:
         """Return the position before the commit of a batch.
 
         Raises:
@@ -182,8 +191,13 @@ class CommitStream:
         )
 
     def limited(
-        self, start: Position, until: Position, *, max_files: int | None, max_bytes: int | None
-    ) -> Position:
+        self,
+        start: StreamPosition,
+        until: StreamPosition,
+        *,
+        max_files: int | None,
+        max_bytes: int | None,
+    ) -> StreamPosition:
         """Return how far a micro-batch goes that begins somewhere; one file at least.
 
         Args:
@@ -228,7 +242,7 @@ class CommitStream:
         counts = file_table.read_counts(self._store, self.state.lists.files)
         return {label: size_bytes for label, (_, size_bytes) in counts.items()}
 
-    def between(self, start: Position, end: Position) -> Iterator[Delivery]:
+    def between(self, start: StreamPosition, end: StreamPosition) -> Iterator[Delivery]:
         """Yield what comes between two positions, version by version.
 
         Raises:
@@ -251,8 +265,8 @@ class CommitStream:
 
     def _part(
         self,
-        start: Position,
-        end: Position,
+        start: StreamPosition,
+        end: StreamPosition,
         operation: str,
         labels: tuple[str, ...],
         entry: Entry | None = None,
@@ -266,7 +280,7 @@ class CommitStream:
             self._check_kept(version, chosen)
             yield Delivery(version=version, operation=operation, labels=chosen, first=first)
 
-    def _check_dataset(self, position: Position) -> None:
+    def _check_dataset(self, position: StreamPosition) -> None:
         if position.created_at != self.state.created_at:
             raise CommitConflictError(
                 f"Dataset {self.state.name!r} was dropped and created again since the stream began.",
@@ -306,22 +320,28 @@ class CommitStream:
     def _labels_at(self, version: int) -> tuple[str, ...]:
         """Return all files of a version, in an order that does not depend on when it is asked."""
         state = self.state
-        if version == state.version and not state.is_changed_by_others:
-            labels = state.labels
-        else:
-            labels = history.replay(self._entries_after(-1), version).labels
-        return tuple(sorted(labels, key=lambda label: (batch_id_of(label) or 0, label)))
+        if version not in self._snapshots:
+            if version == state.version and not state.is_changed_by_others:
+                labels = state.labels
+            else:
+                labels = history.replay(self._entries_after(-1), version).labels
+            in_order = sorted(labels, key=lambda label: (batch_id_of(label) or 0, label))
+            self._snapshots[version] = tuple(in_order)
+        return self._snapshots[version]
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return kept_files(self._entries_after(-1), self.state).labels
 
     def _check_kept(self, version: int, labels: Sequence[str]) -> None:
         """Check that no cleanup has given up some files of a version."""
         state = self.state
         if is_readable(state, version) or frozenset(labels) <= frozenset(state.labels):
             return
-        entries = self._entries_after(-1)
-        if kept_files(entries, state).labels.issuperset(labels):
+        if self._kept.issuperset(labels):
             return
         try:
-            check_readable(state, entries, version)
+            check_readable(state, self._entries_after(-1), version)
         except VersionNotFoundError as exc:
             raise VersionNotFoundError(
                 f"The stream stands at version {version} of {state.name!r}, which was cleaned up: "

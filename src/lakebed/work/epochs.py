@@ -23,7 +23,7 @@ from lakebed.state import runs
 from lakebed.state.reservation import ManifestFile, key_of, read_record
 from lakebed.state.scope import Nothing, RunFiles, Scope, WholeView
 from lakebed.state.state import State
-from lakebed.state.streams import Epoch, Progress, find_progress, newest
+from lakebed.state.streams import Epoch, QueryProgress, find_progress, newest
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -55,7 +55,7 @@ class SinkOptions:
                 )
 
 
-def check_due(store: Store, base: State, epoch: Epoch) -> Progress | None:
+def check_due(store: Store, base: State, epoch: Epoch) -> QueryProgress | None:
     """Check that an epoch may be committed, before its rows are written.
 
     Returns:
@@ -142,7 +142,7 @@ def _commit(transaction: Transaction, epoch: Epoch, operation: str, scope: Scope
     committed = transaction.commit(
         operation=operation,
         scope=scope,
-        progress=Progress(epoch.query, epoch.number, transaction.batch_id),
+        progress=QueryProgress(epoch.query, epoch.number, transaction.batch_id),
     )
     return Commit.of(committed.entry, transaction.base)
 
@@ -151,7 +151,7 @@ def _whole(state: State) -> WholeView:
     return WholeView(TRUE, state.layout.partition_level_types)
 
 
-def _is_same(store: Store, base: State, last: Progress, written: Written) -> bool:
+def _is_same(store: Store, base: State, last: QueryProgress, written: Written) -> bool:
     """Whether an epoch brings the rows that it brought before, whatever became of them since."""
     try:
         manifest = read_record(store, key_of(base.name, last.batch_id))
