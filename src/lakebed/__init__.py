@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakebed.model.provider import MetadataProvider
     from lakebed.model.schema import Schema
     from lakebed.pipeline.candidates import FromArchive, FromFiles
+    from lakebed.pipeline.following import IngestQuery, IngestRun
     from lakebed.pipeline.ingest import Ingest, IngestCheck
     from lakebed.pipeline.report import IngestReport
     from lakebed.repository import Repository, open_repository, open_uri
@@ -62,6 +63,7 @@ else:
             "lakebed.model.provider": ("MetadataProvider",),
             "lakebed.model.schema": ("Schema",),
             "lakebed.pipeline.candidates": ("FromArchive", "FromFiles"),
+            "lakebed.pipeline.following": ("IngestQuery", "IngestRun"),
             "lakebed.pipeline.ingest": ("Ingest", "IngestCheck"),
             "lakebed.pipeline.report": ("IngestReport",),
             "lakebed.repository": ("Repository", "open_repository", "open_uri"),
@@ -102,7 +104,9 @@ __all__ = [
     "Ingest",
     "IngestCheck",
     "IngestProgress",
+    "IngestQuery",
     "IngestReport",
+    "IngestRun",
     "LakebedError",
     "LeftOut",
     "LoadOptions",

@@ -275,7 +275,6 @@ def test_changes_are_said_in_the_words_of_a_change() -> None:
     )
     # The transaction's own.
     assert fields - set(typing.get_type_hints(Changes)) == {
-        "operation",
         "commit_id",
         "base_version",
         "run",

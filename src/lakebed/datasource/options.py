@@ -283,7 +283,7 @@ class CreationOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
+class SaveOptions:
     """What a batch write was asked for.
 
     Attributes:
@@ -342,8 +342,8 @@ class WriteOptions:
             base=texts.whole_number("base", "expectedVersion"),
             is_staged=texts.flag("staged") or False,
             lease=texts.text("lease"),
-            creation=_creation(texts),
-            files=_files(texts),
+            creation=creation_options(texts),
+            files=file_options(texts),
         )
         texts.refuse_others()
         return parsed
@@ -354,8 +354,8 @@ def _overwrite_mode(texts: OptionTexts) -> OverwriteMode | None:
     return next((mode for mode in get_args(OverwriteMode) if mode == chosen), None)
 
 
-def _creation(texts: OptionTexts) -> CreationOptions | None:
-    """Return what a missing dataset is made as, if anything says that it may be made."""
+def creation_options(texts: OptionTexts) -> CreationOptions | None:
+    """Take what a missing dataset is made as; None if nothing says that it may be made."""
     may_create = texts.flag("create")
     given = {
         "partition_by": texts.text("partitionBy"),
@@ -369,7 +369,8 @@ def _creation(texts: OptionTexts) -> CreationOptions | None:
     return CreationOptions(**named)  # type: ignore[arg-type]  # each under its own name
 
 
-def _files(texts: OptionTexts) -> FileOptions:
+def file_options(texts: OptionTexts) -> FileOptions:
+    """Take how data files are cut."""
     usual = FileOptions()
     return FileOptions(
         target_bytes=texts.whole_number("targetBytes", at_least=1) or usual.target_bytes,

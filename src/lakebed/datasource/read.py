@@ -46,10 +46,14 @@ def declared_schema(texts: Mapping[str, str]) -> StructType:
     """Return the columns of a read whose schema the caller has not declared.
 
     Raises:
-        LakebedError: An option cannot be used; see `ReadOptions.parse` and `open_view`.
+        LakebedError: An option cannot be used; see `ReadOptions.parse` and `open_to_read`.
         SchemaMismatchError: A column is unknown, or is named twice.
     """
-    options = ReadOptions.parse(texts)
+    return columns_of(ReadOptions.parse(texts))
+
+
+def columns_of(options: ReadOptions) -> StructType:
+    """Return the columns of a read; raises as `declared_schema` does."""
     layout = open_to_read(options).layout
     names = output_schema(layout, _expanded(options.columns, layout)).names
     return struct_type(_schema_of(layout, names))
@@ -83,7 +87,7 @@ class LakebedReader(DataSourceReader):
         """Take note of what to read; `choose` plans it."""
         self._options = options
         self._schema = schema
-        self._tasks: _Tasks | None = None
+        self._tasks: ReadTasks | None = None
         self._partitions: list[InputPartition] = []
 
     def choose(self, opened: Opened, condition: Predicate) -> None:
@@ -102,16 +106,16 @@ class LakebedReader(DataSourceReader):
         """
         view = opened.view if condition == TRUE else opened.view.where(condition)
         plan = view.plan()
-        self._tasks = _Tasks(
+        self._tasks = ReadTasks(
             store=opened.store,
             layout=plan.layout,
             residual=plan.residual,
-            names=_checked_names(plan.layout, self._schema),
-            schema=_arrow_schema(self._schema),
+            names=checked_names(plan.layout, self._schema),
+            schema=arrow_schema(self._schema),
         )
         self._partitions = [
             InputPartition(table_to_bytes(files_table(files)))
-            for files in _shared_out(opened.store, plan, self._options.split_bytes)
+            for files in shared_out(opened.store, plan, self._options.split_bytes)
         ]
 
     def __getstate__(self) -> dict[str, object]:
@@ -141,7 +145,7 @@ class PushingReader(LakebedReader):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tasks:
+class ReadTasks:
     """What all tasks of a read know. Travels to them.
 
     Attributes:
@@ -214,7 +218,7 @@ def _schema_of(layout: Layout, names: Sequence[str]) -> Schema:
     )
 
 
-def _checked_names(layout: Layout, declared: StructType) -> tuple[str, ...]:
+def checked_names(layout: Layout, declared: StructType) -> tuple[str, ...]:
     """Return the names of the columns that Spark expects.
 
     Raises:
@@ -234,7 +238,7 @@ def _checked_names(layout: Layout, declared: StructType) -> tuple[str, ...]:
     return names
 
 
-def _arrow_schema(declared: StructType) -> pa.Schema:
+def arrow_schema(declared: StructType) -> pa.Schema:
     """Return what Spark compares batches with."""
     # Not of the public API; but what it gives must be matched to the letter, in each release.
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -243,7 +247,7 @@ def _arrow_schema(declared: StructType) -> pa.Schema:
     return to_arrow_schema(declared, timezone="UTC") if is_new else to_arrow_schema(declared)
 
 
-def _shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[list[DataFile]]:
+def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[list[DataFile]]:
     """Share the files of a plan out to tasks, each with its rows as far as the file table knows."""
     files: Sequence[DataFile] = plan.files
     is_parquet = find_reader(plan.layout.descriptor.format) is None

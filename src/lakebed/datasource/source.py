@@ -39,8 +39,10 @@ class LakebedDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return what a read gives whose schema the caller has not declared."""
-        from lakebed.datasource import read
+        from lakebed.datasource import read, stream_options, stream_source
 
+        if stream_options.is_of_stream(self._texts):
+            return stream_source.declared_schema(self._texts)
         return read.declared_schema(self._texts)
 
     def reader(self, schema: StructType) -> DataSourceReader:

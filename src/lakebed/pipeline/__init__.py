@@ -7,6 +7,7 @@ from lakebed.model.lazy import lazily
 if TYPE_CHECKING:
     from lakebed.model.progress import NO_PROGRESS
     from lakebed.pipeline.candidates import FromArchive, FromFiles
+    from lakebed.pipeline.following import IngestQuery, IngestRun
     from lakebed.pipeline.ingest import Ingest, IngestCheck
     from lakebed.pipeline.report import IngestReport
     from lakebed.work.ingest.due import LeftOut
@@ -16,6 +17,7 @@ else:
         __name__,
         {
             "lakebed.pipeline.candidates": ("FromArchive", "FromFiles"),
+            "lakebed.pipeline.following": ("IngestQuery", "IngestRun"),
             "lakebed.pipeline.ingest": ("Ingest", "IngestCheck"),
             "lakebed.pipeline.report": ("IngestReport",),
             "lakebed.work.ingest.due": ("LeftOut",),
@@ -31,6 +33,8 @@ __all__ = [
     "Ingest",
     "IngestCheck",
     "IngestProgress",
+    "IngestQuery",
     "IngestReport",
+    "IngestRun",
     "LeftOut",
 ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakebed.errors import MissingDependencyError
+from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -227,6 +227,28 @@ def _put_back(spark: SparkSession, name: str, before: str | None) -> None:
 def listing_by_driver() -> dict[str, str]:
     """Return the settings under which the driver looks at planned files itself."""
     return {_LISTING_THRESHOLD: "1000000000"}
+
+
+# The local property in which Spark notes the query that a thread, or a task, works for.
+QUERY_ID = "sql.streaming.queryId"
+
+
+def find_query(frame: object) -> str:
+    """Return the id of the streaming query whose rows a DataFrame has.
+
+    Raises:
+        InvalidInputError: Nobody tells it.
+    """
+    spark = getattr(frame, "sparkSession", None)
+    if spark is not None and is_classic(spark):
+        query = spark.sparkContext.getLocalProperty(QUERY_ID)
+        if query:
+            return str(query)
+    raise InvalidInputError(
+        "It is not known which streaming query these rows are of.",
+        hint='Name it: functools.partial(dataset.sink, query="..."). Only a session that is not of '
+        "Spark Connect tells it by itself, inside of foreachBatch.",
+    )
 
 
 def is_classic(spark: SparkSession) -> bool:

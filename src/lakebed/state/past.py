@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakebed.model.layout import Folder
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
+from lakebed.state.history import Entry
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -33,11 +34,16 @@ def base_as_of(
         VersionNotFoundError: There is no such version.
 
     Cost:
-        Nothing where the head has not changed, else the history.
+        Nothing where the head has not changed, else the history since then; all of it where the
+        descriptor, or another tool, has changed something.
     """
-    was_foreign = foreign_added or foreign_removed
-    if state.version == version and not was_foreign and not state.is_changed_by_others:
+    is_foreign = foreign_added or foreign_removed or state.is_changed_by_others
+    if not is_foreign and version == state.version:
         return state
+    if not is_foreign and version < state.version:
+        since = history.read(store, state.lists.history, after=version)
+        if all(entry.descriptor is None for entry in since):
+            return replace(state, labels=_labels_before(state, since), version=version)
     past = history.replay(history.read(store, state.lists.history), version)
     descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
     gone = frozenset(foreign_removed)
@@ -45,3 +51,13 @@ def base_as_of(
     return replace(
         state.as_of(descriptor, lineage), labels=(*labels, *foreign_added), version=version
     )
+
+
+def _labels_before(state: State, since: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the labels before some commits, the last ones of a state."""
+    labels = dict.fromkeys(state.labels)
+    for entry in reversed(since):
+        for label in entry.added:
+            labels.pop(label, None)
+        labels.update(dict.fromkeys(entry.removed))
+    return tuple(labels)

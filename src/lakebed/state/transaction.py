@@ -16,6 +16,7 @@ import msgspec
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
+    InvalidInputError,
     LakebedError,
     PreconditionFailedError,
 )
@@ -43,6 +44,7 @@ from lakebed.state.reservation import (
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
+from lakebed.state.streams import Epoch, QueryProgress, epoch_of
 from lakebed.state.succession import foreign_entry
 from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
@@ -53,6 +55,7 @@ from lakebed.store.base import Store, delete_or_leave
 class Changes(TypedDict, total=False):
     """What a commit does, in the words of `Change`; what is left out is the transaction's own."""
 
+    operation: str
     scope: Scope
     batch_id: int | None
     added: tuple[str, ...]
@@ -69,6 +72,7 @@ class Changes(TypedDict, total=False):
     open_batches: tuple[int, ...]
     protect: tuple[Protection, ...]
     unprotect: tuple[Protection, ...]
+    progress: QueryProgress | None
     lost_indices: frozenset[str]
     moves_to: HeadFormat | None
 
@@ -140,6 +144,7 @@ class Transaction:
         operation: str,
         *,
         run: str | None = None,
+        epoch: Epoch | None = None,
         options: CommitOptions | None = None,
         base: State | None = None,
     ) -> Self:
@@ -150,6 +155,7 @@ class Transaction:
             dataset: Its name.
             operation: For the history.
             run: Name of the run, if it has one.
+            epoch: Of a streaming query, which is a run by itself.
             options: How long to fight for the head.
             base: A state that the head had earlier, on which the transaction is based; None for
                 the one that it has now.
@@ -157,10 +163,17 @@ class Transaction:
         Raises:
             DatasetNotFoundError: There is no such dataset.
             ReadOnlyError: Another tool created the dataset, or the store cannot swap.
+            InvalidInputError: The run has the name of an epoch.
 
         Cost:
             A read of the head and one PUT.
         """
+        if epoch_of(run) is not None:
+            raise InvalidInputError(
+                f"The run {run!r} has the name of an epoch of a streaming query.",
+                hint="Only its query may write it: give the run another name.",
+            )
+        run = run if epoch is None else epoch.run
         state = read_own_head(store, dataset).state
         transaction = cls(store, base or state, operation, run, options)
         transaction._reserve(state)
@@ -227,13 +240,19 @@ class Transaction:
 
     @classmethod
     def resume(
-        cls, store: Store, suspended: Suspended, *, options: CommitOptions | None = None
+        cls,
+        store: Store,
+        suspended: Suspended,
+        *,
+        epoch: Epoch | None = None,
+        options: CommitOptions | None = None,
     ) -> Self:
         """Go on with a transaction that another process has begun.
 
         Args:
             store: Where the dataset is.
             suspended: What the other process has given on.
+            epoch: Of a streaming query, where it was not known before.
             options: How long to fight for the head.
 
         Raises:
@@ -241,7 +260,7 @@ class Transaction:
             CommitConflictError: It was dropped, and another one created under its name.
 
         Cost:
-            A read of the head; the history if that has changed meanwhile.
+            A read of the head, and of the history since it was begun.
         """
         state = read_own_head(store, suspended.dataset).state
         conflicts.check_same_dataset(replace(state, created_at=suspended.created_at), state)
@@ -253,7 +272,8 @@ class Transaction:
             foreign_removed=suspended.foreign_removed,
         )
         record = suspended.record
-        transaction = cls(store, base, record.operation, record.run, options)
+        run = record.run if epoch is None else epoch.run
+        transaction = cls(store, base, record.operation, run, options)
         transaction.commit_id = record.commit_id
         key = key_of(suspended.dataset, record.batch_id)
         transaction._reservation = Reservation(store, key, suspended.etag, record)
@@ -435,12 +455,12 @@ class Transaction:
 
     def _change(self, commit_id: str, changes: Changes) -> Change:
         lineage = changes.get("lineage", self._base.lineage)
+        operation = changes.get("operation", self._operation)
         return Change(
-            operation=self._operation,
             commit_id=commit_id,
             base_version=self._base.version,
             run=self._run,
-            **(changes | {"lineage": lineage}),
+            **(changes | {"operation": operation, "lineage": lineage}),
         )
 
     def _commit(self, terms: Terms) -> Committed:
