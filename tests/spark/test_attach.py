@@ -253,3 +253,16 @@ def test_query_reads_everything_where_the_planner_fails(
     with caplog.at_level(logging.WARNING, "lakebed"):
         assert frame.count() == 3
     assert "files not pruned reason=RuntimeError: no answer" in caplog.text
+
+
+def test_rows_of_a_view_are_written_to_another_dataset(
+    spark: Any, events: Any, tmp_path: Path
+) -> None:
+    # The planner is asked while this process waits for Spark, with settings changed for the write.
+    other = lakebed.open_repository(tmp_path).create("other", events.descriptor)
+
+    other.append(spark.table("events").where("at < '2020-01-02'").drop("dt"))
+    overwritten = spark.sql("SELECT n, id, at, x FROM events WHERE id = 'id8'")
+    overwritten.write.format("lakebed").mode("append").save(other.uri.removeprefix("file://"))
+
+    assert sorted(other.arrow(["n"])["n"].to_pylist()) == [*range(24), *range(80, 90)]
