@@ -23,7 +23,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale clean
+.PHONY: help setup interop-env demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale bench-streams clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
@@ -115,6 +115,9 @@ bench-archive: setup
 
 bench-index: setup
 	$(BIN) bench/indices.py $(ARGS)
+
+bench-streams: setup
+	$(BIN) bench/streams.py $(ARGS)
 
 bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
 	$(BIN) bench/scale/run.py $(ARGS)

@@ -40,7 +40,7 @@ OFFENDERS = [
 ]
 CONTRACTS = [
     "Imports go down only",
-    "Only lakebed.spark and lakebed.hive import pyspark",
+    "Only lakebed.datasource, lakebed.hive and lakebed.spark import pyspark",
     "Only lakebed.store imports obstore",
     "Only lakebed.archive_http imports starlette and uvicorn",
 ]

@@ -28,6 +28,8 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
+from lakebed.state.streams import Epoch
+from lakebed.state.transaction import Transaction
 from lakebed.view import Base, View
 from lakebed.work.defaults import (
     CLOCK_SKEW,
@@ -665,6 +667,69 @@ class Dataset(View):
         """
         scope = _scope_of_run(run)
         return self._write("rerun", data, run, scope, options, commit_options, base)
+
+    def sink(
+        self,
+        data: object,
+        epoch_id: int,
+        *,
+        query: str | None = None,
+        compact_every: int = 0,
+        compact_target_bytes: int | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> Commit | None:
+        """Append an epoch of a streaming query, exactly once; made for `foreachBatch`.
+
+        `frame.writeStream.foreachBatch(flights.sink)`. An epoch that the query begins again after
+        a failure is left as it is if it brings the same rows, and replaces what it brought if it
+        does not. Through Spark Connect the query must be named:
+        `foreachBatch(functools.partial(flights.sink, query="flights"))`.
+
+        Args:
+            data: The rows of the epoch; as for `append`.
+            epoch_id: Its number, which grows.
+            query: What tells the query from others, the same whenever it is started again; a query
+                with a new checkpoint needs a new name. None for Spark's own id of the query that
+                runs, which lies in its checkpoint.
+            compact_every: After so many epochs small files are compacted, in a thread beside; 0 for
+                never.
+            compact_target_bytes: As for `compact`.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit; None for an epoch without rows, or one that was there.
+
+        Raises:
+            InvalidInputError: The query has no name, and Spark does not tell it.
+            StaleRerunError: The query has committed a later epoch; nothing was written.
+            CommitConflictError: Another driver has committed an epoch of the query meanwhile.
+            LakebedError: As `append`; nothing became visible.
+
+        Cost:
+            As `append`. Of an epoch that comes again, its rows are read, before and now.
+        """
+        self._check_writable()
+        if query is None:
+            from lakebed.spark.session import find_query
+
+            query = find_query(data)
+        store = self._source.store
+        epoch = Epoch(query, epoch_id)
+        with Transaction.begin(
+            store, self.name, "append", epoch=epoch, options=commit_options
+        ) as transaction:
+            work.epochs.check_due(store, transaction.base, epoch)
+            transaction.add(self._stage(data, self._narrow_target(transaction, options)))
+            return work.epochs.commit_epoch(
+                store,
+                transaction,
+                epoch,
+                work.epochs.SinkOptions(
+                    compact_every=compact_every, compact_target_bytes=compact_target_bytes
+                ),
+            )
 
     def stage(
         self,

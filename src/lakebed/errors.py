@@ -340,7 +340,9 @@ class CommitConflictError(ConflictError):
 
 
 class StaleRerunError(CommitConflictError):
-    """A rerun began before the batch that it would replace. Nothing became visible.
+    """A rerun began before the batch that it would replace, or a stream has committed a later epoch.
+
+    Nothing became visible.
 
     Attributes:
         batch_id: Of the newer batch of the same run.

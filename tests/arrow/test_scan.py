@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 import uuid
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from strategies import predicates
 
 from lakebed import DatasetDescriptor, Repository, WriteOptions
+from lakebed.arrow import scan
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
+    DamagedFileError,
     SchemaMismatchError,
     StorageError,
 )
@@ -25,6 +28,7 @@ from lakebed.model.evaluate import matches
 from lakebed.model.predicate import (
     Predicate,
 )
+from lakebed.plan.data_file import Share
 from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
@@ -418,3 +422,38 @@ def test_files_come_in_the_order_of_the_plan() -> None:
         dataset.append([{"k": "ab"[number % 2], "n": number, "x": None}])
 
     assert dataset.arrow()["n"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+# Parts of files
+
+
+@pytest.mark.parametrize("predicate", [None, "n < 400", "n < 400 AND k = 'a'", "x > 1"])
+@pytest.mark.parametrize("columns", [["n"], ["n", "k"], ["batch_id"]])
+@pytest.mark.parametrize("count", [2, 3, 50])
+def test_parts_of_a_file_hold_each_of_its_rows_once(predicate, columns, count) -> None:
+    dataset = create()
+    rows = [{"k": "ab"[n % 2], "n": n, "x": n / 7} for n in range(1000)]
+    dataset.append(rows, options=WriteOptions(row_group_bytes=2_000))
+    view = dataset.where(predicate) if predicate else dataset
+    plan, store = view.plan(), store_of(dataset)
+    (file,) = plan.files
+    parts = [
+        replace(plan, files=(replace(file, share=Share(number, count)),)) for number in range(count)
+    ]
+
+    read = [scan.scan(store, part, columns).read_all() for part in parts]
+
+    assert pa.concat_tables(read).sort_by(columns[0]) == view.arrow(columns).sort_by(columns[0])
+    assert [scan.count(store, part) for part in parts] == [table.num_rows for table in read]
+    assert predicate or max(table.num_rows for table in read) < 1000
+
+
+def test_damaged_file_is_named_also_where_a_part_of_it_is_read() -> None:
+    dataset = create()
+    dataset.append([{"k": "a", "n": 1, "x": 1.0}])
+    plan, store = dataset.plan(), store_of(dataset)
+    replace_file(dataset, b"no parquet at all")
+    part = replace(plan, files=(replace(plan.files[0], share=Share(0, 2)),))
+
+    with pytest.raises(DamagedFileError, match=plan.files[0].key):
+        scan.scan(store, part).read_all()

@@ -211,7 +211,7 @@ HOSTILE = [
 
 
 @both_formats
-@pytest.mark.parametrize("entry", OWN_ENTRIES)
+@pytest.mark.parametrize("entry", [*OWN_ENTRIES, "streams"])
 def test_a_hostile_entry_of_ours_is_refused(head_format: HeadFormat, entry: str) -> None:
     store = make_store(head_format)
     whole = store.get(KEYS[head_format]).data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,16 +13,17 @@ import pytest
 
 import lakebed
 from lakebed.arrow.write import write_batches
-from lakebed.errors import CommitUnknownError, StorageError
+from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.model.layout import Folder
+from lakebed.model.predicate import TRUE
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.lists import FILES, Edit
 from lakebed.state.protections import Protection
 from lakebed.state.reader import read_own_head
-from lakebed.state.scope import Nothing
+from lakebed.state.scope import Nothing, WholeView
 from lakebed.state.state import Change
-from lakebed.state.transaction import Changes, Transaction
+from lakebed.state.transaction import Changes, Suspended, Transaction
 from lakebed.state.written import Written
 from lakebed.store import Store, open_store
 from lakebed.store.segments import Segment
@@ -273,7 +275,6 @@ def test_changes_are_said_in_the_words_of_a_change() -> None:
     )
     # The transaction's own.
     assert fields - set(typing.get_type_hints(Changes)) == {
-        "operation",
         "commit_id",
         "base_version",
         "run",
@@ -281,3 +282,83 @@ def test_changes_are_said_in_the_words_of_a_change() -> None:
         "carried",
         "earlier",
     }
+
+
+def suspended(store: Store) -> tuple[Suspended, Written]:
+    """Begin, write, and give on what another process needs, as bytes."""
+    transaction = begin(store)
+    given_on = pickle.loads(pickle.dumps(transaction.suspend()))
+    return given_on, write(store, transaction)
+
+
+def test_suspended_transaction_is_committed_where_it_is_resumed(store) -> None:
+    dataset = lakebed.Repository(store).open("d")
+    given_on, written = suspended(store)
+    dataset.append([{"n": 3}])
+
+    with Transaction.resume(store, given_on, options=SHORT) as transaction:
+        transaction.add(written)
+        entry = transaction.commit(scope=Nothing()).entry
+
+    assert (entry.version, entry.commit_id) == (2, given_on.record.commit_id)
+    assert transaction.base.version == 0
+    assert dataset.count() == 3
+    assert dataset.check().problems == ()
+
+
+def test_commit_since_a_transaction_was_begun_conflicts_also_where_it_is_resumed(store) -> None:
+    dataset = lakebed.Repository(store).open("d")
+    given_on, written = suspended(store)
+    before = keys(store)
+    dataset.append([{"n": 3}])
+    everything = WholeView(TRUE, {})
+    transaction = Transaction.resume(store, given_on, options=SHORT)
+    transaction.add(written)
+
+    with transaction, pytest.raises(CommitConflictError, match="version 1"):
+        transaction.commit(scope=everything)
+
+    assert dataset.count() == 1
+    assert not keys(store) & {*written.keys(transaction.base.layout)}
+    assert before - keys(store) == {
+        *written.keys(transaction.base.layout),
+        f"d/batches/{given_on.record.batch_id}.json",
+    }
+
+
+def test_transaction_is_not_resumed_on_a_namesake_of_its_dataset(store) -> None:
+    repository = lakebed.Repository(store)
+    given_on, _ = suspended(store)
+    descriptor = repository.open("d").descriptor
+    repository.drop("d")
+    repository.create("d", descriptor)
+
+    with pytest.raises(CommitConflictError, match="dropped and created again"):
+        Transaction.resume(store, given_on)
+
+
+def test_transaction_that_nobody_tried_to_commit_is_given_up_with_its_files(store) -> None:
+    before = keys(store)
+    given_on, written = suspended(store)
+
+    transaction = Transaction.resume(store, given_on)
+    transaction.add(written)
+
+    assert transaction.give_up()
+    assert keys(store) == before
+
+
+def test_transaction_that_may_be_committed_is_not_given_up(store) -> None:
+    dataset = lakebed.Repository(store).open("d")
+    given_on, written = suspended(store)
+    with Transaction.resume(store, given_on) as transaction:
+        transaction.add(written)
+        transaction.commit(scope=Nothing())
+    after = keys(store)
+
+    late = Transaction.resume(store, given_on)
+    late.add(written)
+
+    assert not late.give_up()
+    assert keys(store) == after
+    assert dataset.count() == 2

@@ -37,6 +37,7 @@ from lakebed.model.predicate import FALSE, TRUE, Predicate, map_leaves, roots_of
 from lakebed.model.schema import Schema, Type
 from lakebed.model.shown import shown
 from lakebed.model.values import Scalar
+from lakebed.plan.data_file import Share
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
@@ -373,8 +374,10 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
     for group in _groups(store, plan, names):
         residual = group.residual
         dataset = _dataset(store, layout.name, group.files, _types_in(layout, group.older))
+        # Arrow counts a part of a file as the file, if it need not read it.
+        is_whole = all(file.share is None for file in group.files)
         if residual == TRUE:
-            yield _Part(dataset, group.older, tuple(names))
+            yield _Part(dataset, group.older, tuple(names), is_countable=is_whole)
             continue
         types = layout.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
@@ -388,7 +391,7 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
             row_groups=to_arrow_expression(weaker, types),
             rows=None if is_exact else to_arrow_expression(residual, types),
             rows_need=roots_of(residual, types),
-            is_countable=is_exact and has_truthful_bounds(residual, types),
+            is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),
             is_single=is_single,
         )
 
@@ -516,17 +519,28 @@ def _dataset(
     format_ = ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     )
-    fragments = [
-        format_.make_fragment(
+    fragments = []
+    for file in files:
+        fragment = format_.make_fragment(
             file.key,
             filesystem=filesystem,
             partition_expression=_constants(file.partition, arrow_types),
         )
-        for file in files
-    ]
+        if file.share is not None:
+            with _translating(name, lambda key=file.key: key):  # type: ignore[misc]  # mypy#12557
+                fragment = _part_of(fragment, file.share)
+        if fragment is not None:
+            fragments.append(fragment)
     return ds.FileSystemDataset(
         fragments, pa.schema(list(arrow_types.items())), format_, filesystem
     )
+
+
+def _part_of(fragment: ds.ParquetFileFragment, share: Share) -> ds.ParquetFileFragment | None:
+    """Return the row groups of a file that belong to a part of it; None if there are none."""
+    fragment.ensure_complete_metadata()
+    mine = share.row_groups([group.num_rows for group in fragment.row_groups])
+    return fragment.subset(row_group_ids=mine) if mine else None
 
 
 def _constants(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +16,7 @@ from rich.progress import Progress as Bar
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
 from lakebed.cli.datasets import read_schema_file, read_strategy
+from lakebed.cli.follow import follow_ingest
 from lakebed.cli.load import note_rejects, pays_off, start_spark
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
@@ -32,7 +33,9 @@ from lakebed.pipeline import (
     Ingest,
     IngestCheck,
     IngestProgress,
+    IngestQuery,
     IngestReport,
+    IngestRun,
     LeftOut,
 )
 from lakebed.pipeline.candidates import Supersede
@@ -111,7 +114,7 @@ _TOLD = 5  # files that are kept back, by name
     "with_spark",
     default=None,
     help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
-    "installed, and several files that are due have 64 MiB together]",
+    "installed, and several files that are due have 64 MiB together; with --follow this process]",
 )
 @click.option(
     "--replace-rewritten",
@@ -125,6 +128,14 @@ _TOLD = 5  # files that are kept back, by name
     show_default=True,
     help="A file of which a larger part does not fit replaces no rows; it is kept back.",
 )
+@click.option("--follow", is_flag=True, help="Go on reading what comes, until it is interrupted.")
+@click.option(
+    "--every",
+    default="10s",
+    show_default=True,
+    metavar="AGE",
+    help="With --follow: look for new files so often.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, and say what would be read.")
 @click.option(
     "--fail-on-rejects",
@@ -137,6 +148,8 @@ def ingest(
     arguments: Sequence[str],
     with_spark: bool | None,
     replace_rewritten: bool,
+    follow: bool,
+    every: str,
     dry_run: bool,
     fail_on_rejects: bool,
     **given: object,
@@ -155,10 +168,26 @@ def ingest(
     FILE... are files, patterns, directories or URLs; or one file that ends with .toml and
     declares all of it; or with --from-archive a question, such as what=syslog start=2015-03-20
     end=now.
+
+    With --follow, the verb goes on, and shows each look that has read something.
     """
     declared = _declared(arguments, given)
     if dry_run:
         _show_check(output, declared, declared.check())
+        return
+    if follow:
+        following_session = start_spark(output) if with_spark else None
+
+        def begin(on_run: Callable[[IngestRun], None]) -> IngestQuery:
+            return declared.follow(
+                every,
+                spark=following_session,
+                replace_rewritten=replace_rewritten,
+                fail_on_rejects=fail_on_rejects,
+                on_run=on_run,
+            )
+
+        follow_ingest(output, begin)
         return
     session = _session(output, declared, with_spark)
     with _bar(output) as on_progress:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from lakebed.model.progress import NO_PROGRESS as NO_PROGRESS
     from lakebed.pipeline.candidates import FromArchive as FromArchive
     from lakebed.pipeline.candidates import FromFiles as FromFiles
+    from lakebed.pipeline.following import IngestQuery as IngestQuery
+    from lakebed.pipeline.following import IngestRun as IngestRun
     from lakebed.pipeline.ingest import Ingest as Ingest
     from lakebed.pipeline.ingest import IngestCheck as IngestCheck
     from lakebed.pipeline.report import IngestReport as IngestReport

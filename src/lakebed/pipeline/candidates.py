@@ -79,6 +79,7 @@ class FromFiles:
     Attributes:
         paths: Paths, patterns, directories or URLs.
         storage_options: What the store of a URL needs to know; no display shows what may be secret.
+        may_be_empty: Whether there may be no file yet, as where `Ingest.follow` waits for some.
 
     >>> FromFiles(paths=["in/*.jsonl.gz"]).paths
     ('in/*.jsonl.gz',)
@@ -86,12 +87,14 @@ class FromFiles:
 
     paths: tuple[str, ...]
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    may_be_empty: bool = False
 
     def __init__(
         self,
         *,
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         storage_options: Mapping[str, str] | None = None,
+        may_be_empty: bool = False,
     ) -> None:
         """Name the files.
 
@@ -107,6 +110,7 @@ class FromFiles:
             )
         object.__setattr__(self, "paths", texts)
         object.__setattr__(self, "storage_options", StorageOptions(storage_options or {}))
+        object.__setattr__(self, "may_be_empty", may_be_empty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +142,12 @@ def find_candidates(
         The question to the index; or a look at each file, or a LIST for each URL.
     """
     if isinstance(source, FromFiles):
-        told, files = find_files(source.paths, format, storage_options=source.storage_options)
+        told, files = find_files(
+            source.paths,
+            format,
+            storage_options=source.storage_options,
+            may_be_empty=source.may_be_empty,
+        )
         by_slot = {candidate.slot: candidate for candidate in map(Candidate.of_file, files)}
         first: dict[str, Candidate] = {}
         for slot, real in real_slots(by_slot).items():

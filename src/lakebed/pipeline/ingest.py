@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.arrow.kernel import WriteOptions
@@ -27,6 +28,7 @@ from lakebed.pipeline.candidates import (
     find_candidates,
 )
 from lakebed.pipeline.document import read_document
+from lakebed.pipeline.following import IngestQuery, IngestRun
 from lakebed.pipeline.identity import find_due
 from lakebed.pipeline.report import IngestReport
 from lakebed.repository import Repository, open_repository
@@ -36,6 +38,7 @@ from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
+from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Intake, OnProgress, read_in
 from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
@@ -367,6 +370,58 @@ class Ingest:
             DatasetNotFoundError: The dataset is not there.
         """
         return self.dataset().sources(batch_id=batch_id, file=file)
+
+    def follow(
+        self,
+        every: str | dt.timedelta = "10s",
+        *,
+        spark: SparkSession | Literal[True] | None = None,
+        once: bool = False,
+        replace_rewritten: bool = False,
+        fail_on_rejects: bool = False,
+        on_progress: OnProgress = NO_PROGRESS,
+        on_run: Callable[[IngestRun], None] | None = None,
+    ) -> IngestQuery:
+        """Go on reading in what is new or has changed, in a thread, until the query is stopped.
+
+        Each look is a `run`, which takes each file once, whatever happened to the one before; a
+        look that finds nothing makes no version, and there may be no file yet. A store that fails and a conflict with somebody
+        else are tried again, later and later; every other error ends the query, and is raised by
+        `await_termination`.
+
+        Args:
+            every: How long after the begin of a look the next one begins, such as `10s` or `5m`;
+                if a look takes longer, it follows at once.
+            spark: As for `run`.
+            once: Look once, and end: what is there now, as with Spark's `availableNow`.
+            replace_rewritten: As for `run`.
+            fail_on_rejects: As for `run`; rejects then end the query.
+            on_progress: As for `run`.
+            on_run: Is told after each look, by the thread.
+
+        Raises:
+            LakebedError: As `check`: what is wrong with the declaration is told at once.
+
+        Cost:
+            As `check`, and as `run` for each look.
+        """
+        pause = parse_age(every)
+        declared = self
+        if isinstance(self.source, FromFiles):
+            declared = replace(self, source=replace(self.source, may_be_empty=True))
+        declared.check()
+
+        def look() -> IngestReport:
+            return declared.run(
+                spark,
+                replace_rewritten=replace_rewritten,
+                fail_on_rejects=fail_on_rejects,
+                on_progress=on_progress,
+            )
+
+        return IngestQuery(
+            look, name=self.name, every_s=pause.total_seconds(), once=once, on_run=on_run
+        )
 
 
 def _due(store: Store, state: State, candidates: Candidates) -> Due:

@@ -6,5 +6,7 @@ from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.spark import session as session
+    from lakebed.spark.tables import AttachedTables as AttachedTables
+    from lakebed.spark.tables import attach as attach
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from lakebed.errors import LakebedError, from_document, to_document
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 _Result = TypeVar("_Result")
 
@@ -39,8 +36,13 @@ def table_from_bytes(data: bytes | pa.Buffer) -> pa.Table:
 
 def answer(result: object) -> pa.RecordBatch:
     """Return what a task gives, such as `Written`, as a message of `ANSWER`."""
-    data = msgspec.msgpack.encode(result, enc_hook=_to_wire)
-    return pa.record_batch([pa.array([data]), pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
+    told = pa.array([encode_result(result)])
+    return pa.record_batch([told, pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
+
+
+def encode_result(result: object) -> bytes:
+    """Return what a task gives as bytes."""
+    return msgspec.msgpack.encode(result, enc_hook=_to_wire)
 
 
 def refusal(error: LakebedError) -> pa.RecordBatch:
@@ -49,8 +51,13 @@ def refusal(error: LakebedError) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(1, pa.binary()), told], schema=ANSWER_SCHEMA)
 
 
-def results(rows: Iterable[Row], kind: type[_Result]) -> Iterator[_Result]:
-    """Yield what tasks have given, and raise the first error at the end."""
+def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
+    """Yield what tasks have given, and raise the first error at the end.
+
+    Args:
+        rows: Of `ANSWER`, or other objects with these two attributes.
+        kind: Of what they have given.
+    """
     errors = []
     for row in rows:
         if row.error is None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
-from lakebed.model.predicate import roots_of
+from lakebed.model.predicate import Predicate, roots_of
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.plan.plan import Scan
 from lakebed.spark.column import literal, to_spark_column
 from lakebed.spark.file_lists import FileList, NativeWay
+from lakebed.spark.pruned_files import with_pruning
 from lakebed.spark.types import struct_type
 from lakebed.store.base import Store
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 # Types that Spark reads back from a path as they are; a timestamp would take the session's zone.
 _DISCOVERABLE = frozenset({Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE})
+ChooseFiles = Callable[[Predicate], frozenset[str]]
+"""Returns the labels of the files that may hold rows for which a predicate is true."""
+
 # Only the repository's own directory can hold them: keys of ours have them percent-encoded.
 _PATTERN = frozenset("*?[]{}\\")
 
@@ -98,6 +103,7 @@ def read_natively(
     names: Sequence[str],
     older: OlderFiles,
     way: NativeWay | None,
+    choose: ChooseFiles | None = None,
 ) -> DataFrame:
     """Read files of one kind; each column as they hold it, so that Spark need not promote.
 
@@ -108,6 +114,7 @@ def read_natively(
         names: Columns to return.
         older: How the files read under the current schema.
         way: How Spark is told of the files; None for the fastest.
+        choose: Says while Spark plans a query which files it needs; None to read all of them.
 
     Raises:
         InvalidInputError: The files cannot be read in this way.
@@ -133,6 +140,18 @@ def read_natively(
         root=_path(store, f"{layout.name}/{layout.table}") if from_path else None,
     )
     frame = _read_files(spark, files, way, layout.name)
+    if choose is not None:
+        labels = [file.label for file in plan.files]
+
+        def places(predicate: Predicate) -> list[int]:
+            chosen = choose(predicate)
+            return [place for place, label in enumerate(labels) if label in chosen]
+
+        def listing(places: Sequence[int]) -> DataFrame:
+            some = replace(files, paths=[files.paths[place] for place in places])
+            return _read_files(spark, some, way, layout.name)
+
+        frame = with_pruning(spark, frame, layout.column_types, places, listing, len(labels))
     for name in from_path:
         if _is_garbled(plan, name):
             frame = frame.withColumn(name, _mended(name))
@@ -149,10 +168,43 @@ def read_natively(
         *[
             _constant(constants[name], layout.column_types[name]).cast(types[name]).alias(name)
             if name in constants
-            else F.col(f"`{name}`")
+            else _safe(name, layout.column_types[name], is_filtered_later=choose is not None)
             for name in names
         ]
     )
+
+
+def _safe(name: str, kind: Type, *, is_filtered_later: bool) -> Column:
+    """Return a column; one that Spark finds no filters for the bounds of row groups in, if need be.
+
+    Parquet's bounds leave NaN out, which is greater than every number. Spark does not look for it, so
+    that it would drop row groups that hold one.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    column = F.col(f"`{name}`")
+    return _guarded(column, kind).alias(name) if is_filtered_later and _has_floats(kind) else column
+
+
+def _guarded(column: Column, kind: Type) -> Column:
+    """Return the same values by an expression that Spark does not see through."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if isinstance(kind, Struct):
+        for field in kind.fields:
+            if _has_floats(field.type):
+                inner = _guarded(column.getField(field.name), field.type)
+                column = column.withField(f"`{field.name}`", inner)
+        return column
+    is_double = kind == Primitive(Kind.DOUBLE)
+    return F.nanvl(column, F.lit(float("nan")).cast("double" if is_double else "float"))
+
+
+def _has_floats(kind: Type) -> bool:
+    """Whether it is a floating-point number, or a record that holds one; lists have no bounds."""
+    if isinstance(kind, Struct):
+        return any(_has_floats(field.type) for field in kind.fields)
+    return kind in (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
 
 
 def _path(store: Store, key: str) -> Path:

@@ -14,7 +14,13 @@ from lakebed.model.lineage import simplify
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.spark.file_lists import NativeWay
-from lakebed.spark.native_read import find_obstacle, needed_columns, read_natively, struct_of
+from lakebed.spark.native_read import (
+    ChooseFiles,
+    find_obstacle,
+    needed_columns,
+    read_natively,
+    struct_of,
+)
 from lakebed.spark.session import is_classic
 from lakebed.spark.through_arrow import read_through_arrow, to_spark_types
 from lakebed.store.base import Store
@@ -37,6 +43,7 @@ def read_frame(
     columns: Sequence[str] | None = None,
     *,
     way: Way = "auto",
+    choose: ChooseFiles | None = None,
 ) -> DataFrame:
     """Return the rows of a plan as a DataFrame.
 
@@ -52,6 +59,8 @@ def read_frame(
         plan: What to read.
         columns: Fields or partition fields, `batch_id` among them; None for all fields.
         way: How to read.
+        choose: Says while Spark plans a query which files it needs. It is asked where Spark reads
+            them itself, in a session that is not of Connect.
 
     Raises:
         SchemaMismatchError: A column is unknown or named twice, or there is none.
@@ -81,7 +90,7 @@ def read_frame(
     is_slow = way == "auto" and not obstacle and _is_slow_by_path(spark, store, plan)
     if way == "arrow" or obstacle or is_slow:
         return read_through_arrow(spark, store, plan, wanted.names, schema)
-    return _read_mixed(spark, store, plan, wanted.names, way)
+    return _read_mixed(spark, store, plan, wanted.names, way, choose)
 
 
 def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:
@@ -96,7 +105,12 @@ def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:
 
 
 def _read_mixed(
-    spark: SparkSession, store: Store, plan: Scan, names: Sequence[str], way: Way
+    spark: SparkSession,
+    store: Store,
+    plan: Scan,
+    names: Sequence[str],
+    way: Way,
+    choose: ChooseFiles | None,
 ) -> DataFrame:
     """Read natively what Spark can, file by file of one kind, and the rest through Arrow."""
     frames: list[DataFrame] = []
@@ -104,7 +118,7 @@ def _read_mixed(
     native_way = _native_way(way)
     for older, part in _by_schema(plan, names):
         if not older.reading.rebuilt:
-            frames.append(read_natively(spark, store, part, names, older, native_way))
+            frames.append(read_natively(spark, store, part, names, older, native_way, choose))
             continue
         if way != "auto":
             name = next(iter(older.reading.rebuilt))

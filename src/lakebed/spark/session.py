@@ -236,6 +236,28 @@ def listing_by_driver() -> dict[str, str]:
     return {_LISTING_THRESHOLD: "1000000000"}
 
 
+# The local property in which Spark notes the query that a thread, or a task, works for.
+QUERY_ID = "sql.streaming.queryId"
+
+
+def find_query(frame: object) -> str:
+    """Return the id of the streaming query whose rows a DataFrame has.
+
+    Raises:
+        InvalidInputError: Nobody tells it.
+    """
+    spark = getattr(frame, "sparkSession", None)
+    if spark is not None and is_classic(spark):
+        query = spark.sparkContext.getLocalProperty(QUERY_ID)
+        if query:
+            return str(query)
+    raise InvalidInputError(
+        "It is not known which streaming query these rows are of.",
+        hint='Name it: functools.partial(dataset.sink, query="..."). Only a session that is not of '
+        "Spark Connect tells it by itself, inside of foreachBatch.",
+    )
+
+
 def is_classic(spark: SparkSession) -> bool:
     """Whether Spark's driver runs beside this process, and not behind Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")

@@ -19,6 +19,7 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
 from lakebed.state.partitions import encode_partitions, labels_of
 from lakebed.state.protections import Protection
 from lakebed.state.state import State
+from lakebed.state.streams import QueryProgress
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
@@ -62,6 +63,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
             **_list_entries(state.lists),
             **_upkeep_entries(state),
             **_moving_entries(state),
+            **_stream_entries(state),
             f"{_PREFIX}digest": state.digest,
         },
         partitions=encode_partitions(state.labels, state.layout.naming, state.head_format)
@@ -112,6 +114,14 @@ def _moving_entries(state: State) -> dict[str, str]:
     """
     entries = {"moves_to": state.moves_to or "", "moved_from": state.moved_from}
     return {f"{_PREFIX}{name}": str(text) for name, text in entries.items() if text}
+
+
+def _stream_entries(state: State) -> dict[str, str]:
+    """Return how far streaming queries have come.
+
+    A release that does not know it leaves it out: then the runs tell, which every release notes.
+    """
+    return {f"{_PREFIX}streams": _encode(state.streams)} if state.streams else {}
 
 
 def _format_version(state: State) -> int:
@@ -187,6 +197,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         oldest_batch=ours.number("oldest_batch", default=0),
         open_batches=ours.values("open_batches", int),
         protections=ours.values("protections", Protection),
+        streams=ours.values("streams", QueryProgress),
         moves_to=_read_move(ours, head_format),
         moved_from=ours.text("moved_from", default=""),
     )

@@ -35,6 +35,7 @@ from lakebed.state.scope import (
 )
 from lakebed.state.sources import Sources, changed_meanwhile
 from lakebed.state.state import FOREIGN, Change, State, is_one_dataset
+from lakebed.state.streams import find_progress
 
 LONGER_LEASE = "Write the data again, with a longer lease."
 _BOTH = "Both change the descriptor."
@@ -197,6 +198,7 @@ def check(
     _check_upkeep(base, now, change, later)
     _check_cleanup(base, now, change, later)
     _check_descriptor(base, now, change, later, reads)
+    _check_progress(base, now, change)
     own = Read(state=base, scope=change.scope)
     for read in (own, *reads):
         what = _Since(read.state, now, tuple(after(since, read.state)))
@@ -334,6 +336,22 @@ def _check_descriptor(
     if reason:
         updates = [entry for entry in since if entry.descriptor is not None]
         raise _descriptor_conflict(base, now, change.operation, updates, reason)
+
+
+def _check_progress(base: State, now: State, change: Change) -> None:
+    """Check that a streaming query has come no further since it was found which epoch is due."""
+    if change.progress is None:
+        return
+    before, after_ = (find_progress(state.streams, change.progress.query) for state in (base, now))
+    if before != after_ and after_ is not None:
+        raise _conflict(
+            base,
+            now,
+            change.operation,
+            f"epoch {after_.epoch} of the same streaming query {after_.query!r}, which was "
+            "committed meanwhile.",
+            "Two drivers run one query: stop one, and start the other again.",
+        )
 
 
 def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[str]) -> str:

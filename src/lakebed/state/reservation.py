@@ -168,6 +168,16 @@ class Reservation:
         """Where it is; delete it to give the id back."""
         return self._key
 
+    @property
+    def record(self) -> BatchRecord:
+        """What was last put there."""
+        return self._record
+
+    @property
+    def etag(self) -> str:
+        """Of what was last put there."""
+        return self._etag
+
     def renew_if_due(self, lease: dt.timedelta) -> None:
         """Extend the lease once half of it is over.
 

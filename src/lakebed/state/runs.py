@@ -4,6 +4,10 @@ A batch with a named run holds rows of that run. A file that a delete or a compa
 holds rows of the run whose file it was made of, which the commit notes as *carried*. Both are kept
 in segments that the head names, apart from the history: a rerun reads as much as there were runs,
 and not as much as there were files.
+
+The epochs of a streaming query are runs, too, and there may be millions of them. Only the last of
+each query can be replaced; see `lakebed.state.streams`. Those before it are settled: nothing is
+known of them any more than of rows without a run, so that a compaction may join them.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import msgspec
 
 from lakebed.model.keys import BATCH_ID, batch_id_of
 from lakebed.model.layout import Folder
-from lakebed.state import history
+from lakebed.state import history, streams
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.packed import pack, unpack
@@ -37,6 +41,22 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     batches: dict[int, str] = {}
     carried: dict[str, str] = {}
+
+    def settled(self) -> Runs:
+        """Return the same without the epochs of streaming queries that can be replaced no more."""
+        last = streams.newest(self.batches)
+        if not last:
+            return self
+
+        def is_kept(run: str) -> bool:
+            epoch = streams.epoch_of(run)
+            known = None if epoch is None else last.get(epoch.query)
+            return epoch is None or known is None or epoch.number >= known.epoch
+
+        return Runs(
+            batches={batch_id: run for batch_id, run in self.batches.items() if is_kept(run)},
+            carried={label: run for label, run in self.carried.items() if is_kept(run)},
+        )
 
     def of(self, label: str) -> str | None:
         """Return the run whose rows a data file holds; None if it has no name."""
@@ -102,7 +122,7 @@ def _joined(parts: Iterable[Runs]) -> Runs:
     for part in parts:
         batches.update(part.batches)
         carried.update(part.carried)
-    return Runs(batches=batches, carried=carried)
+    return Runs(batches=batches, carried=carried).settled()
 
 
 def new_segment(dataset: str, runs: Runs) -> Segment:

@@ -19,6 +19,7 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
+from lakebed.state.streams import QueryProgress, advanced
 
 FOREIGN = "foreign"  # the operation of what other tools have changed
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
@@ -62,6 +63,7 @@ class State:
             a cleanup has taken its writer for dead, or it was discarded.
         open_batches: Batches with lower ids that may, since nobody gave them up.
         protections: What no cleanup may give up.
+        streams: How far streaming queries have come that committed to it, the latest last.
         moves_to: Format in which the head shall go on: no commit is made to this one any more.
         moved_from: Format from which the head came, and an id, until the first commit to it; of
             a new dataset that its creator may still give up, `CREATION`.
@@ -83,6 +85,7 @@ class State:
     oldest_batch: int = 0
     open_batches: tuple[int, ...] = ()
     protections: tuple[Protection, ...] = ()
+    streams: tuple[QueryProgress, ...] = ()
     moves_to: HeadFormat | None = None
     moved_from: str = ""
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
@@ -182,6 +185,7 @@ class Change:
         open_batches: Batches that may be committed, whatever their ids are.
         protect: What shall not be cleaned up; each takes the place of one of the same target.
         unprotect: What may be cleaned up again.
+        progress: How far a streaming query comes by it, whose epoch it is.
         lost_indices: Columns whose Kartothek index files are not right.
         moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
         earlier: Changes that make versions of their own right before it, by the same put.
@@ -209,6 +213,7 @@ class Change:
     open_batches: tuple[int, ...] = ()
     protect: tuple[Protection, ...] = ()
     unprotect: tuple[Protection, ...] = ()
+    progress: QueryProgress | None = None
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
     earlier: tuple[Change, ...] = ()
@@ -265,7 +270,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         if change.descriptor is None
         else describe(change.descriptor, change.lineage),
     )
-    digest = digest_of(labels)
+    digest, progress = digest_of(labels), change.progress
     # An index is complete or it is not named: what other tools built covers no file of ours.
     indices = {} if change.added or removed else _indices(state, change, digest)
     if change.descriptor is not None:
@@ -285,6 +290,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         horizon=max(state.horizon, change.horizon),
         **_open_batches(state, change),
         protections=_protections(state, change),
+        streams=state.streams if progress is None else advanced(state.streams, progress),
         moves_to=None if change.moves_to is state.head_format else change.moves_to,
         moved_from="",
     )

@@ -16,6 +16,7 @@ import msgspec
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
+    InvalidInputError,
     LakebedError,
     PreconditionFailedError,
 )
@@ -29,18 +30,22 @@ from lakebed.state.commit import CommitOptions, Committed, commit_change
 from lakebed.state.conflicts import Read
 from lakebed.state.head import HeadFormat
 from lakebed.state.lists import Edit, Lists
+from lakebed.state.past import base_as_of
 from lakebed.state.protections import Protection
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.reservation import (
+    BatchRecord,
     ManifestFile,
     Reservation,
     ScopeNote,
     Staging,
+    key_of,
     reserve,
 )
 from lakebed.state.scope import Nothing, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
+from lakebed.state.streams import Epoch, QueryProgress, epoch_of
 from lakebed.state.succession import foreign_entry
 from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
@@ -51,6 +56,7 @@ from lakebed.store.base import Store, delete_or_leave
 class Changes(TypedDict, total=False):
     """What a commit does, in the words of `Change`; what is left out is the transaction's own."""
 
+    operation: str
     scope: Scope
     batch_id: int | None
     added: tuple[str, ...]
@@ -67,8 +73,31 @@ class Changes(TypedDict, total=False):
     open_batches: tuple[int, ...]
     protect: tuple[Protection, ...]
     unprotect: tuple[Protection, ...]
+    progress: QueryProgress | None
     lost_indices: frozenset[str]
     moves_to: HeadFormat | None
+
+
+class Suspended(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that has reserved its batch, for another process to go on with. Travels.
+
+    Attributes:
+        dataset: Its name.
+        created_at: Of the dataset, so that a later namesake is not taken for it.
+        base_version: That the transaction is based on.
+        foreign_added: Labels of files that other tools had added to that version by then.
+        foreign_removed: Labels of files that other tools had taken out of it by then.
+        record: Of the batch.
+        etag: Of its reservation.
+    """
+
+    dataset: str
+    created_at: str
+    base_version: int
+    record: BatchRecord
+    etag: str
+    foreign_added: tuple[str, ...] = ()
+    foreign_removed: tuple[str, ...] = ()
 
 
 class _Condition(Enum):
@@ -121,6 +150,7 @@ class Transaction:
         operation: str,
         *,
         run: str | None = None,
+        epoch: Epoch | None = None,
         options: CommitOptions | None = None,
         base: State | None = None,
     ) -> Self:
@@ -131,6 +161,7 @@ class Transaction:
             dataset: Its name.
             operation: For the history.
             run: Name of the run, if it has one.
+            epoch: Of a streaming query, which is a run by itself.
             options: How long to fight for the head.
             base: A state that the head had earlier, on which the transaction is based; None for
                 the one that it has now.
@@ -138,10 +169,17 @@ class Transaction:
         Raises:
             DatasetNotFoundError: There is no such dataset.
             ReadOnlyError: Another tool created the dataset, or the store cannot swap.
+            InvalidInputError: The run has the name of an epoch.
 
         Cost:
             A read of the head and one PUT.
         """
+        if epoch_of(run) is not None:
+            raise InvalidInputError(
+                f"The run {run!r} has the name of an epoch of a streaming query.",
+                hint="Only its query may write it: give the run another name.",
+            )
+        run = run if epoch is None else epoch.run
         state = read_own_head(store, dataset).state
         transaction = cls(store, base or state, operation, run, options)
         transaction._reserve(state)
@@ -186,6 +224,66 @@ class Transaction:
             options: How long to fight for the head.
         """
         return cls(store, base, operation, options=options)
+
+    def suspend(self) -> Suspended:
+        """Return what another process goes on with; this object is not to be used any more.
+
+        What was written must come to that process in another way.
+
+        Cost:
+            Nothing; the history if another tool has changed the base.
+        """
+        foreign = foreign_entry(self._store, self._base)
+        return Suspended(
+            dataset=self._base.name,
+            created_at=self._base.created_at,
+            base_version=self._base.version,
+            record=self._reserved.record,
+            etag=self._reserved.etag,
+            foreign_added=foreign.added if foreign else (),
+            foreign_removed=foreign.removed if foreign else (),
+        )
+
+    @classmethod
+    def resume(
+        cls,
+        store: Store,
+        suspended: Suspended,
+        *,
+        epoch: Epoch | None = None,
+        options: CommitOptions | None = None,
+    ) -> Self:
+        """Go on with a transaction that another process has begun.
+
+        Args:
+            store: Where the dataset is.
+            suspended: What the other process has given on.
+            epoch: Of a streaming query, where it was not known before.
+            options: How long to fight for the head.
+
+        Raises:
+            DatasetNotFoundError: The dataset was dropped meanwhile.
+            CommitConflictError: It was dropped, and another one created under its name.
+
+        Cost:
+            A read of the head, and of the history since it was begun.
+        """
+        state = read_own_head(store, suspended.dataset).state
+        conflicts.check_same_dataset(replace(state, created_at=suspended.created_at), state)
+        base = base_as_of(
+            store,
+            state,
+            suspended.base_version,
+            foreign_added=suspended.foreign_added,
+            foreign_removed=suspended.foreign_removed,
+        )
+        record = suspended.record
+        run = record.run if epoch is None else epoch.run
+        transaction = cls(store, base, record.operation, run, options)
+        transaction.commit_id = record.commit_id
+        key = key_of(suspended.dataset, record.batch_id)
+        transaction._reservation = Reservation(store, key, suspended.etag, record)
+        return transaction
 
     def _reserve(self, state: State) -> None:
         self._reservation = reserve(
@@ -363,12 +461,12 @@ class Transaction:
 
     def _change(self, commit_id: str, changes: Changes) -> Change:
         lineage = changes.get("lineage", self._base.lineage)
+        operation = changes.get("operation", self._operation)
         return Change(
-            operation=self._operation,
             commit_id=commit_id,
             base_version=self._base.version,
             run=self._run,
-            **(changes | {"lineage": lineage}),
+            **(changes | {"operation": operation, "lineage": lineage}),
         )
 
     def _commit(self, terms: Terms) -> Committed:
@@ -522,6 +620,20 @@ class Transaction:
         doomed = [key for key in dict.fromkeys(keys) if key not in named]
         if delete_or_leave(self._store, doomed) and self._owns_batch and self._reservation:
             delete_or_leave(self._store, [self._reservation.key])
+
+    def give_up(self) -> bool:
+        """Delete what it holds, after another process may have tried to commit it.
+
+        Returns:
+            False if the batch may be committed; then nothing is deleted, and a cleanup will tell.
+
+        Cost:
+            One PUT, and bulk deletes.
+        """
+        if not self._reserved.give_up():
+            return False
+        self.abort()
+        return True
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lakebed.work import cleanup as cleanup
     from lakebed.work import compaction as compaction
     from lakebed.work import deletion as deletion
+    from lakebed.work import epochs as epochs
     from lakebed.work import indexing as indexing
     from lakebed.work import metadata as metadata
     from lakebed.work import promotion as promotion

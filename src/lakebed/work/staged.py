@@ -21,12 +21,11 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
-from lakebed.model.layout import Folder
 from lakebed.state import history, reservation, runs
 from lakebed.state.commit import CommitOptions
-from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
+from lakebed.state.past import base_as_of
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import BatchRecord, Staging, decode_record
 from lakebed.state.scope import RunFiles
@@ -210,27 +209,17 @@ def commit(
     entry = find_commit(store, state, record)
     if entry is not None:
         return entry, state
-    base = _base(store, state, staging)
+    base = base_as_of(
+        store,
+        state,
+        staging.base_version,
+        foreign_added=staging.foreign_added,
+        foreign_removed=staging.foreign_removed,
+    )
     change = change_of(base, record)
     with Transaction.on(store, base, record.operation, options=options) as transaction:
         committed = transaction.commit_staged(change, only_on=only_on, until=record.lease_until)
     return committed.entry, base
-
-
-def _base(store: Store, state: State, staging: Staging) -> State:
-    """Return the state that a batch was staged on, as far as conflicts depend on it."""
-    was_foreign = staging.foreign_added or staging.foreign_removed
-    if state.version == staging.base_version and not was_foreign and not state.is_changed_by_others:
-        return state
-    past = history.replay(history.read(store, state.lists.history), staging.base_version)
-    descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
-    gone = frozenset(staging.foreign_removed)
-    labels = [label for label in past.labels if label not in gone]
-    return replace(
-        state.as_of(descriptor, lineage),
-        labels=(*labels, *staging.foreign_added),
-        version=staging.base_version,
-    )
 
 
 def discard(store: Store, dataset: str, batch_id: int) -> None:

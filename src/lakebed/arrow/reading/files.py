@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import fnmatch
 import glob
@@ -231,6 +232,14 @@ def _is_url(location: str) -> bool:
     return "://" in location
 
 
+class _NothingThere(Exception):  # noqa: N818 - no error where that may be
+    """There is no file where some are looked for."""
+
+    def __init__(self, error: InvalidInputError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 def _no_file(location: str) -> InvalidInputError:
     return InvalidInputError(f"No file {location!r}.", hint="Check the path.")
 
@@ -240,6 +249,7 @@ def find_files(
     format: FileFormat | None = None,  # noqa: A002 - the word of the option
     *,
     storage_options: Mapping[str, str] | None = None,
+    may_be_empty: bool = False,
 ) -> tuple[FileFormat, tuple[RawFile, ...]]:
     """Find the files that are meant, and tell their format.
 
@@ -251,6 +261,7 @@ def find_files(
             suffix of a compression.
         format: None to tell it by the suffixes.
         storage_options: What the store of a URL needs to know.
+        may_be_empty: Whether a path may lead to no file, or all of them.
 
     Returns:
         The format, and the files in the order given; those of a directory by name.
@@ -274,8 +285,16 @@ def find_files(
     options = StorageOptions(storage_options or {})
     by_location: dict[str, RawFile] = {}
     for path in given:
-        for file in _expand(os.fspath(path), format, options):
+        try:
+            found = _expand(os.fspath(path), format, options)
+        except _NothingThere as nothing:
+            if not may_be_empty:
+                raise nothing.error from nothing.__cause__
+            continue
+        for file in found:
             by_location.setdefault(file.location, file)
+    if may_be_empty and not by_location:
+        return format or "json", ()
     if not by_location:
         raise InvalidInputError("No file is given.", hint="Give paths or a pattern.")
     files = tuple(by_location.values())
@@ -292,13 +311,13 @@ def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) ->
     path = Path(text)
     if path.is_dir():
         inside = sorted(_walk(path))
-        return _fitting(text, [_local(entry) for entry in inside], wanted)
+        return _fitting(text, list(_still_there(inside)), wanted)
     if path.exists():
         return [_local(path)]
     matches = [Path(entry) for entry in sorted(_glob(text))]
-    files = [_local(entry) for entry in matches if entry.is_file()]
+    files = list(_still_there(entry for entry in matches if entry.is_file()))
     if not files:
-        raise _no_file(text)
+        raise _NothingThere(_no_file(text))
     return files
 
 
@@ -311,6 +330,13 @@ def _local(path: Path) -> RawFile:
     modified_at = dt.datetime.fromtimestamp(status.st_mtime, dt.UTC)
     location = without_parents(str(path.absolute()))
     return RawFile(location=location, size_bytes=status.st_size, modified_at=modified_at)
+
+
+def _still_there(paths: Iterable[Path]) -> Iterator[RawFile]:
+    """Yield those files that have not been moved away since they were listed."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            yield _local(path)
 
 
 def without_parents(path: str) -> str:
@@ -341,7 +367,7 @@ def _expand_url(
         try:
             info = store.stat(name)
         except ObjectNotFoundError as exc:
-            raise _no_file(url) from exc
+            raise _NothingThere(_no_file(url)) from exc
         return [_remote(url, info, options)]
     while _PATTERN.intersection(root):
         root = root.rpartition("/")[0]
@@ -355,7 +381,7 @@ def _expand_url(
     parts = url.split("/")
     matching = [file for file in files if _matches(file.location.split("/"), parts)]
     if not matching:
-        raise _no_file(url)
+        raise _NothingThere(_no_file(url))
     return matching
 
 
@@ -386,10 +412,11 @@ _PATTERN = frozenset("*?[")
 def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None) -> list[RawFile]:
     fitting = [file for file in files if _fits(file, wanted)]
     if not fitting:
-        raise InvalidInputError(
+        error = InvalidInputError(
             f"No {wanted or 'CSV, JSON lines, submissions, Avro or Parquet'} file in {directory!r}.",
             hint="Files of a directory are known by their suffix.",
         )
+        raise _NothingThere(error)
     return fitting
 
 

@@ -1,0 +1,122 @@
+"""From options to the dataset or view that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.datasource.options import ReadOptions, SaveOptions
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.layout import Layout
+from lakebed.model.schema import Schema
+from lakebed.model.uri import parse_constraints
+from lakebed.repository import Repository, open_repository
+from lakebed.store.base import Store
+from lakebed.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A dataset or view that options name.
+
+    Attributes:
+        view: What is read or written.
+        store: Where it is.
+        layout: Of the dataset, as it was when it was opened.
+    """
+
+    view: View
+    store: Store
+    layout: Layout
+
+
+def open_to_read(options: ReadOptions) -> Opened:
+    """Return what is to be read: a dataset as it is now or was, narrowed.
+
+    Raises:
+        DatasetNotFoundError: There is no such dataset.
+        VersionNotFoundError: There is no such version.
+        PredicateError: A condition names an unknown column, or does not fit it.
+        InvalidInputError: No task of Spark could see the dataset.
+
+    Cost:
+        A read of the head; of an older version also the history.
+    """
+    address = options.address
+    dataset = _open(address.location, options).open(address.name)
+    version = options.version if address.version is None else address.version
+    if (version, options.time, options.batch_id) != (None, None, None):
+        dataset = dataset.at(version=version, time=options.time, batch_id=options.batch_id)
+    view: View = dataset
+    if address.constraints:
+        types = dataset.descriptor.predicate_types
+        view = view.where(parse_constraints(address.constraints, types))
+    if options.where:
+        view = view.where(options.where)
+    return Opened(view, dataset._source.store, dataset._source.seen().layout)
+
+
+def open_to_write(options: SaveOptions, given: Schema) -> Opened:
+    """Return what is to be written; creates the dataset if it may be missing.
+
+    Args:
+        options: Of the write.
+        given: Schema of the rows, for a new dataset.
+
+    Raises:
+        DatasetNotFoundError: There is no such dataset, and nothing says that it may be created.
+        InvalidInputError: It is partitioned in another way than the option says; or no task of
+            Spark could see it.
+        PredicateError: The condition of replaceWhere does not fit its columns.
+        LakebedError: It cannot be created; see `Repository.create`.
+
+    Cost:
+        A read of the head; for a new dataset what `Repository.create` takes.
+    """
+    address, wanted = options.address, options.creation
+    repository = _open(address.location, options)
+    try:
+        dataset = repository.open(address.name)
+    except DatasetNotFoundError as exc:
+        if wanted is None:
+            raise DatasetNotFoundError(
+                exc.message,
+                hint=f"{exc.hint} To create it by this write, give the option create=true, or "
+                "partitionBy.".strip(),
+            ) from None
+        descriptor = DatasetDescriptor(
+            schema=given,
+            partition_by=wanted.partition_by,
+            index=wanted.index,
+            format=wanted.format,
+            compression=wanted.compression,
+        )
+        dataset = repository.create(address.name, descriptor, "open")
+    else:
+        if wanted is not None and wanted.partition_by:
+            _check_partitioning(dataset.descriptor, wanted.partition_by)
+    where = options.replace_where
+    view = dataset if where is None else dataset.where(where)
+    return Opened(view, repository.store, dataset._source.seen().layout)
+
+
+def _open(location: str, options: ReadOptions | SaveOptions) -> Repository:
+    repository = open_repository(location, storage_options=options.storage)
+    if not repository.store.is_shared:
+        raise InvalidInputError(
+            f"{location} lies in the memory of one process, which no task of Spark can see.",
+            hint="Keep the repository in a directory or a bucket.",
+        )
+    return repository
+
+
+def _check_partitioning(descriptor: DatasetDescriptor, text: str) -> None:
+    wanted = DatasetDescriptor(
+        schema=descriptor.schema, partition_by=text, format=descriptor.format
+    ).partition_by
+    if wanted != descriptor.partition_by:
+        has = ", ".join(map(str, descriptor.partition_by)) or "nothing"
+        raise InvalidInputError(
+            f"Option partitionBy is {text!r}, but the dataset is partitioned by {has}.",
+            hint="Leave the option out: a dataset keeps the partitions that it was created with.",
+        )

@@ -1,0 +1,51 @@
+"""What tasks of a writer do, and what they tell the process that commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from lakebed.arrow.kernel import BatchTarget
+from lakebed.arrow.write import write_batches
+from lakebed.errors import LakebedError
+from lakebed.spark.answers import encode_result, results, write_error
+from lakebed.state.written import Written
+from lakebed.store.base import Store
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """What a task has written, or why it could not.
+
+    An error of ours is a message too, for Spark would only try the same again.
+
+    Attributes:
+        answer: A `Written`, as `encode_result` gives it.
+        error: As `write_error` gives it.
+    """
+
+    answer: bytes | None = None
+    error: str | None = None
+
+
+def write_in_task(
+    store: Store, target: BatchTarget, batches: Iterable[pa.RecordBatch]
+) -> TaskMessage:
+    """Write the rows of a task; what it has written is deleted if it fails."""
+    try:
+        written = write_batches(store, target, batches)
+    except LakebedError as exc:
+        return TaskMessage(error=write_error(exc))
+    return TaskMessage(answer=encode_result(written))
+
+
+def written_by(messages: Sequence[WriterCommitMessage | None]) -> Iterator[Written]:
+    """Yield what tasks have written, then raise the first error of one that could not.
+
+    Raises:
+        LakebedError: As in the task.
+    """
+    return results((one for one in messages if isinstance(one, TaskMessage)), Written)

@@ -1,0 +1,379 @@
+"""Options of the data source: text under names of any case, parsed once into checked values.
+
+Spark hands options on as they were typed, in every process anew. A name that nobody knows is an
+error, since the read or write would else do something else than was asked for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Self, get_args
+
+from lakebed.arrow.kernel import WriteOptions as FileOptions
+from lakebed.errors import InvalidInputError
+from lakebed.model.names import nearest
+from lakebed.model.redaction import StorageOptions
+from lakebed.model.uri import KINDS, Address, parse_uri
+
+STORAGE_PREFIX = "storage."
+"""What begins the name of an option that is for the store, such as `storage.region`."""
+
+MIB = 2**20
+
+OverwriteMode = Literal["all", "partitions", "run"]
+
+# What Spark's catalogs add to the options of a table.
+_OF_CATALOGS = (
+    *("collation", "comment", "external", "is_managed_location", "owner", "provider"),
+    *("table_type",),
+)
+
+_TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
+
+
+class OptionTexts:
+    """The options of one call, of which each is taken once; what is left at the end is unknown.
+
+    >>> texts = OptionTexts({"PATH": "/lake/flights", "versionAsOf": "3"})
+    >>> texts.whole_number("version", "versionAsOf")
+    3
+    >>> texts.address().name
+    'flights'
+    >>> texts.refuse_others()
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Begin with everything that was given."""
+        self._left = {name.lower(): (name, text) for name, text in options.items()}
+        self._known: list[str] = []
+
+    def text(self, *spellings: str) -> str | None:
+        """Take an option; None if it was not given.
+
+        Args:
+            spellings: Of its name, our own first.
+
+        Raises:
+            InvalidInputError: It was given in two spellings.
+        """
+        self._known += spellings
+        given = [self._left.pop(name.lower()) for name in spellings if name.lower() in self._left]
+        if len(given) > 1:
+            names = " and ".join(repr(name) for name, _ in given)
+            raise InvalidInputError(
+                f"The options {names} say the same thing.", hint=f"Give {spellings[0]!r} alone."
+            )
+        return given[0][1] if given else None
+
+    def whole_number(self, *spellings: str, at_least: int = 0) -> int | None:
+        """Take an option that is a whole number.
+
+        Raises:
+            InvalidInputError: It is none, or too small.
+        """
+        text = self.text(*spellings)
+        if text is None:
+            return None
+        try:
+            number = int(text)
+        except ValueError:
+            number = at_least - 1
+        if number < at_least:
+            raise InvalidInputError(
+                f"Option {spellings[0]} is {text!r}.",
+                hint=f"Give a whole number, {at_least} or more.",
+            )
+        return number
+
+    def flag(self, name: str) -> bool | None:
+        """Take an option that is true or false.
+
+        Raises:
+            InvalidInputError: It is neither.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        raise InvalidInputError(f"Option {name} is {text!r}.", hint="Give true or false.")
+
+    def moment(self, *spellings: str) -> dt.datetime | None:
+        """Take an option that is a time or a day; without zone it is UTC.
+
+        Raises:
+            InvalidInputError: It is none.
+        """
+        text = self.text(*spellings)
+        if text is None:
+            return None
+        try:
+            moment = dt.datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise InvalidInputError(
+                f"Option {spellings[0]} is {text!r}.",
+                hint="Give a time such as 2013-06-01T12:00:00Z, or a day.",
+            ) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+    def choice(self, name: str, allowed: Collection[str]) -> str | None:
+        """Take an option that is one of a few words.
+
+        Raises:
+            InvalidInputError: It is none of them.
+        """
+        text = self.text(name)
+        if text is None or text.lower() in allowed:
+            return text and text.lower()
+        raise InvalidInputError(
+            f"Option {name} is {text!r}.",
+            hint=nearest(text, allowed) or f"Give one of {', '.join(allowed)}.",
+        )
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Take an option that names columns: `a, b`, or as JSON `["a", "b"]`.
+
+        Raises:
+            InvalidInputError: It names none, or is no such list.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        names: object = [part.strip() for part in text.split(",")]
+        if text.lstrip().startswith("["):
+            try:
+                names = json.loads(text)
+            except ValueError:
+                names = None
+        if isinstance(names, list) and names and all(isinstance(one, str) and one for one in names):
+            return tuple(names)
+        raise InvalidInputError(
+            f"Option {name} is {text!r}.", hint="Give names of columns, with commas between them."
+        )
+
+    def address(self) -> Address:
+        """Take the option `path`: `LOCATION/NAME`, or a URI of a dataset or view.
+
+        Raises:
+            InvalidInputError: There is none, or it names no dataset.
+        """
+        text, location = self.text("path"), self.text("location")
+        text = location if text is None else text
+        for name in _OF_CATALOGS:
+            self._left.pop(name, None)
+        if text is None:
+            raise InvalidInputError(
+                "No dataset is named.", hint="Give its path to load or save, or as option 'path'."
+            )
+        kind = text.partition(":")[0]
+        address = parse_uri(text if kind in KINDS else f"dataset:{text}")
+        if address.kind == "repo" or not address.name:
+            raise InvalidInputError(
+                f"{text!r} names no dataset.",
+                hint="Give LOCATION/NAME, such as s3://bucket/lake/flights.",
+            )
+        return address
+
+    def storage(self) -> StorageOptions:
+        """Take the options of the store, such as `storage.region`."""
+        names = [name for name in self._left if name.startswith(STORAGE_PREFIX)]
+        self._known.append(f"{STORAGE_PREFIX}…")
+        return StorageOptions(
+            {name.removeprefix(STORAGE_PREFIX): self._left.pop(name)[1] for name in names}
+        )
+
+    def refuse_others(self) -> None:
+        """Check that nothing is left.
+
+        Raises:
+            InvalidInputError: Something is; the message names the nearest known option.
+        """
+        for name, _ in self._left.values():
+            known = sorted(self._known, key=str.lower)
+            by_lower = {one.lower(): one for one in known}
+            meant = nearest(name.lower(), by_lower)
+            for lower, one in by_lower.items():
+                meant = meant.replace(repr(lower), repr(one))
+            raise InvalidInputError(
+                f"The data source lakebed has no option {name!r} here.",
+                hint=meant or f"Known are: {', '.join(known)}.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a batch read was asked for.
+
+    Attributes:
+        address: Of the dataset or view.
+        storage: Of the store.
+        columns: Fields or partition fields; `*` stands for all fields. None for all fields.
+        where: A predicate as SQL; empty for everything.
+        version: To read; None for the current one.
+        time: To read the version that was current then.
+        batch_id: To read the version that the commit of this batch made.
+        split_bytes: About so many bytes of files go to one task; None to judge by the dataset.
+    """
+
+    address: Address
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    columns: tuple[str, ...] | None = None
+    where: str = ""
+    version: int | None = None
+    time: dt.datetime | None = None
+    batch_id: int | None = None
+    split_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [
+            name
+            for name, value in (
+                ("version", self.version),
+                ("timestamp", self.time),
+                ("batchId", self.batch_id),
+                ("@version of the URI", self.address.version),
+            )
+            if value is not None
+        ]
+        if len(given) > 1:
+            raise InvalidInputError(
+                f"{' and '.join(given)} each name a state to read.", hint="Give one of them."
+            )
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them on.
+
+        Raises:
+            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+        """
+        texts = OptionTexts(options)
+        parsed = cls(
+            address=texts.address(),
+            storage=texts.storage(),
+            columns=texts.names("columns"),
+            where=texts.text("where") or "",
+            version=texts.whole_number("version", "versionAsOf"),
+            time=texts.moment("timestamp", "timestampAsOf"),
+            batch_id=texts.whole_number("batchId"),
+            split_bytes=texts.whole_number("splitBytes", at_least=1),
+        )
+        texts.refuse_others()
+        return parsed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationOptions:
+    """What a dataset shall be that is not there yet.
+
+    Attributes:
+        partition_by: Partition functions, as text.
+        index: Columns with an inverted index.
+        format: Of the data files.
+        compression: Of the data files; None for the usual one.
+    """
+
+    partition_by: str = ""
+    index: tuple[str, ...] = ()
+    format: str = "parquet"
+    compression: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveOptions:
+    """What a batch write was asked for.
+
+    Attributes:
+        address: Of the dataset.
+        storage: Of the store.
+        overwrite_mode: What `mode("overwrite")` replaces; None without a say, which is all.
+        replace_where: A view that it replaces, as SQL.
+        run: Name of the run.
+        base: Version that the data was made from.
+        is_staged: Whether the batch waits for a commit by somebody else.
+        lease: How long a batch is kept from cleanup; of a staged one, from its staging on.
+        creation: What a missing dataset is made as; None to refuse one.
+        files: How data files are cut.
+    """
+
+    address: Address
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    overwrite_mode: OverwriteMode | None = None
+    replace_where: str | None = None
+    run: str | None = None
+    base: int | None = None
+    is_staged: bool = False
+    lease: str | None = None
+    creation: CreationOptions | None = None
+    files: FileOptions = field(default_factory=FileOptions)
+
+    def __post_init__(self) -> None:
+        if self.address.kind != "dataset" or self.address.version is not None:
+            raise InvalidInputError(
+                "Only a dataset as a whole can be written.",
+                hint="Name it by its path; the option replaceWhere narrows what is replaced.",
+            )
+        if self.replace_where is not None and self.overwrite_mode is not None:
+            raise InvalidInputError(
+                "Both replaceWhere and overwriteMode say what is replaced.", hint="Give one."
+            )
+        if self.overwrite_mode == "run" and not self.run:
+            raise InvalidInputError(
+                "overwriteMode is 'run', but no run is named.", hint="Give the option run."
+            )
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them on.
+
+        Raises:
+            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+        """
+        texts = OptionTexts(options)
+        parsed = cls(
+            address=texts.address(),
+            storage=texts.storage(),
+            overwrite_mode=_overwrite_mode(texts),
+            replace_where=texts.text("replaceWhere"),
+            run=texts.text("run"),
+            base=texts.whole_number("base", "expectedVersion"),
+            is_staged=texts.flag("staged") or False,
+            lease=texts.text("lease"),
+            creation=creation_options(texts),
+            files=file_options(texts),
+        )
+        texts.refuse_others()
+        return parsed
+
+
+def _overwrite_mode(texts: OptionTexts) -> OverwriteMode | None:
+    chosen = texts.choice("overwriteMode", get_args(OverwriteMode))
+    return next((mode for mode in get_args(OverwriteMode) if mode == chosen), None)
+
+
+def creation_options(texts: OptionTexts) -> CreationOptions | None:
+    """Take what a missing dataset is made as; None if nothing says that it may be made."""
+    may_create = texts.flag("create")
+    given = {
+        "partition_by": texts.text("partitionBy"),
+        "index": texts.names("index"),
+        "format": texts.text("fileFormat"),
+        "compression": texts.text("compression"),
+    }
+    named = {name: value for name, value in given.items() if value is not None}
+    if may_create is False or (may_create is None and not named):
+        return None
+    return CreationOptions(**named)  # type: ignore[arg-type]  # each under its own name
+
+
+def file_options(texts: OptionTexts) -> FileOptions:
+    """Take how data files are cut."""
+    usual = FileOptions()
+    return FileOptions(
+        target_bytes=texts.whole_number("targetBytes", at_least=1) or usual.target_bytes,
+        row_group_bytes=texts.whole_number("rowGroupBytes", at_least=1) or usual.row_group_bytes,
+        memory_bytes=texts.whole_number("memoryBytes", at_least=1) or usual.memory_bytes,
+    )

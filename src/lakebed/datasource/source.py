@@ -1,0 +1,74 @@
+"""The data source as Spark sees it: a name, and who reads and writes.
+
+Spark makes one in a Python process of its driver for each call that names the format, and pickles
+it from process to process. So it holds its options and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class LakebedDataSource(DataSource):
+    """Datasets of Lakebed under the format `lakebed`; see docs/spark-sql.md for the options.
+
+    What a method needs is loaded by it: Spark imports this module before anybody asks for it.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Keep the options, as plain text; each method reads those that it knows."""
+        super().__init__(options)
+        self._texts = dict(options.items())
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "lakebed"
+
+    def schema(self) -> StructType:
+        """Return what a read gives whose schema the caller has not declared."""
+        from lakebed.datasource import read, stream_options, stream_source
+
+        if stream_options.is_of_stream(self._texts):
+            return stream_source.declared_schema(self._texts)
+        return read.declared_schema(self._texts)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a version of a dataset."""
+        from lakebed.datasource import read
+
+        return read.reader_for(self._texts, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Return what writes a batch."""
+        from lakebed.datasource import write
+
+        return write.LakebedWriter.begin(self._texts, schema, is_overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what streams the commits of a dataset."""
+        from lakebed.datasource.stream_source import LakebedStreamReader
+
+        return LakebedStreamReader(self._texts, schema)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - Spark's signature
+    ) -> DataSourceStreamWriter:
+        """Return what writes the epochs of a stream."""
+        from lakebed.datasource.stream_sink import LakebedStreamWriter
+
+        return LakebedStreamWriter(self._texts, schema, is_overwrite=overwrite)

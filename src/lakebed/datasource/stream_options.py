@@ -1,0 +1,169 @@
+"""Options of streams, beside those that batch reads and writes have too."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self, get_args
+
+from lakebed.datasource.options import (
+    OptionTexts,
+    ReadOptions,
+    SaveOptions,
+    creation_options,
+    file_options,
+)
+from lakebed.errors import InvalidInputError
+from lakebed.work.commits import OnChange
+from lakebed.work.epochs import SinkOptions
+
+LATEST = "latest"
+_OF_SPARK = ("checkpointLocation", "queryName")  # what Spark adds to the options of a query
+_OF_SOURCE = (
+    "startingVersion",
+    "startingTimestamp",
+    "startingBatchId",
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "onChange",
+    "changeColumns",
+)
+
+
+def is_of_stream(options: Mapping[str, str]) -> bool:
+    """Whether only a streaming read has such options, so that it must be one."""
+    given = {name.lower() for name in options}
+    return any(name.lower() in given for name in _OF_SOURCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions:
+    """What a streaming read was asked for.
+
+    Attributes:
+        read: What a batch read may be asked for too: dataset or view, columns, condition.
+        starting_version: The first version whose rows are read; None for another start.
+        starts_latest: Whether to begin with what comes after the current version.
+        starting_time: To begin with the first version that was committed then or later.
+        starting_batch_id: To begin with the version that the commit of this batch made.
+        max_files: Data files of one micro-batch; None for no limit.
+        max_bytes: Bytes of the data files of one micro-batch, which has one file at least; None for
+            no limit.
+        on_change: What happens at a commit that took rows out.
+        has_change_columns: Whether `_change`, `_version` and `_batch_id` are given.
+    """
+
+    read: ReadOptions
+    starting_version: int | None = None
+    starts_latest: bool = False
+    starting_time: dt.datetime | None = None
+    starting_batch_id: int | None = None
+    max_files: int | None = None
+    max_bytes: int | None = None
+    on_change: OnChange = "fail"
+    has_change_columns: bool = False
+
+    def __post_init__(self) -> None:
+        if self.read.address.version is not None:
+            raise InvalidInputError(
+                "A stream reads no single version, but what is committed from one on.",
+                hint="Give the option startingVersion.",
+            )
+        given = [
+            name
+            for name, is_given in (
+                ("startingVersion", self.starting_version is not None or self.starts_latest),
+                ("startingTimestamp", self.starting_time is not None),
+                ("startingBatchId", self.starting_batch_id is not None),
+            )
+            if is_given
+        ]
+        if len(given) > 1:
+            raise InvalidInputError(
+                f"{' and '.join(given)} each say where to begin.", hint="Give one of them."
+            )
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a micro-batch has a limit."""
+        return self.max_files is not None or self.max_bytes is not None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them on.
+
+        Raises:
+            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+        """
+        texts = OptionTexts(options)
+        starts_latest = _is_latest(options)
+        version = None
+        if starts_latest:
+            texts.text("startingVersion")
+        else:
+            version = texts.whole_number("startingVersion")
+        on_change = texts.choice("onChange", get_args(OnChange))
+        parsed = cls(
+            read=ReadOptions(
+                address=texts.address(),
+                storage=texts.storage(),
+                columns=texts.names("columns"),
+                where=texts.text("where") or "",
+                split_bytes=texts.whole_number("splitBytes", at_least=1),
+            ),
+            starting_version=version,
+            starts_latest=starts_latest,
+            starting_time=texts.moment("startingTimestamp"),
+            starting_batch_id=texts.whole_number("startingBatchId"),
+            max_files=texts.whole_number("maxFilesPerTrigger", at_least=1),
+            max_bytes=texts.whole_number("maxBytesPerTrigger", at_least=1),
+            on_change=next((word for word in get_args(OnChange) if word == on_change), "fail"),
+            has_change_columns=texts.flag("changeColumns") or False,
+        )
+        texts.refuse_others()
+        return parsed
+
+
+def _is_latest(options: Mapping[str, str]) -> bool:
+    texts = {name.lower(): text.lower() for name, text in options.items()}
+    return texts.get("startingversion") == LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWriteOptions:
+    """What a streaming write was asked for.
+
+    Attributes:
+        write: What a batch write may be asked for too: dataset, lease, how it is created, files.
+        sink: What happens beside.
+    """
+
+    write: SaveOptions
+    sink: SinkOptions = field(default_factory=SinkOptions)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them on.
+
+        Raises:
+            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+        """
+        texts = OptionTexts(options)
+        for name in _OF_SPARK:
+            texts.text(name)
+        parsed = cls(
+            write=SaveOptions(
+                address=texts.address(),
+                storage=texts.storage(),
+                lease=texts.text("lease"),
+                creation=creation_options(texts),
+                files=file_options(texts),
+            ),
+            sink=SinkOptions(
+                compact_every=texts.whole_number("compactEvery") or 0,
+                compact_target_bytes=texts.whole_number("compactTargetBytes", at_least=1),
+            ),
+        )
+        texts.refuse_others()
+        return parsed

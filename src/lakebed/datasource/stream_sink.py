@@ -1,0 +1,173 @@
+"""The sink of `writeStream.format("lakebed")`: each epoch is one batch, committed exactly once.
+
+For each epoch Spark makes a writer in a Python process of its driver and sends it to the tasks, and
+then another one in another process, which is given the messages of the tasks and commits. All that
+the second one knows of the first has come through the tasks; they also know the query, which Spark
+tells nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from lakebed.arrow.conform import check_columns, check_types
+from lakebed.arrow.entities import to_batches
+from lakebed.datasource.addresses import open_to_write
+from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
+from lakebed.datasource.stream_options import StreamWriteOptions
+from lakebed.errors import ConflictError, NotFoundError
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.session import QUERY_ID
+from lakebed.state.commit import CommitOptions
+from lakebed.state.streams import Epoch
+from lakebed.state.transaction import Suspended, Transaction
+from lakebed.store.base import Store
+from lakebed.work.cleanup import parse_age
+from lakebed.work.epochs import commit_epoch
+from lakebed.work.writer import target_of
+
+if TYPE_CHECKING:
+    from lakebed.arrow.kernel import BatchTarget
+
+# Since Spark 4.1; before, rows come one by one.
+_ArrowWriter: Any = getattr(
+    datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter
+)
+_TAKES_ARROW = _ArrowWriter is not datasource.DataSourceStreamWriter
+
+
+@dataclass
+class EpochMessage(TaskMessage):
+    """What a task of an epoch has written, and what the commit must know beside.
+
+    Attributes:
+        begun: The transaction of the epoch.
+        query: Id of the query.
+    """
+
+    begun: Suspended | None = None
+    query: str = ""
+
+
+class LakebedStreamWriter(_ArrowWriter):  # type: ignore[misc]  # what it is depends on Spark
+    """Writes the epochs of a streaming query."""
+
+    def __init__(self, texts: dict[str, str], schema: StructType, *, is_overwrite: bool) -> None:
+        """Check that the rows fit; nothing is written.
+
+        Args:
+            texts: The options of the query.
+            schema: Of its rows.
+            is_overwrite: Whether each epoch brings all rows of the result (output mode complete).
+
+        Raises:
+            LakebedError: An option is wrong, the dataset is not there, or the rows do not fit it.
+        """
+        self._options = StreamWriteOptions.parse(texts)
+        self._is_overwrite = is_overwrite
+        given = schema_from_spark(schema.jsonValue())
+        opened = open_to_write(self._options.write, given)
+        check_columns(given.names, opened.layout.descriptor)
+        check_types(given, opened.layout.descriptor)
+        self._store: Store = opened.store
+        # What travels to the tasks:
+        self._target: BatchTarget | None = None
+        self._begun: Suspended | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Reserve the batch of the epoch, once, on the way to the tasks.
+
+        Only here it is known that this is the writer that writes, and not the one that commits.
+        """
+        if self._target is None:
+            write = self._options.write
+            transaction = Transaction.begin(
+                self._store, write.address.name, "append", options=self._commit_options
+            )
+            self._target = target_of(transaction, write.files)
+            self._begun = transaction.suspend()
+        return self.__dict__
+
+    @property
+    def _commit_options(self) -> CommitOptions:
+        lease = self._options.write.lease
+        return CommitOptions() if lease is None else CommitOptions(lease=parse_age(lease))
+
+    def write(self, iterator: Iterator[Any]) -> EpochMessage:
+        """Write the rows of a task."""
+        assert self._target is not None  # it has travelled
+        assert self._begun is not None
+        context = TaskContext.get()
+        # No task sees another one: the first fills the room under the caps of dimensions.
+        is_first = context is None or context.partitionId() == 0
+        target = replace(self._target, admitting_writers=1 if is_first else 0)
+        message = write_in_task(self._store, target, self._batches(iterator))
+        query = None if context is None else context.getLocalProperty(QUERY_ID)
+        return EpochMessage(message.answer, message.error, self._begun, query or "")
+
+    def _batches(self, rows: Iterator[Any]) -> Iterable[pa.RecordBatch]:
+        if _TAKES_ARROW:
+            return rows
+        assert self._target is not None
+        entities = (row.asDict(recursive=True) for row in rows)
+        return to_batches(entities, self._target.descriptor)
+
+    def commit(
+        self,
+        messages: Sequence[datasource.WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """Commit an epoch, unless it has been.
+
+        Raises:
+            LakebedError: A task could not write, or see `commit_epoch`; nothing became visible.
+        """
+        first = _first(messages)
+        if first is None:
+            return
+        epoch = Epoch(first.query, batchId)
+        with self._resume(first, epoch) as transaction:
+            for written in written_by(messages):
+                transaction.add(written)
+            commit_epoch(
+                self._store,
+                transaction,
+                epoch,
+                self._options.sink,
+                replaces_all=self._is_overwrite,
+            )
+
+    def abort(
+        self,
+        messages: Sequence[datasource.WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """Delete what the tasks have told of; a cleanup takes what others have left."""
+        first = _first(messages)
+        if first is None:
+            return
+        try:
+            transaction = self._resume(first, Epoch(first.query, batchId))
+        except (NotFoundError, ConflictError):
+            return  # the dataset was dropped, and with it all that lay there
+        told = [one for one in messages if isinstance(one, TaskMessage) and one.error is None]
+        for written in written_by(told):
+            transaction.add(written)
+        transaction.give_up()
+
+    def _resume(self, message: EpochMessage, epoch: Epoch) -> Transaction:
+        assert message.begun is not None  # `write` has seen to it
+        return Transaction.resume(
+            self._store, message.begun, epoch=epoch, options=self._commit_options
+        )
+
+
+def _first(messages: Sequence[datasource.WriterCommitMessage | None]) -> EpochMessage | None:
+    return next((one for one in messages if isinstance(one, EpochMessage)), None)

@@ -1,0 +1,85 @@
+"""Filters as the JVM of a classic session has them, as predicates."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import Filter
+
+from lakebed.model.predicate import Predicate, all_of, any_of
+from lakebed.model.schema import Type
+from lakebed.spark.filters import said_by
+
+_LEAVES: Mapping[str, type[Filter]] = {
+    kind.__name__: kind
+    for kind in (
+        *(spark.EqualTo, spark.EqualNullSafe, spark.GreaterThan, spark.GreaterThanOrEqual),
+        *(spark.LessThan, spark.LessThanOrEqual, spark.In, spark.IsNull, spark.IsNotNull),
+        spark.StringStartsWith,
+    )
+}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
+    """Return what a `org.apache.spark.sql.sources.Filter` implies; None if nothing can be said.
+
+    Args:
+        condition: The filter.
+        types: Of the columns that a predicate may name.
+
+    Cost:
+        Some calls into the JVM for each column that it names, of a tenth of a millisecond.
+    """
+    name = condition.getClass().getSimpleName()
+    if name in ("And", "Or"):
+        sides = [said_by_jvm(side, types) for side in (condition.left(), condition.right())]
+        known = [side for side in sides if side is not None]
+        if name == "And":
+            return all_of(known) if known else None
+        return any_of(known) if len(known) == len(sides) else None
+    if name == "Not":
+        leaf = _leaf(condition.child())
+        return None if leaf is None else said_by(spark.Not(leaf), types)
+    leaf = _leaf(condition)
+    return None if leaf is None else said_by(leaf, types)
+
+
+def _leaf(condition: Any) -> Filter | None:
+    kind = _LEAVES.get(condition.getClass().getSimpleName())
+    if kind is None:
+        return None
+    attribute = (str(condition.attribute()).replace("`", ""),)
+    if kind in (spark.IsNull, spark.IsNotNull):
+        return kind(attribute)
+    try:
+        if kind is spark.In:
+            return spark.In(attribute, tuple(_value(one) for one in condition.values()))
+        return kind(attribute, _value(condition.value()))  # type: ignore[call-arg]  # of all others
+    except (ValueError, OverflowError):
+        return None  # a year that Python does not know
+
+
+def _value(value: Any) -> Any:
+    """Return a value of the JVM as one of Python."""
+    if not hasattr(value, "getClass"):
+        return value
+    name = value.getClass().getName()
+    if name == "java.sql.Timestamp":
+        # Its milliseconds count from 1970 in UTC, whatever it is shown as.
+        seconds = value.getTime() // 1000
+        return _EPOCH + dt.timedelta(seconds=seconds, microseconds=value.getNanos() // 1000)
+    if name == "java.time.Instant":
+        micros = value.getNano() // 1000
+        return _EPOCH + dt.timedelta(seconds=value.getEpochSecond(), microseconds=micros)
+    if name == "java.sql.Date":
+        return dt.date.fromisoformat(value.toLocalDate().toString())
+    if name == "java.time.LocalDate":
+        return dt.date.fromisoformat(value.toString())
+    if name == "java.time.LocalDateTime":
+        return dt.datetime.fromisoformat(value.toString())
+    message = f"{name} is no value of a predicate"
+    raise ValueError(message)

@@ -1,0 +1,63 @@
+"""Planned files as rows of a table, in which form they travel to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lakebed.model.keys import split_label
+from lakebed.model.layout import Layout
+from lakebed.plan.data_file import DataFile, Share
+from lakebed.state.facts import Recorded
+
+_SCHEMA = pa.schema(
+    [
+        ("label", pa.string()),
+        ("is_filtered", pa.bool_()),
+        ("schema_number", pa.int32()),
+        ("row_count", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("checksum", pa.string()),
+        ("share_number", pa.int32()),
+        ("share_count", pa.int32()),
+    ]
+)
+
+
+def files_table(files: Sequence[DataFile]) -> pa.Table:
+    """Return files as rows; the layout of their dataset says the rest of them."""
+    return pa.table(
+        [
+            [file.label for file in files],
+            [file.is_filtered for file in files],
+            [file.schema_number for file in files],
+            [file.row_count for file in files],
+            [file.recorded and file.recorded.size_bytes for file in files],
+            [file.recorded and file.recorded.checksum for file in files],
+            [file.share and file.share.number for file in files],
+            [file.share and file.share.count for file in files],
+        ],
+        schema=_SCHEMA,
+    )
+
+
+def planned_files(layout: Layout, rows: pa.RecordBatch | pa.Table) -> Iterator[DataFile]:
+    """Yield the files that rows name, as the plan had them."""
+    for row in rows.to_pylist():
+        number, checksum = row["schema_number"], row["checksum"]
+        yield DataFile(
+            key=layout.key(row["label"]),
+            label=row["label"],
+            partition=layout.directory_values(split_label(row["label"])[0]),
+            is_filtered=row["is_filtered"],
+            schema_number=number,
+            constants=layout.lineage.reading(layout.stored_schema, number).constants,
+            row_count=row["row_count"],
+            recorded=None
+            if checksum is None
+            else Recorded(size_bytes=row["size_bytes"], checksum=checksum),
+            share=None
+            if row["share_number"] is None
+            else Share(row["share_number"], row["share_count"]),
+        )

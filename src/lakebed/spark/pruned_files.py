@@ -1,0 +1,210 @@
+"""Spark's own reader with our planner: which files a query reads is asked while Spark plans it.
+
+Spark drops files by their partition columns alone. It has no way to learn that `time_hour >= …`
+leaves out days, what bounds of columns leave out, and what an inverted index leaves out. But it asks
+an object for the files of a relation and hands it the filters of the query. On a classic session
+that object can be one of Python. It answers through Spark's own list of the files that are left, so
+that all the rest stays as it is.
+
+Nothing of that is public, so that it is used only where all of it is found. What goes wrong in an
+answer costs no more than the pruning.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lakebed.model.predicate import Predicate, all_of
+from lakebed.model.schema import Type
+from lakebed.spark.session import is_classic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+_KEPT_LISTS = 16  # of files, for queries that are asked again
+_numbers = itertools.count(1)
+
+Choose = Callable[[Predicate], Sequence[int]]
+"""Returns which files of a list may hold rows for which a predicate is true, by their places."""
+Listing = Callable[[Sequence[int]], "DataFrame"]
+"""Returns a frame of some files of the list."""
+
+
+def with_pruning(
+    spark: SparkSession,
+    frame: DataFrame,
+    types: Mapping[str, Type],
+    choose: Choose,
+    listing: Listing,
+    file_count: int,
+) -> DataFrame:
+    """Return a frame of files that asks which of them a query needs; itself where it cannot.
+
+    Args:
+        spark: The session.
+        frame: Of Spark's own reader, with nothing done to it yet.
+        types: Of its columns.
+        choose: Says which files are needed.
+        listing: Makes a frame of these; of the same columns, by the same reader.
+        file_count: Of all files.
+
+    Cost:
+        No request and no job; for each query with a filter what `choose` and `listing` take.
+    """
+    if not is_classic(spark):
+        return frame
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return _with_pruning(spark, frame, types, choose, listing, file_count)
+    except (ImportError, AttributeError, TypeError, PySparkException, Py4JError) as exc:
+        _log.info("no pruning by our planner in this release of Spark reason=%s", exc)
+        return frame
+
+
+def _with_pruning(
+    spark: Any,
+    frame: Any,
+    types: Mapping[str, Type],
+    choose: Choose,
+    listing: Listing,
+    file_count: int,
+) -> DataFrame:
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    from lakebed.spark.jvm_filters import said_by_jvm
+
+    relation = _relation_of(frame)
+    datasources = spark._jvm.org.apache.spark.sql.execution.datasources
+    strategy = getattr(getattr(datasources, "DataSourceStrategy$"), "MODULE$")
+    ensure_callback_server_started(spark._sc._gateway)  # type: ignore[no-untyped-call]  # pyspark's
+
+    def said_by(expression: Any) -> Predicate | None:
+        translated = strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature
+        return said_by_jvm(translated.get(), types) if translated.isDefined() else None
+
+    files = PrunedFiles(
+        whole=relation.location(),
+        said_by=said_by,
+        choose=choose,
+        listing=lambda places: _relation_of(listing(places)).location(),
+        file_count=file_count,
+    )
+    pruned = relation.copy(
+        files,
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        relation.sparkSession(),
+    )
+    made: DataFrame = type(frame)(spark._jsparkSession.baseRelationToDataFrame(pruned), spark)
+    return made
+
+
+def _relation_of(frame: Any) -> Any:
+    """Return the relation of a frame that is nothing but files."""
+    return frame._jdf.queryExecution().analyzed().relation()
+
+
+class PrunedFiles:
+    """The files of a relation; a `FileIndex` of Spark, whose names the methods have."""
+
+    def __init__(
+        self,
+        *,
+        whole: Any,
+        said_by: Callable[[Any], Predicate | None],
+        choose: Choose,
+        listing: Callable[[Sequence[int]], Any],
+        file_count: int,
+    ) -> None:
+        self._whole = whole
+        self._said_by = said_by
+        self._choose = choose
+        self._listing = listing
+        self._file_count = file_count
+        self._lists: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._number = next(_numbers)
+
+    def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802 - Spark's name
+        """Return the files that a query needs, by partition."""
+        try:
+            chosen = self._chosen(partition_filters, data_filters)
+        except Exception as exc:  # noqa: BLE001 - a query is right without pruning
+            _log.warning("files not pruned reason=%s: %s", type(exc).__name__, exc)
+            chosen = self._whole
+        if chosen is None:
+            return self._whole.listFiles(partition_filters, data_filters).take(0)
+        return chosen.listFiles(partition_filters, data_filters)
+
+    def _chosen(self, partition_filters: Any, data_filters: Any) -> Any:
+        """Return the list of the files to read; None if there are none."""
+        if data_filters.isEmpty():
+            return self._whole  # of partitions Spark knows by itself
+        filters = [*_elements(partition_filters), *_elements(data_filters)]
+        predicate = all_of([said for said in map(self._said_by, filters) if said is not None])
+        places = tuple(self._choose(predicate))
+        if len(places) == self._file_count:
+            return self._whole
+        if not places:
+            return None
+        if places not in self._lists:
+            self._lists[places] = self._listing(places)
+            if len(self._lists) > _KEPT_LISTS:
+                self._lists.popitem(last=False)
+        self._lists.move_to_end(places)
+        return self._lists[places]
+
+    def rootPaths(self) -> Any:  # noqa: N802 - Spark's name
+        """Return what was given to the reader."""
+        return self._whole.rootPaths()
+
+    def inputFiles(self) -> Any:  # noqa: N802 - Spark's name
+        """Return the URIs of all files."""
+        return self._whole.inputFiles()
+
+    def refresh(self) -> None:
+        """Do nothing: files are immutable, and a view is brought to another version as a whole."""
+
+    def sizeInBytes(self) -> Any:  # noqa: N802 - Spark's name
+        """Return the size of all files."""
+        return self._whole.sizeInBytes()
+
+    def partitionSchema(self) -> Any:  # noqa: N802 - Spark's name
+        """Return the columns that come from the path."""
+        return self._whole.partitionSchema()
+
+    def metadataOpsTimeNs(self) -> Any:  # noqa: N802 - Spark's name
+        """Return how long listing took, if anybody knows."""
+        return self._whole.metadataOpsTimeNs()
+
+    def hashCode(self) -> int:  # noqa: N802 - Java's name
+        """Return what is equal for equal ones."""
+        return self._number
+
+    def equals(self, other: Any) -> bool:
+        """Whether the other one is this one."""
+        return other is self or (other is not None and other.toString() == self.toString())
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """Return what plans show."""
+        return f"LakebedFiles({self._number})"
+
+    class Java:
+        """What py4j makes of it."""
+
+        implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+
+
+def _elements(sequence: Any) -> list[Any]:
+    return [sequence.apply(number) for number in range(sequence.size())]

@@ -1,0 +1,195 @@
+"""Datasets as tables in SQL: temporary views that Spark's own reader serves, where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.html import facts_to_html
+from lakebed.model.predicate import TRUE, Predicate
+from lakebed.plan.plan import plan
+from lakebed.spark.read import read_frame
+from lakebed.spark.session import get_session
+from lakebed.state.reader import list_names, read_head
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class HasStore(Protocol):
+    """A repository."""
+
+    @property
+    def store(self) -> Store:
+        """Where its datasets are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A temporary view: its name, and what it shows."""
+
+    name: str
+    dataset: str
+    version: int
+    frame: DataFrame
+
+
+class AttachedTables:
+    """Temporary views of datasets, each of one version until it is refreshed.
+
+    A context manager, which detaches at the end of its block.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        prefix: str,
+        datasets: tuple[str, ...] | None,
+    ) -> None:
+        """Use `attach` instead."""
+        self._spark = spark
+        self._store = store
+        self._prefix = prefix
+        self._datasets = datasets
+        self._views: dict[str, _View] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the views, sorted."""
+        return tuple(sorted(self._views))
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version that each view shows, by the name of the view."""
+        return {name: self._views[name].version for name in self.names}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} at {version}" for name, version in self.versions.items())
+        return f"<AttachedTables of {self._store.uri}: {shown or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Tables of {self._store.uri}",
+            {name: f"version {version}" for name, version in self.versions.items()},
+        )
+
+    def refresh(self) -> Self:
+        """Bring the views to the current versions.
+
+        Datasets that were created since are attached too, and views of those that are gone are
+        dropped, unless the datasets were named. A DataFrame that was made of a view before keeps
+        its version.
+
+        Raises:
+            DatasetNotFoundError: A dataset that was named is gone; no view has changed.
+            LakebedError: A head cannot be read; no view has changed.
+
+        Cost:
+            A read of the head for each dataset, and what `View.spark` takes for those that have
+            changed; for all of them one LIST of the root. No Spark job.
+        """
+        names = list_names(self._store) if self._datasets is None else self._datasets
+        views = {view.name: view for view in map(self._view_of, _distinct(names, self._prefix))}
+        for name, view in views.items():
+            if view is not self._views.get(name):
+                view.frame.createOrReplaceTempView(f"`{name}`")
+        for name in self._views.keys() - views.keys():
+            self._spark.catalog.dropTempView(name)
+        self._views = views
+        return self
+
+    def detach(self) -> None:
+        """Drop the views; a second call does nothing."""
+        for name in self.names:
+            self._spark.catalog.dropTempView(name)
+        self._views = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+    def _view_of(self, dataset: str) -> _View:
+        state = read_head(self._store, dataset).state
+        name = f"{self._prefix}{dataset}"
+        attached = self._views.get(name)
+        is_same = attached is not None and attached.version == state.version
+        if attached is not None and is_same and not state.is_changed_by_others:
+            return attached
+        return _View(name, dataset, state.version, self._frame_of(state))
+
+    def _frame_of(self, state: State) -> DataFrame:
+        store = self._store
+
+        def choose(predicate: Predicate) -> frozenset[str]:
+            chosen = plan(state, predicate, requests=0, store=store)
+            return frozenset(file.label for file in chosen.files)
+
+        everything = plan(state, TRUE, requests=0, store=store)
+        fields = state.descriptor.schema.names
+        columns = dict.fromkeys([*fields, *state.layout.partition_level_types])
+        return read_frame(self._spark, store, everything, tuple(columns), choose=choose)
+
+
+def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:
+    """Return names of datasets that Spark tells apart; it does not look at case.
+
+    Raises:
+        InvalidInputError: Two of them are one name to Spark.
+    """
+    known: dict[str, str] = {}
+    for name in datasets:
+        other = known.setdefault(name.casefold(), name)
+        if other != name:
+            raise InvalidInputError(
+                f"Views {prefix + other!r} and {prefix + name!r} are one to Spark.",
+                hint="Name the datasets to attach, and give each a prefix of its own.",
+            )
+    return list(known.values())
+
+
+def attach(
+    spark: SparkSession | None,
+    repository: HasStore,
+    *,
+    prefix: str = "",
+    datasets: Iterable[str] | None = None,
+) -> AttachedTables:
+    """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
+
+    A view shows the fields of its dataset and then the partition fields that are none of them, at
+    the version that was current. `refresh` brings it to the version that is. A view of the same
+    name is replaced, as Spark has it.
+
+    What a query does not need is not read, also where its filter comes later: by a partition field
+    and by its source (`time_hour >= …` on a dataset by date), by bounds of columns, and by inverted
+    indices. On Spark Connect Spark drops files by partition fields alone, and row groups by bounds.
+
+    Args:
+        spark: The session; None for the active one, else one started in this process.
+        repository: Whose datasets are attached.
+        prefix: What the name of each view begins with, before the name of the dataset. A name with
+            other characters than letters, digits and `_` stands in backticks in SQL.
+        datasets: Only these; None for all.
+
+    Returns:
+        The views, to refresh and detach.
+
+    Raises:
+        MissingDependencyError: pyspark or Java is not installed.
+        DatasetNotFoundError: There is no dataset of a name.
+        InvalidInputError: Two views would be one to Spark.
+
+    Cost:
+        See `AttachedTables.refresh`.
+    """
+    if datasets is not None:
+        datasets = (datasets,) if isinstance(datasets, str) else tuple(datasets)
+    session = get_session(spark)
+    return AttachedTables(session, repository.store, prefix, datasets).refresh()

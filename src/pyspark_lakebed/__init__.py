@@ -1,0 +1,9 @@
+"""Where Spark finds the data source `lakebed`: it looks for modules that are called `pyspark_…`.
+
+Spark imports all of them before it first uses any data source, so that this one loads nothing but
+what the class takes.
+"""
+
+from lakebed.datasource.source import LakebedDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,128 @@
+"""Options of the data source: any case, each once, and none that nobody knows."""
+
+import datetime as dt
+
+import pytest
+
+from lakebed.datasource.options import CreationOptions, OptionTexts, ReadOptions, SaveOptions
+from lakebed.errors import InvalidInputError
+
+PATH = {"path": "/lake/flights"}
+
+
+def test_names_are_of_any_case_and_values_are_typed() -> None:
+    options = ReadOptions.parse(
+        {
+            "PATH": "s3://bucket/lake/flights",
+            "splitbytes": "1000",
+            "COLUMNS": "a, b",
+            "Where": "a > 1",
+        }
+    )
+
+    assert (options.address.location, options.address.name) == ("s3://bucket/lake", "flights")
+    assert options.split_bytes == 1000
+    assert options.columns == ("a", "b")
+    assert options.where == "a > 1"
+
+
+@pytest.mark.parametrize("name", ["version", "versionAsOf", "VERSIONASOF"])
+def test_version_is_called_as_elsewhere_too(name: str) -> None:
+    assert ReadOptions.parse(PATH | {name: "3"}).version == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [("2013-06-01T12:00:00Z", 12), ("2013-06-01 12:00:00+02:00", 10), ("2013-06-01", 0)],
+)
+def test_time_without_zone_is_utc(text: str, hour: int) -> None:
+    options = ReadOptions.parse(PATH | {"timestampAsOf": text})
+
+    assert options.time == dt.datetime(2013, 6, 1, hour, tzinfo=dt.UTC)
+
+
+def test_columns_may_be_a_json_list() -> None:
+    assert ReadOptions.parse(PATH | {"columns": '["a", "b"]'}).columns == ("a", "b")
+
+
+def test_settings_of_the_store_pass_through_and_are_not_shown() -> None:
+    options = ReadOptions.parse(
+        PATH | {"storage.region": "eu", "storage.secret_access_key": "wJalrX"}
+    )
+
+    assert options.storage == {"region": "eu", "secret_access_key": "wJalrX"}
+    assert "wJalrX" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"versionof": "3"}, "no option 'versionof' here. Did you mean 'versionAsOf'?"),
+        ({"partitionBy": "a"}, "no option 'partitionBy' here. Known are: batchId, columns,"),
+        ({"version": "3", "versionAsOf": "3"}, "'version' and 'versionAsOf' say the same thing"),
+        ({"version": "3", "batchId": "7"}, "version and batchId each name a state"),
+        ({"version": "-1"}, "Option version is '-1'. Give a whole number, 0 or more."),
+        ({"version": "last"}, "Option version is 'last'."),
+        ({"timestamp": "yesterday"}, "Option timestamp is 'yesterday'."),
+        ({"columns": "a,,b"}, "Option columns is 'a,,b'."),
+        ({"columns": "[1]"}, "Option columns is"),
+        ({"splitBytes": "0"}, "Give a whole number, 1 or more."),
+        ({"path": "repo:/lake"}, "names no dataset"),
+        ({"path": "dataset:/lake/flights?@version=3", "version": "4"}, "each name a state to read"),
+    ],
+)
+def test_read_that_cannot_be_meant_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        ReadOptions.parse(PATH | given)
+
+    assert message in str(refused.value)
+
+
+def test_path_is_asked_for() -> None:
+    with pytest.raises(InvalidInputError, match=r"No dataset is named\. Give its path"):
+        ReadOptions.parse({})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"overwriteMode": "partition"}, "Did you mean 'partitions'?"),
+        ({"overwriteMode": "dynamic"}, "Give one of all, partitions, run."),
+        ({"overwriteMode": "run"}, "no run is named"),
+        ({"overwriteMode": "all", "replaceWhere": "a = 1"}, "Both replaceWhere and overwriteMode"),
+        ({"staged": "maybe"}, "Option staged is 'maybe'. Give true or false."),
+        ({"base": "1", "expectedVersion": "1"}, "say the same thing"),
+        ({"path": "view:/lake/flights?a=1"}, "Only a dataset as a whole"),
+        ({"path": "dataset:/lake/flights?@version=3"}, "Only a dataset as a whole"),
+        ({"columns": "a"}, "no option 'columns' here"),
+    ],
+)
+def test_write_that_cannot_be_meant_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        SaveOptions.parse(PATH | given)
+
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "creation"),
+    [
+        ({}, None),
+        ({"create": "true"}, CreationOptions()),
+        ({"partitionBy": "date(at) as dt"}, CreationOptions(partition_by="date(at) as dt")),
+        ({"index": "a, b"}, CreationOptions(index=("a", "b"))),
+        ({"partitionBy": "a", "create": "false"}, None),
+    ],
+)
+def test_dataset_is_created_only_where_an_option_says_so(
+    given: dict[str, str], creation: CreationOptions | None
+) -> None:
+    assert SaveOptions.parse(PATH | given).creation == creation
+
+
+def test_option_is_taken_once_and_what_is_left_is_named() -> None:
+    texts = OptionTexts({"Trigger": "x", "other": "y"})
+
+    assert texts.text("trigger") == "x"
+    with pytest.raises(InvalidInputError, match="no option 'other'"):
+        texts.refuse_others()
