@@ -29,7 +29,6 @@ from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
 from lakebed.state.streams import Epoch
-from lakebed.state.transaction import Transaction
 from lakebed.view import Base, View
 from lakebed.work.defaults import (
     CLOCK_SKEW,
@@ -710,6 +709,8 @@ class Dataset(View):
         Cost:
             As `append`. Of an epoch that comes again, its rows are read, before and now.
         """
+        from lakebed.state.transaction import Transaction
+
         self._check_writable()
         if query is None:
             from lakebed.spark.session import find_query
