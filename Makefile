@@ -29,7 +29,7 @@ help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
 	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
-	@echo "make test-long  the tests that take minutes, and many more random examples of the others: an hour and a half on two cores"
+	@echo "make test-long  the tests that take minutes, and many more random examples of the others: more than an hour on two cores"
 	@echo "make interop    only the comparison with plateau and datalake"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"

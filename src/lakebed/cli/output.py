@@ -222,11 +222,28 @@ def _are_numbers(values: Iterable[object]) -> bool:
 
 
 def _print_facts(facts: Mapping[str, object]) -> None:
-    from lakebed.cli.tables import print_facts
-
     lines = []
     for name, value in facts.items():
         items = list(value) if isinstance(value, list | tuple) else [value]
         for item, label in zip(items, itertools.chain([name], itertools.repeat("")), strict=False):
-            lines.append((label, "-" if item is None else _to_text(to_plain(item))))
-    print_facts(lines)
+            text = "-" if item is None else _to_text(to_plain(item))
+            lines.append((to_screen(label), to_screen(text)))
+    if sys.stdout.isatty():
+        from lakebed.cli.tables import print_facts
+
+        print_facts(lines)
+        return
+    # A pipe has neither an edge nor bold letters: rich would take as long as all the rest.
+    width = max((len(label) for label, _ in lines), default=0)
+    for label, text in lines:
+        _write_line(f"{label:{width}}  {text}".rstrip())
+
+
+def to_screen(text: str) -> str:
+    """Make control characters visible: data must not move the cursor, nor break the line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )

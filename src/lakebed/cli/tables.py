@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lakebed.cli.output import to_screen
+
 # A rule under the header and nothing else, in ASCII.
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _UNLIMITED_WIDTH = 100_000  # a pipe has no edge at which lines should break
@@ -29,31 +31,21 @@ def print_table(
     table = Table(box=_RULE, show_edge=False, pad_edge=False, header_style="bold")
     for name, is_number in zip(names, are_numbers, strict=True):
         table.add_column(
-            Text(_to_screen(name)), justify="right" if is_number else "left", overflow="fold"
+            Text(to_screen(name)), justify="right" if is_number else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(_to_screen(cell)) for cell in row))
+        table.add_row(*(Text(to_screen(cell)) for cell in row))
     _print_stripped(table)
 
 
 def print_facts(lines: Iterable[tuple[str, str]]) -> None:
-    """Print lines of a label and a text each."""
+    """Print lines of a label and a text each on a terminal."""
     table = Table(box=None, show_header=False, show_edge=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for label, text in lines:
-        table.add_row(Text(_to_screen(label)), Text(_to_screen(text)))
+        table.add_row(Text(label), Text(text))
     _print_stripped(table)
-
-
-def _to_screen(text: str) -> str:
-    """Make control characters visible: data must not move the cursor, nor break the line."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
 
 
 def _console() -> Console:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -72,5 +71,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, as a sentence; empty if none is near."""
     names, begin = list(known), str(name)
     longer = [candidate for candidate in names if begin and candidate.startswith(begin)]
+    import difflib
+
     matches = difflib.get_close_matches(begin, names, n=1) if len(longer) != 1 else longer
     return f"Did you mean {matches[0]!r}?" if matches else ""

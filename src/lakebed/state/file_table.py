@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 SUFFIX = ".parquet"
 _SEGMENTS_AT_ONCE = 8
+_BYTES_FOR_THREADS = 2**20
 # Of rows that differ in nothing but a number, a segment has two or three a byte. What claims more
 # than this is made to fill the memory: a run of equal values takes no room, however long.
 _MAX_ROWS_PER_BYTE = 16
@@ -100,10 +101,12 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
         CorruptMetadataError: It is truncated, damaged or of a wrong form.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        # It is in memory: there is nothing to fetch ahead, and few bytes are no work for threads.
+        source = pa.BufferReader(data)
+        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
         _check_hash(data, file.metadata)
         _check_count(data, file.metadata)
-        table = file.read(columns)
+        table = file.read(columns, use_threads=len(data) > _BYTES_FOR_THREADS)
         table.validate(full=True)
         missing = [
             f"{name} ({kind})"
