@@ -218,7 +218,10 @@ class Conformer:
 
 
 def _decoded(field: pa.Field) -> pa.Field:
+    """Return a field of which no dictionary need be known; where all is null, it is text."""
     kind = field.type
+    if pat.is_null(kind):
+        return field.with_type(pa.string())
     return field.with_type(kind.value_type) if pat.is_dictionary(kind) else field
 
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer, default_of
 from lakebed.arrow.entities import as_mapping, to_batches, to_column
+from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError, StorageError
 from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -201,11 +202,12 @@ def data_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Rec
         SchemaMismatchError: A value does not fit its field, or is null where that may not be.
     """
     is_tabular = isinstance(data, pa.RecordBatch | pa.Table | pa.RecordBatchReader)
-    is_other = isinstance(data, str | bytes | dict) or not isinstance(data, Iterable)
-    if is_tabular or is_other or type(data).__module__.startswith("pandas."):
+    is_pandas = type(data).__module__.startswith("pandas.")
+    is_refused = isinstance(data, str | bytes | Mapping)
+    if isinstance(data, Iterable) and not (is_tabular or is_pandas or is_refused):
+        yield from _of_items(iter(data), descriptor)
+    else:
         yield from conformed(to_batches(data, descriptor), descriptor)
-        return
-    yield from _of_items(iter(data), descriptor)
 
 
 def conformed(
@@ -260,7 +262,8 @@ def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterato
         whole.append(table)
     # In the order of the schema, whatever came first.
     first = pa.schema([field_to_arrow(field) for field in own]).empty_table()
-    yield from pa.concat_tables([first, *whole], promote_options="permissive").to_batches()
+    table = pa.concat_tables([first, *whole], promote_options="permissive")
+    yield from conformed(table.to_batches(), descriptor)
 
 
 def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescriptor) -> pa.Table:
@@ -269,7 +272,14 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
     for name in names:
         field = descriptor.schema.find(name)
         if field is None:
-            columns[name] = pa.array([entity.get(name) for entity in entities])
+            try:
+                columns[name] = pa.array([entity.get(name) for entity in entities])
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
+                raise SchemaMismatchError(
+                    f"Column {name!r} of the data, which the dataset lacks, has values of several "
+                    f"types: {reason_of(exc)}.",
+                    hint="Give the column one type.",
+                ) from exc
         else:
             default = default_of(field)
             columns[name] = to_column([entity.get(name, default) for entity in entities], field)
@@ -277,23 +287,24 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
 
 
 @contextmanager
-def hold(batches: Iterable[pa.RecordBatch], memory_bytes: int = MEMORY_BYTES) -> Iterator[HeldRows]:
+def hold(batches: Iterable[pa.RecordBatch], memory_bytes: int | None = None) -> Iterator[HeldRows]:
     """Hold rows for as long as they are needed.
 
     Args:
         batches: Of one schema; none for no rows and no columns.
-        memory_bytes: Where they are more, they wait in a temporary file.
+        memory_bytes: Where they are more, they wait in a temporary file; None for 256 MiB.
 
     Raises:
         StorageError: There is no room for the file.
     """
     waiting: list[pa.RecordBatch] = []
     size_bytes = 0
+    limit = MEMORY_BYTES if memory_bytes is None else memory_bytes
     stream = iter(batches)
     for batch in stream:
         waiting.append(batch)
         size_bytes += batch.nbytes
-        if size_bytes > memory_bytes:
+        if size_bytes > limit:
             break
     else:
         schema = waiting[0].schema if waiting else pa.schema([])

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow.caps import admitted_values
-from lakebed.arrow.conform import check_columns
+from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.held_rows import HeldRows, StoredRows, data_batches, hold, put_part
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.matching import FileChanges, KeyValues, Matcher, Merging
@@ -38,6 +38,7 @@ from lakebed.model.predicate import (
     bind,
 )
 from lakebed.model.schema import Field, Schema, Type, dotted_types
+from lakebed.model.terms import columns_in
 from lakebed.model.values import Scalar, is_nan
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for
@@ -387,13 +388,16 @@ class _Merge:
 
     def _rules(self, state: State) -> MergeRules:
         schema = state.descriptor.schema
-        return bind_clauses(
-            self._clauses,
-            _types_of(self._rows.schema, schema),
-            schema,
-            state.layout.predicate_types,
-            bind(self._target.constraint, state.layout.predicate_types),
-        )
+        data, columns = _types_of(self._rows.schema, schema), state.layout.predicate_types
+        constraint = bind(self._target.constraint, columns)
+        rules = bind_clauses(self._clauses, data, schema, columns, constraint)
+        for assignment in (*rules.updates, *rules.missing_updates):
+            for name in columns_in(assignment.term):
+                side, _, column = name.partition(".")
+                kind = data[column] if side == Side.SOURCE else columns[column]
+                given = Schema(fields=(Field(name=assignment.name, type=kind),))
+                check_types(given, state.descriptor)
+        return rules
 
     def _predicate(self, matcher: Matcher, state: State) -> Predicate:
         """Return a condition that every entity meets which the merge is about."""
