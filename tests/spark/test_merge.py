@@ -45,7 +45,7 @@ CLAUSES: list[dict[str, Any]] = [
     {},
     {
         "delete_where": "source.v < 0",
-        "update": {"v": "target.id * 2 + 1", "spot": "source.spot"},
+        "update": {"v": "target.v * 2 + 1", "spot": "source.spot"},
         "insert_where": "source.v > 3",
         "missing": "delete",
         "missing_where": "target.p = 'c'",
