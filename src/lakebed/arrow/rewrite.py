@@ -40,6 +40,7 @@ _SOURCE = "lakebed.source"  # no field has a dot in its name
 _SORTED_ROWS = 2**15  # that are given to the writer at once
 _SORTED_BYTES = 32 * MIB  # of rows that are put in order at once
 _BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
+_LEAST_AT_ONCE = 8 * MIB  # for less, another writer is not worth it
 _SORTED_LIMIT = 4 * _SORTED_BYTES  # where rows differ much in length
 
 
@@ -183,8 +184,11 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
     noted = sources.read(store, lists.sources)
     recorded = file_table.read_recorded(store, lists.files, labels)
     sizes = {label: size for label, (_, size) in counts.items()}
+    total_bytes = sum(sizes.get(label, 0) for label in labels)
+    # So that a dataset of one partition has work for all, too.
+    at_once = min(_BYTES_AT_ONCE, max(_LEAST_AT_ONCE, -(-total_bytes // count)))
     works = []
-    by_kind = divide(_by_partition(files, sizes), runs.read(store, lists), noted)
+    by_kind = divide(_by_partition(files, sizes, at_once), runs.read(store, lists), noted)
     for kind, of_kind in by_kind.items():
         by_number = {
             f"{number:09d}": sum(sizes.get(file.label, 0) for file in group)
@@ -200,15 +204,16 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
 
 
 def _by_partition(
-    files: Sequence[DataFile], sizes: Mapping[str, int]
+    files: Sequence[DataFile], sizes: Mapping[str, int], at_once: int
 ) -> list[tuple[DataFile, ...]]:
+    """Bring files of one partition together, in groups of some bytes."""
     by_partition: dict[str, list[list[DataFile]]] = {}
     room: dict[str, int] = {}
     for file in files:
         partition, size = file_partition(file), sizes.get(file.label, 0)
         if room.get(partition, -1) < size:
             by_partition.setdefault(partition, []).append([])
-            room[partition] = max(size, _BYTES_AT_ONCE)
+            room[partition] = max(size, at_once)
         by_partition[partition][-1].append(file)
         room[partition] -= size
     return [tuple(group) for groups in by_partition.values() for group in groups]
