@@ -600,7 +600,7 @@ class TestRefusals:
     ) -> None:
         dataset.append([row(1)])
 
-        dataset.merge(pa.table({"id": [1], "seen": [3]}), "id", update={"v": "source.seen"})
+        dataset.merge(pa.table({"id": [1], "seen": [3.0]}), "id", update={"v": "source.seen"})
 
         assert values(dataset) == {1: 3.0}
 

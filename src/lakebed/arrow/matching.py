@@ -24,6 +24,7 @@ from lakebed.model.layout import Layout
 from lakebed.model.merging import Assignment, MergeRules, Side
 from lakebed.model.predicate import TRUE, Predicate, sql_literal, sql_name
 from lakebed.model.schema import path_of
+from lakebed.model.terms import OfColumn
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
@@ -374,6 +375,13 @@ class Merging:
         self._known = known
         self._last: FileChanges | None = None
 
+    @cached_property
+    def _moving(self) -> list[str]:
+        """The fields that partitions are made of, and that may change."""
+        functions = self.matcher.layout.descriptor.partition_by
+        sources = {f.source.split(".")[0] for f in functions if f.takes_source}
+        return [name for name in self.matcher.rules.changed if name in sources]
+
     def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterator[Routed]:
         """Yield the rows that stay in their partition, then those that move."""
         changes = self._changes_of(file)
@@ -414,9 +422,13 @@ class Merging:
             return None, is_moved
         rows = np.concatenate([rows for rows, _, _ in parts])
         rows.sort()
+        if self._moving:
+            before, after = (
+                side.select(self._moving).take(pa.array(rows)) for side in (batch, changed)
+            )
+            for name in self._moving:
+                is_moved[rows[~_same(before.column(name), after.column(name))]] = True
         names = self.matcher.layout.descriptor.schema.names
-        before, after = (side.select(names).take(pa.array(rows)) for side in (batch, changed))
-        is_moved[rows[self._are_moved(before, after)]] = True
         self._check_view(file, changed.select(names), rows[~is_moved[rows]])
         return changed, is_moved
 
@@ -434,25 +446,21 @@ class Merging:
         if sources is not None:
             names = _roots(rules.taken(Side.SOURCE))
             sides = {Side.TARGET: taken, Side.SOURCE: self.matcher.data.take(sources, names)}
-        order = np.arange(batch.num_rows)
-        order[rows] = batch.num_rows + np.arange(len(rows))
         for assignment in assignments:
+            if self._is_equal_anyway(assignment):
+                continue
             number = batch.schema.get_field_index(assignment.name)
             new = value_of(assignment, types[assignment.name], sides)
-            both = pa.concat_arrays([batch.column(number), new]).take(pa.array(order))
-            batch = batch.set_column(number, batch.schema.field(number), both)
+            whole = _with(batch.column(number), rows, new)
+            batch = batch.set_column(number, batch.schema.field(number), whole)
         return batch
 
-    def _are_moved(self, before: pa.RecordBatch, after: pa.RecordBatch) -> np.ndarray:
-        """Say of rows whether what their partition is made of has changed."""
-        layout = self.matcher.layout
-        changed = frozenset(self.matcher.rules.changed)
-        is_moved = np.zeros(before.num_rows, dtype=bool)
-        for function in layout.descriptor.partition_by:
-            root = function.source.split(".")[0] if function.takes_source else ""
-            if root in changed:
-                is_moved |= ~_same(before.column(root), after.column(root))
-        return is_moved
+    def _is_equal_anyway(self, assignment: Assignment) -> bool:
+        """Whether a field is set to the key by which rows match, of which only zeros have two."""
+        own = OfColumn(Side.SOURCE.named(assignment.name))
+        kind = type_to_arrow(self.matcher.layout.column_types[assignment.name])
+        is_key = assignment.name in self.matcher.rules.on and assignment.term == own
+        return is_key and not pa.types.is_floating(kind)
 
     def _check_view(self, file: DataFile, batch: pa.RecordBatch, rows: np.ndarray) -> None:
         """Check that rows which stay in their partition stay in the view, too."""
@@ -467,6 +475,17 @@ class Merging:
             for name, value in own.items()
         }
         check.check(batch.take(pa.array(rows)), columns)
+
+
+def _with(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
+    """Return a column with other values in some rows, which are ascending."""
+    if not pa.types.is_nested(column.type):
+        is_new = np.zeros(len(column), dtype=bool)
+        is_new[rows] = True
+        return pc.replace_with_mask(column, pa.array(is_new), new)
+    order = np.arange(len(column))
+    order[rows] = len(column) + np.arange(len(rows))
+    return pa.concat_arrays([column, new]).take(pa.array(order))
 
 
 def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:

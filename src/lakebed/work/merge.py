@@ -37,9 +37,9 @@ from lakebed.model.predicate import (
     any_of,
     bind,
 )
-from lakebed.model.schema import Field, Schema, Type, dotted_types
+from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
 from lakebed.model.terms import columns_in
-from lakebed.model.values import Scalar, is_nan
+from lakebed.model.values import TIMES, Scalar, is_nan
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
@@ -617,10 +617,16 @@ def _condition_on(on: Sequence[str], keys: KeyValues, types: Mapping[str, Type])
         except (OverflowError, ValueError):
             continue  # times that Python does not know: no file is dropped by them
         if is_listed:
-            terms.append(Membership(name, tuple(values)))
+            listed = Membership(name, tuple(values))
+            # Values of a column are of its type; but of times a predicate takes one spelling only.
+            terms.append(bind(listed, types) if _is_time(types[name]) or not values else listed)
             continue
         low, high = values[:2]
-        terms.append(Comparison(name, Op.GE, low))
+        terms.append(bind(Comparison(name, Op.GE, low), types))
         if not any(is_nan(value) for value in values):  # which is the greatest
-            terms.append(Comparison(name, Op.LE, high))
-    return bind(all_of(terms), types)
+            terms.append(bind(Comparison(name, Op.LE, high), types))
+    return all_of(terms)
+
+
+def _is_time(kind: Type) -> bool:
+    return isinstance(kind, Primitive) and kind.kind in TIMES
