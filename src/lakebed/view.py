@@ -25,7 +25,7 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.merging import Matched, MergeClauses, Missing, NotMatched
+from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
@@ -597,13 +597,13 @@ class View:
         data: object,
         on: str | Sequence[str],
         *,
-        matched: Matched = "update",
+        matched: IfMatched = "update",
         update: Sequence[str] | Mapping[str, object] | None = None,
         update_where: str | None = None,
         delete_where: str | None = None,
-        not_matched: NotMatched = "insert",
+        not_matched: IfNotMatched = "insert",
         insert_where: str | None = None,
-        missing: Missing = "keep",
+        missing: IfMissing = "keep",
         missing_update: Mapping[str, object] | None = None,
         missing_where: str | None = None,
         run: str | None = None,

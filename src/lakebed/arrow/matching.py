@@ -16,7 +16,7 @@ from lakebed.arrow import scan
 from lakebed.arrow.constraint import ViewCheck
 from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.arrow.held_rows import HeldRows
-from lakebed.arrow.pairs import Columns, met_by, rows_that_meet, value_of
+from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of
 from lakebed.arrow.rewrite import Routed, file_partition
 from lakebed.errors import DuplicateKeyError
 from lakebed.model.arrow_types import type_to_arrow
@@ -30,6 +30,7 @@ from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
 
 _NOTHING = np.zeros(0, dtype=np.int64)
+_PAIRS_AT_ONCE = 2**16  # of which conditions are asked
 _LARGE_BYTES = 2**30  # of the texts of one key; Arrow's small arrays end at 2 GiB
 
 
@@ -289,13 +290,14 @@ class Matcher:
             rows, places = rows[is_inside[rows]], places[is_inside[rows]]
         is_deleted = np.zeros(len(rows), dtype=bool)
         is_updated = np.zeros(len(rows), dtype=bool)
-        if rules.conditions and len(rows):
-            target = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
-            sides = {Side.TARGET: target, Side.SOURCE: self.data.take(places, self._of_data)}
+        for start in range(0, len(rows) if rules.conditions else 0, _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            target = pa.concat_batches(table.take(pa.array(rows[some])).to_batches())
+            sides = {Side.TARGET: target, Side.SOURCE: self.data.take(places[some], self._of_data)}
             if rules.delete_where is not None:
-                is_deleted = met_by(rules.delete_where, sides)
+                is_deleted[some] = met_by(rules.delete_where, sides)
             if rules.update_where is not None:
-                is_updated = met_by(rules.update_where, sides)
+                is_updated[some] = met_by(rules.update_where, sides)
         if rules.matched == "delete" and rules.delete_where is None:
             is_deleted[:] = True
         if rules.matched == "update" and rules.update_where is None:
@@ -442,7 +444,7 @@ class Merging:
         """Return the batch with some fields of some rows set."""
         rules, types = self.matcher.rules, self.matcher.layout.column_types
         taken = batch.take(pa.array(rows))
-        sides: Columns = {Side.TARGET: taken}
+        sides: Pairs = {Side.TARGET: taken}
         if sources is not None:
             names = _roots(rules.taken(Side.SOURCE))
             sides = {Side.TARGET: taken, Side.SOURCE: self.matcher.data.take(sources, names)}

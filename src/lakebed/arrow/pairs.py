@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.merging import Assignment, Condition, Side
+from lakebed.model.merging import Assignment, PairCondition, Side
 from lakebed.model.predicate import Op, Predicate
 from lakebed.model.schema import Type
 from lakebed.model.terms import Computed, Constant, Function, OfColumn, Term
@@ -20,11 +20,11 @@ from lakebed.plan.expression import to_arrow_expression
 
 _PLACE = "lakebed.place"  # no field has a dot in its name
 
-Columns = Mapping[Side, pa.RecordBatch]
-"""Columns of the rows of a side: as many on each side as there are pairs."""
+Pairs = Mapping[Side, pa.RecordBatch]
+"""Pairs of the rows of a side: as many on each side as there are pairs."""
 
 
-def column_of(sides: Columns, name: str) -> pa.Array:
+def column_of(sides: Pairs, name: str) -> pa.Array:
     """Return a column by its name in a condition, as `target.x`; a nested one by dots."""
     side, _, path = name.partition(".")
     batch = sides[Side(side)]
@@ -35,7 +35,7 @@ def column_of(sides: Columns, name: str) -> pa.Array:
     return pc.struct_field(column, inner)
 
 
-def met_by(condition: Condition, sides: Columns) -> np.ndarray:
+def met_by(condition: PairCondition, sides: Pairs) -> np.ndarray:
     """Say of each pair whether a condition is true, neither false nor unknown."""
     arrays, names = [], []
     for side, batch in sides.items():
@@ -85,7 +85,7 @@ def _is_nan(column: pa.Array) -> pa.Array:
     return pa.repeat(pa.scalar(value=False), len(column))
 
 
-def value_of(assignment: Assignment, kind: Type, sides: Columns) -> pa.Array:
+def value_of(assignment: Assignment, kind: Type, sides: Pairs) -> pa.Array:
     """Return what a field is set to in each pair.
 
     Args:
@@ -106,7 +106,7 @@ def value_of(assignment: Assignment, kind: Type, sides: Columns) -> pa.Array:
         ) from exc
 
 
-def _computed(term: Term, kind: pa.DataType, sides: Columns, count: int) -> pa.Array:
+def _computed(term: Term, kind: pa.DataType, sides: Pairs, count: int) -> pa.Array:
     match term:
         case OfColumn(name):
             column = column_of(sides, name)

@@ -20,7 +20,7 @@ from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.merging import Matched, Missing, NotMatched
+from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched
 from lakebed.model.schema import Schema
 from lakebed.repository import Repository
 from lakebed.view import View
@@ -71,13 +71,13 @@ def merge(
     inputs: Inputs,
     keys: str,
     where: str | None,
-    matched: Matched,
+    matched: IfMatched,
     update: str | None,
     update_where: str | None,
     delete_where: str | None,
-    not_matched: NotMatched,
+    not_matched: IfNotMatched,
     insert_where: str | None,
-    missing: Missing,
+    missing: IfMissing,
     missing_where: str | None,
     is_dry_run: bool,
     run: str | None,

@@ -35,9 +35,9 @@ from lakebed.model.values import Scalar, check_value
 # Of the two rows, which are records where a condition is asked; what is in them is named beside.
 _RECORD = Struct((Field(name="row", type=Primitive(Kind.BOOLEAN)),))
 
-Matched = Literal["update", "delete", "ignore"]
-NotMatched = Literal["insert", "ignore"]
-Missing = Literal["keep", "update", "delete"]
+IfMatched = Literal["update", "delete", "ignore"]
+IfNotMatched = Literal["insert", "ignore"]
+IfMissing = Literal["keep", "update", "delete"]
 
 
 class Side(StrEnum):
@@ -57,7 +57,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class PairCondition:
     """What two rows that belong together are to meet, or one row of the data.
 
     Attributes:
@@ -107,21 +107,21 @@ class MergeClauses:
     """
 
     on: tuple[str, ...]
-    matched: Matched = "update"
+    matched: IfMatched = "update"
     update: Sequence[str] | Mapping[str, object] | None = None
     update_where: str | None = None
     delete_where: str | None = None
-    not_matched: NotMatched = "insert"
+    not_matched: IfNotMatched = "insert"
     insert_where: str | None = None
-    missing: Missing = "keep"
+    missing: IfMissing = "keep"
     missing_update: Mapping[str, object] | None = None
     missing_where: str | None = None
 
     def __post_init__(self) -> None:
         for name, kinds in (
-            ("matched", Matched),
-            ("not_matched", NotMatched),
-            ("missing", Missing),
+            ("matched", IfMatched),
+            ("not_matched", IfNotMatched),
+            ("missing", IfMissing),
         ):
             value, allowed = getattr(self, name), get_args(kinds)
             if value not in allowed:
@@ -177,20 +177,20 @@ class MergeRules:
     """
 
     on: tuple[str, ...]
-    matched: Matched
+    matched: IfMatched
     updates: tuple[Assignment, ...] = ()
-    update_where: Condition | None = None
-    delete_where: Condition | None = None
-    not_matched: NotMatched
-    insert_where: Condition | None = None
-    missing: Missing = "keep"
+    update_where: PairCondition | None = None
+    delete_where: PairCondition | None = None
+    not_matched: IfNotMatched
+    insert_where: PairCondition | None = None
+    missing: IfMissing = "keep"
     missing_updates: tuple[Assignment, ...] = ()
     missing_where: Predicate = TRUE
     constraint: Predicate = TRUE
     extra: frozenset[str] = field(default_factory=frozenset)
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[PairCondition, ...]:
         """Those on two rows that belong together."""
         given = (self.delete_where, self.update_where)
         return tuple(condition for condition in given if condition is not None)
@@ -292,7 +292,7 @@ def _check_named(rules: MergeRules, schema: Schema) -> None:
         )
 
 
-def _condition(text: str | None, types: Mapping[str, Type]) -> Condition | None:
+def _condition(text: str | None, types: Mapping[str, Type]) -> PairCondition | None:
     if text is None:
         return None
     compared: dict[str, Compared] = {}
@@ -309,7 +309,7 @@ def _condition(text: str | None, types: Mapping[str, Type]) -> Condition | None:
     }
     # So that what travels to tasks is no larger than what it is about.
     kept = {name: kind for name, kind in all_types.items() if name in named or name in set(Side)}
-    return Condition(predicate=bind(predicate, kept), compared=compared, types=kept)
+    return PairCondition(predicate=bind(predicate, kept), compared=compared, types=kept)
 
 
 def _parsed(
