@@ -21,7 +21,7 @@ from lakebed.plan.expression import to_arrow_expression
 _PLACE = "lakebed.place"  # no field has a dot in its name
 
 Pairs = Mapping[Side, pa.RecordBatch]
-"""Pairs of the rows of a side: as many on each side as there are pairs."""
+"""Columns of the rows of each side: as many on each side as there are pairs."""
 
 
 def column_of(sides: Pairs, name: str) -> pa.Array:
