@@ -202,11 +202,12 @@ def work(system: str, task: str, directory: Path, rows: int, case: str) -> dict[
         return {"answer": opened.answer()}
     data = changes(case, rows)
     base_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     files = opened.merge(data, "code" if case == "far" else "id")
     seconds = time.perf_counter() - start
     return {
         "seconds": getattr(opened, "seconds", seconds),
+        "cpu_seconds": time.process_time() - cpu,
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "before_mib": round(base_mib),
         "files_rewritten": files,
@@ -258,6 +259,9 @@ def measure(
                 "rows": rows,
                 "seconds": round(seconds, 2),
                 "to_lakebed": round(seconds / first, 2),
+                "cpu_seconds": round(
+                    statistics.median(one["cpu_seconds"] for one in found[system]), 2
+                ),
                 "peak_mib": max(one["peak_mib"] for one in found[system]),
                 "before_mib": max(one["before_mib"] for one in found[system]),
                 "files_rewritten": found[system][0]["files_rewritten"],

@@ -63,6 +63,7 @@ _THREADS = 4
 _FILES_AT_ONCE = 32  # that are looked at by one task
 # Rows whose keys are looked up together: a table of all keys of the data is made for each time.
 _ROWS_AT_ONCE, _MOST_ROWS_AT_ONCE = 2**20, 2**22
+_FEW_ROWS = 100_000  # of the data, that this process looks at and writes in less than a Spark job
 # Values of a key column by which files are found one by one; of more, by the range that they are in.
 _MOST_VALUES = 100_000
 
@@ -405,7 +406,9 @@ class _Merge:
         if not len(self._rows):
             of_keys: Predicate = FALSE
         else:
-            if self._values is None:
+            if self._values is None and len(self._rows) <= _FEW_ROWS:
+                self._values = matcher.key_values(_MOST_VALUES)
+            elif self._values is None:
                 (self._values,) = self._workers.map(
                     lambda most: matcher.key_values(most), [_MOST_VALUES], KeyValues
                 )
@@ -512,7 +515,8 @@ class _Merge:
         names = [name for name in schema.names if name in self._rows.schema.names]
         if matcher.rules.not_matched == "ignore" or found.is_matched.all():
             return Written.nothing(target.descriptor.stored_schema)
-        if isinstance(self._rows, StoredRows) and self._spark is not None:
+        new_count = len(found.is_matched) - int(np.count_nonzero(found.is_matched))
+        if isinstance(self._rows, StoredRows) and new_count > _FEW_ROWS:
             inserted = self._insert_by_tasks(matcher, found, target, names)
         else:
             data = matcher.data
