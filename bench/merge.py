@@ -348,8 +348,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.work is not None:
         system, task, place, rows, case = options.work
-        print(json.dumps(work(system, task, Path(place), int(rows), case)))
-        return
+        print(json.dumps(work(system, task, Path(place), int(rows), case)), flush=True)
+        os._exit(0)  # threads of Arrow that read through Python now and then abort at the end
     cases = options.cases.split(",")
     with tempfile.TemporaryDirectory() as directory:
         if options.spark:
