@@ -111,6 +111,7 @@ ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
     "overwrite": lambda d: d.overwrite(ROWS),
     "rerun": lambda d: d.rerun(ROWS, "monday"),
     "delete": lambda d: d.where("n = 1").delete(),
+    "merge": lambda d: d.merge([{**ROWS[0], "n": 77}], on=["n"]),
     "rollback": lambda d: d.rollback(version=1),
     "protect": lambda d: d.protect(version=2, reason="audit"),
     "unprotect": lambda d: d.unprotect(version=1),

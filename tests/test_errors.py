@@ -43,6 +43,7 @@ TREE = {
             "ReadOnlyError",
             "ChecksFailedError",
             "RejectsError",
+            "DuplicateKeyError",
         },
     ),
     "ConflictError": (

@@ -26,8 +26,11 @@ class Commit:
         committed_at: When; aware, UTC.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
-        row_count: Entities in the files that it added; of a delete, those that were written anew.
-        deleted_row_count: Entities that a delete took out.
+        row_count: Entities in the files that it added; of a delete or a merge, also those that were
+            written anew as they were.
+        deleted_row_count: Entities that a delete or a merge took out.
+        inserted_row_count: Entities that a merge added.
+        updated_row_count: Entities that a merge changed.
         files_added: Keys of the data files that it added.
         files_removed: Keys of the data files that it took out; they stay on storage.
         partitions: Paths of the partitions that it touched; empty text if unpartitioned.
@@ -55,6 +58,8 @@ class Commit:
     files_removed: tuple[str, ...]
     partitions: tuple[str, ...]
     caught: tuple[Caught, ...] = ()
+    inserted_row_count: int = 0
+    updated_row_count: int = 0
 
     def _repr_html_(self) -> str:
         return facts_to_html(
@@ -66,6 +71,8 @@ class Commit:
                 "run": self.run or "none",
                 "rows": f"{self.row_count:,}",
                 "rows deleted": f"{self.deleted_row_count:,}",
+                "rows inserted by a merge": f"{self.inserted_row_count:,}",
+                "rows updated by a merge": f"{self.updated_row_count:,}",
                 "files added": f"{len(self.files_added):,}",
                 "files removed": f"{len(self.files_removed):,}",
                 "partitions": shortened(self.partitions),
@@ -90,6 +97,8 @@ class Commit:
             files_removed=tuple(map(state.layout.naming.key, entry.removed)),
             partitions=entry.partitions,
             caught=entry.caught,
+            inserted_row_count=entry.inserted_row_count,
+            updated_row_count=entry.updated_row_count,
         )
 
 

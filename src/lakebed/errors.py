@@ -7,7 +7,8 @@
     │                                   RecordNotFoundError
     ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError, RecordExistsError
     ├ InvalidInputError(ValueError)     SchemaMismatchError, PartitionSpecError, InvalidNameError,
-    │                                   PredicateError, ReadOnlyError, ChecksFailedError, RejectsError
+    │                                   PredicateError, ReadOnlyError, ChecksFailedError,
+    │                                   RejectsError, DuplicateKeyError
     ├ ConflictError                     CommitConflictError (and of it StaleRerunError),
     │                                   CommitUnknownError, PreconditionFailedError
     ├ StorageError                      AccessDeniedError, MetadataProviderError, StorageFullError,
@@ -68,6 +69,7 @@ class ErrorCode(StrEnum):
     DAMAGED_FILE = "damaged-file"
     DATASET_EXISTS = "dataset-exists"
     DATASET_NOT_FOUND = "dataset-not-found"
+    DUPLICATE_KEY = "duplicate-key"
     ERROR = "error"
     FORMAT = "format"
     INVALID_INPUT = "invalid-input"
@@ -304,6 +306,20 @@ class RejectsError(InvalidInputError):
     def __init__(self, message: str, *, hint: str = "", rejected_count: int = 0) -> None:
         super().__init__(message, hint=hint)
         self.rejected_count = rejected_count
+
+
+class DuplicateKeyError(InvalidInputError):
+    """Data that is to be merged has several rows of one key; nothing was written.
+
+    Attributes:
+        key: Of one of these keys, the columns and their values as SQL text.
+    """
+
+    code = ErrorCode.DUPLICATE_KEY
+
+    def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
 
 
 class ConflictError(LakebedError):

@@ -22,6 +22,7 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
+from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from lakebed.state.commit import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.written import Written
+    from lakebed.work.merge import MergeReport
     from lakebed.work.writer import EntityWriter
 
 
@@ -596,6 +598,137 @@ class View:
                 reads=() if read is None else [Read(state=read, scope=looked_at)],
             )
         return Commit.of(committed.entry, begun)
+
+    def merge(
+        self,
+        data: object,
+        on: str | Sequence[str],
+        *,
+        matched: IfMatched = "update",
+        update: Sequence[str] | Mapping[str, object] | None = None,
+        update_where: str | None = None,
+        delete_where: str | None = None,
+        not_matched: IfNotMatched = "insert",
+        insert_where: str | None = None,
+        missing: IfMissing = "keep",
+        missing_update: Mapping[str, object] | None = None,
+        missing_where: str | None = None,
+        run: str | None = None,
+        base: Base | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+        dry_run: bool = False,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> MergeReport:
+        """Update, delete and insert entities by the keys of some data, in one commit.
+
+        A row of the data and an entity match where all fields of `on` are equal: NaN equals itself,
+        and null equals nothing, so that a row with a null key is always new. Through a narrower
+        view than the dataset, only entities in it match or are missing, and what is updated or
+        inserted must be in it.
+
+        Conditions are SQL text on `target.x`, a column of the dataset, and `source.x`, one of the
+        data: what `where` understands, and two columns compared. Values are that too: columns,
+        literals, `+`, `-`, `*`, COALESCE, GREATEST, LEAST. See `docs/merge.md`.
+
+        Args:
+            data: As for `append`; a key may come once. It may lack fields: those of an entity that
+                is updated then stay as they are. What else it has must stand in a condition or a
+                value.
+            on: Fields of plain types, in both.
+            matched: What becomes of entities that match: `update`, `delete`, or `ignore`.
+            update: Columns of the data that are taken over; or by field what it is set to, as SQL
+                text or as another value. None takes all.
+            update_where: Only matching entities for which this is true are updated.
+            delete_where: Matching entities for which this is true are deleted, and not updated.
+            not_matched: What becomes of rows that match no entity: `insert`, or `ignore`.
+            insert_where: Only those for which this is true are inserted; on `source.x` alone.
+            missing: What becomes of entities that no row matches: `keep`, `update` or `delete`.
+            missing_update: By field what these are set to; on `target.x` alone.
+            missing_where: Only those of them for which this is true; on `target.x` and literals
+                alone, since files are found by it.
+            run: Name of the run that the inserted rows are of. An entity that is updated stays
+                with the run that wrote it, so that a rerun of that one replaces it.
+            base: What the data was made from, as for `append`: a commit since then that may have
+                touched one of the keys is a conflict. Without it, the merge is of the state that
+                it is committed to, and is done again where others were faster.
+            spark: A session whose tasks do the work, also of data that is no DataFrame; True for
+                the one that there is. That of a DataFrame does in any case.
+            dry_run: Only say what would be done.
+            options: How data files are cut.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            What was done; its `commit` is None if no entity changes: then there is no new version.
+
+        Raises:
+            DuplicateKeyError: The data has a key twice; the message shows it.
+            InvalidInputError: The clauses contradict each other, a field is no key, or an entity
+                would lie outside the view; nothing became visible.
+            PredicateError: A condition or a value cannot be read.
+            SchemaMismatchError: The data does not fit; nothing became visible.
+            CommitConflictError: A commit since the base may have touched a key; or others were
+                faster, time and again. Nothing became visible.
+            ReadOnlyError: The dataset cannot be written.
+            CommitUnknownError: The store stopped answering; see the error.
+
+        Cost:
+            As `append`. Files that may hold a key are found by partitions, bounds and indices; of
+            these the columns that decide are read, and those that hold an entity that changes are
+            written anew. Memory: the keys of the data, 256 MiB of its rows and the rest in a
+            temporary file, and that of some writers. With Spark: four jobs; a task holds all keys.
+        """
+        from lakebed.work.merge import MergeTarget, merge
+
+        self._check_writable()
+        read = self._base_of(base)
+        clauses = MergeClauses(
+            on=(on,) if isinstance(on, str) else tuple(on),
+            matched=matched,
+            update=update,
+            update_where=update_where,
+            delete_where=delete_where,
+            not_matched=not_matched,
+            insert_where=insert_where,
+            missing=missing,
+            missing_update=missing_update,
+            missing_where=missing_where,
+        )
+        target = MergeTarget(
+            store=self._source.store,
+            name=self._source.name,
+            constraint=self._constraint,
+            provided=self._supplied(self._source.seen()),
+            read=read,
+            run=run,
+        )
+        return merge(
+            target,
+            data,
+            clauses,
+            spark=spark,
+            is_dry_run=dry_run,
+            options=options,
+            commit_options=commit_options,
+        )
+
+    def upsert(
+        self,
+        data: object,
+        on: str | Sequence[str],
+        *,
+        run: str | None = None,
+        base: Base | None = None,
+        options: WriteOptions | None = None,
+        commit_options: CommitOptions | None = None,
+    ) -> MergeReport:
+        """Update the entities that have one of the keys of some data, and insert the other rows.
+
+        It is `merge` without further clauses; see there.
+        """
+        return self.merge(
+            data, on, run=run, base=base, options=options, commit_options=commit_options
+        )
 
     def writer(
         self,

@@ -82,6 +82,7 @@ class Lake:
             "overwrite": lambda one: one.open("d").overwrite(rows(20)),
             "rerun": lambda one: one.open("d").rerun(rows(20), "daily"),
             "delete": lambda one: one.open("d").where("n < 5").delete(),
+            "merge": lambda one: one.open("d").merge(rows(2, 4, 20), on=["n"], missing="delete"),
             "compact": lambda one: one.open("d").compact(),
             "promote": lambda one: one.open("d").promote({"kind": ["a", "b"]}),
             "rollback": lambda one: one.open("d").rollback(version=1),
@@ -107,7 +108,7 @@ def versions(store: Store) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     "verb",
-    ["append", "overwrite", "rerun", "delete", "compact", "promote", "rollback", "build_index",
+    ["append", "overwrite", "rerun", "delete", "merge", "compact", "promote", "rollback", "build_index",
      "load", "ingest"],
 )  # fmt: skip
 def test_a_verb_that_the_store_refuses_leaves_nothing_behind(lake: Lake, verb: str) -> None:

@@ -338,7 +338,7 @@ def test_damaged_index_is_named_and_nothing_is_replaced(dataset: Dataset, store:
 
 
 def test_rewriting_operations_are_never_the_run_that_they_are_called() -> None:
-    assert {"delete", "compact", "promote"} <= REWRITING
+    assert {"delete", "compact", "merge", "promote"} <= REWRITING
     label = "p=a/batch_id=5/part-0"
     assert Runs(batches={5: "daily"}).of(label) == "daily"
     assert Runs(batches={5: "daily"}, carried={label: "other"}).of(label) == "other"

@@ -1139,6 +1139,38 @@ def ingest_from_an_archive_by_path(lake):
     return archived(lake, "path", {"a": readings(0, 12), "c": [*readings(20, 25), {"n": "x"}]})
 
 
+@operation
+def merge_into_what_is_there(lake):
+    known = [{**flight(number), "delay": -1.5, "carrier": "B6"} for number in range(40, 46)]
+    changes = [{**one, "op": "D" if one["id"] == 41 else "U"} for one in known]
+    changes += [{**one, "op": "U"} for one in flights(900, 903)]
+    return lake["flights"].merge(
+        changes,
+        "id",
+        delete_where="source.op = 'D'",
+        update_where="target.delay IS NULL OR source.delay < target.delay",
+        missing="update",
+        missing_where="target.id IN (60, 61) AND target.carrier IS NOT NULL",
+        missing_update={"distance": "target.distance + 1", "booked": "'2013-01-01'"},
+        run="changes",
+    )
+
+
+@operation
+def merge_that_changes_nothing(lake):
+    return lake["flights"].merge(flights(900, 903), "id", matched="ignore")
+
+
+@operation
+def merge_that_only_tells(lake):
+    return lake["trips"].merge([{"id": 1, "car": "a"}], on=["id"], dry_run=True)
+
+
+@operation
+def rerun_of_a_merge(lake):
+    return lake["flights"].rerun([], "changes")
+
+
 def archived(lake: Lake, supersede: str | None, contents: dict[str, list[Any]]) -> object:
     """Push raw files, and ingest what there is by then."""
     archive = lakebed.open_archive(RAW, index=f"sqlite://{lake.index}")

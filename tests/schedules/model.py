@@ -24,7 +24,9 @@ _BY_PARTS = frozenset({"build_index", "compact", "compact_metadata", "move_head"
 _SCHEMA_FILE = "/_common_metadata"
 _WRITE_SCHEMA_FILE = frozenset({"create", "drop", "add_field", "set_property"})
 # Commits of these change rows; those of all others leave them as they are.
-_CHANGE_ROWS = frozenset({"append", "overwrite", "rerun", "delete", "rollback", "transaction"})
+_CHANGE_ROWS = frozenset(
+    {"append", "overwrite", "rerun", "delete", "merge", "rollback", "transaction"}
+)
 # Commits of these say what will be deleted, which may fail afterwards.
 _GIVE_UP = frozenset({"cleanup", "discard"})
 
@@ -366,6 +368,9 @@ class _Judge:
                 late = sorted(n for n in gone if base is not None and self.born[n] > base)
                 if late:
                     self.say("a rerun replaces nothing that it has not seen", f"{late}: {attempt}")
+                return {**{n: row for n, row in before.rows.items() if n not in gone}, **new}
+            case "merge":
+                gone = set(intent["removes"])
                 return {**{n: row for n, row in before.rows.items() if n not in gone}, **new}
             case "transaction":
                 levels = frozenset(intent["replaces"])

@@ -170,6 +170,29 @@ def delete(doing: Doing) -> None:
         doing.answered(commit)
 
 
+def merge(doing: Doing) -> None:
+    """Insert new rows and delete some that are there, by their keys."""
+    dataset = doing.open()
+    run = doing.rng.choice([None, *RUNS])
+    doing.note(run=run)
+    there = sorted(dataset.arrow(["n"])["n"].to_pylist())
+    gone = doing.rng.sample(there, min(len(there), doing.rng.randint(0, 2)))
+    new = doing.rows(dataset=dataset)
+    doing.note(removes=tuple(gone))
+    data = [{**row, "op": "I"} for row in new] + [{"n": n, "op": "D"} for n in gone]
+    report = dataset.merge(
+        data,
+        "n",
+        matched="delete",
+        delete_where="source.op = 'D'",
+        insert_where="source.op = 'I'",
+        run=run,
+        commit_options=doing.options,
+    )
+    if report.commit is not None:
+        doing.answered(report.commit)
+
+
 def undo(doing: Doing) -> None:
     """Take back what the actor has just appended: by going back, by deleting, or by a rerun."""
     last = doing.actor.last_append
@@ -371,6 +394,7 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         write_from,
         rerun,
         delete,
+        merge,
         undo,
         stage,
         commit_staged,

@@ -10,7 +10,7 @@ from pyarrow import types as pat
 
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
-from lakebed.model.arrow_types import schema_to_arrow, type_from_arrow
+from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction
@@ -152,8 +152,16 @@ class Conformer:
     Columns come in the order of the schema; nullable ones that the data lacks are null.
     """
 
-    def __init__(self, given: pa.Schema, descriptor: DatasetDescriptor) -> None:
+    def __init__(
+        self, given: pa.Schema, descriptor: DatasetDescriptor, *, is_partial: bool = False
+    ) -> None:
         """Check the shape once.
+
+        Args:
+            given: Schema of the batches.
+            descriptor: Of the dataset.
+            is_partial: Whether the batches keep the columns that they have: what they lack is
+                not filled in, and what the dataset lacks stays as it is, behind the others.
 
         Raises:
             SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
@@ -164,13 +172,27 @@ class Conformer:
                 raise SchemaMismatchError(
                     f"Column {name!r} stands twice in the data.", hint="Drop or rename one of them."
                 )
-        check_columns(tuple(given.names), descriptor)
-        self._fields: tuple[Field, ...] = descriptor.schema.fields
-        self._target = schema_to_arrow(descriptor.schema)
+        schema = descriptor.schema
+        self._fields: tuple[Field, ...] = schema.fields
+        self._others: tuple[str, ...] = ()
+        if is_partial:
+            self._fields = tuple(field for field in schema if field.name in given.names)
+            self._others = tuple(name for name in given.names if name not in schema)
+        else:
+            check_columns(tuple(given.names), descriptor)
+        target = [field_to_arrow(field) for field in self._fields]
+        self._target = pa.schema([*target, *(_decoded(given.field(name)) for name in self._others)])
         for field in given:
+            if field.name in self._others:
+                continue
             if not pat.is_null(field.type):
                 have = type_from_arrow(field.type, place=field.name, strict_names=False)
                 _check_type(have, descriptor.schema.get(field.name).type, field.name)
+
+    @property
+    def target(self) -> pa.Schema:
+        """The schema of the batches that `conform` returns."""
+        return self._target
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch in the dataset's schema.
@@ -180,6 +202,7 @@ class Conformer:
                 nullable holds null.
         """
         columns = [self._column(batch, field) for field in self._fields]
+        columns += [batch.column(name).cast(self._target.field(name).type) for name in self._others]
         return pa.RecordBatch.from_arrays(columns, schema=self._target)
 
     def _column(self, batch: pa.RecordBatch, field: Field) -> pa.Array:
@@ -192,6 +215,14 @@ class Conformer:
             column = _cast(column, target, field)
         check_nulls(column, field.type, field.name, nullable=field.nullable)
         return column
+
+
+def _decoded(field: pa.Field) -> pa.Field:
+    """Return a field of which no dictionary need be known; where all is null, it is text."""
+    kind = field.type
+    if pat.is_null(kind):
+        return field.with_type(pa.string())
+    return field.with_type(kind.value_type) if pat.is_dictionary(kind) else field
 
 
 def _cast(column: pa.Array, target: pa.DataType, field: Field) -> pa.Array:

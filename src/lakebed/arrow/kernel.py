@@ -182,8 +182,18 @@ class KernelWriter:
         """Paths of the partitions that were met so far, by the numbers that `checked` gives."""
         return self._numbers.paths
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(
+        self,
+        batch: pa.RecordBatch,
+        source: int | np.ndarray = 0,
+        provided: Mapping[str, Scalar] | None = None,
+    ) -> None:
         """Add rows.
+
+        Args:
+            batch: The rows.
+            source: Of all of them, or of each.
+            provided: Values of provided partition fields; None for those of the target.
 
         Raises:
             SchemaMismatchError: The batch does not fit the schema; none of it was written.
@@ -192,15 +202,17 @@ class KernelWriter:
             InvalidInputError: A row lies outside the view that is written through; none of the
                 batch was written.
         """
-        self.write_checked(self.checked(batch))
+        self.write_checked(self.checked(batch, provided), source)
 
-    def checked(self, batch: pa.RecordBatch) -> CheckedRows:
+    def checked(
+        self, batch: pa.RecordBatch, provided: Mapping[str, Scalar] | None = None
+    ) -> CheckedRows:
         """Return rows ready for `write_checked`; nothing is written. Raises as `write` does."""
         conformed = self._conform(batch)
-        return CheckedRows(conformed.select(self._stored.names), self._split(conformed))
+        return CheckedRows(conformed.select(self._stored.names), self._split(conformed, provided))
 
-    def write_checked(self, checked: CheckedRows, source: int = 0) -> None:
-        """Add rows that this writer has checked, all of one source."""
+    def write_checked(self, checked: CheckedRows, source: int | np.ndarray = 0) -> None:
+        """Add rows that this writer has checked, with the source of all of them, or of each."""
         if checked.rows.num_rows:
             self._add(self._marked(checked.rows, source), checked.numbers)
 
@@ -239,7 +251,9 @@ class KernelWriter:
             self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))
         return self._conformer[1].conform(batch)
 
-    def _split(self, batch: pa.RecordBatch) -> np.ndarray:
+    def _split(
+        self, batch: pa.RecordBatch, provided: Mapping[str, Scalar] | None = None
+    ) -> np.ndarray:
         """Return the number of the partition of each row, or one number if all have the same."""
         strategy, schema = self._descriptor.partition_by, self._descriptor.schema
         if not batch.num_rows:
@@ -248,7 +262,8 @@ class KernelWriter:
             if self._view is not None:
                 self._view.check(batch, {})
             return np.array([self._numbers.of_path("")], dtype=np.int32)
-        columns = self._caps.limited(strategy.arrays(batch, schema, self._target.provided))
+        given = self._target.provided if provided is None else provided
+        columns = self._caps.limited(strategy.arrays(batch, schema, given))
         names = [function.name for function in strategy]
         if self._view is not None:
             self._view.check(batch, dict(zip(names, columns, strict=True)))

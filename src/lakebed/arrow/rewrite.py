@@ -1,6 +1,6 @@
 """Writing data files anew: the rows of some files, as other files.
 
-A delete, a compaction, a promotion and an ingest that replaces raw files do it. Rows of different
+A delete, a merge, a compaction, a promotion and an ingest that replaces raw files do it. Rows of different
 runs never come together in one file, and of rows that were read from raw files it stays known from
 which. What was written can be read back where it is written, and compared with what was read.
 """
@@ -23,10 +23,14 @@ from lakebed.arrow.digest import RowDigest, row_hashes
 from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter
 from lakebed.arrow.workers import Workers, gather
 from lakebed.errors import CorruptMetadataError, StorageError
+from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.layout import Layout
+from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan
+from lakebed.state import file_table, runs, sources
 from lakebed.state.facts import Recorded
+from lakebed.state.lists import Lists
 from lakebed.state.runs import Runs
 from lakebed.state.sources import Origins, Sources
 from lakebed.state.written import Written
@@ -35,6 +39,8 @@ from lakebed.store.base import Store
 _SOURCE = "lakebed.source"  # no field has a dot in its name
 _SORTED_ROWS = 2**15  # that are given to the writer at once
 _SORTED_BYTES = 32 * MIB  # of rows that are put in order at once
+_BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
+_LEAST_AT_ONCE = 8 * MIB  # for less, another writer is not worth it
 _SORTED_LIMIT = 4 * _SORTED_BYTES  # where rows differ much in length
 
 
@@ -42,15 +48,19 @@ class Routed(NamedTuple):
     """Some rows of a batch, and the partition that they belong to.
 
     Attributes:
-        partition: Its path.
+        partition: Its path; None for the one that their values tell.
         rows: Which of them, as a mask or as places; None for all.
+        batch: All rows of the batch as they are to be written; None if they stay as they are.
     """
 
-    partition: str
+    partition: str | None
     rows: np.ndarray | None
+    batch: pa.RecordBatch | None = None
 
 
-Route = Callable[[DataFile, pa.RecordBatch], Iterable[Routed]]
+Route = Callable[[DataFile, pa.RecordBatch, int], Iterable[Routed]]
+"""Says where the rows of a batch go. The number is that of the rows of the file before the batch,
+which is of no account where rows are sorted."""
 
 
 def file_partition(file: DataFile) -> str:
@@ -58,7 +68,7 @@ def file_partition(file: DataFile) -> str:
     return partition_of_label(file.label)
 
 
-def keep(file: DataFile, _: pa.RecordBatch) -> Iterable[Routed]:
+def keep(file: DataFile, _: pa.RecordBatch, __: int) -> Iterable[Routed]:
     """Leave rows in the partition where they are."""
     return (Routed(file_partition(file), None),)
 
@@ -152,6 +162,63 @@ def work_of(
     )
 
 
+def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) -> list[Work]:
+    """Divide files that are to be written anew among writers.
+
+    Files of one partition come together, so that what they lose makes few new files, unless they
+    are of different runs, or only of some of them it is known of which raw files their rows are.
+
+    Args:
+        store: Where the dataset is.
+        lists: Of the state that the files are of.
+        files: In the order in which they are read.
+        count: Into how many works of each kind they are divided at most.
+
+    Cost:
+        The file table, and what tells whose rows the files hold, of which there are few objects.
+    """
+    if not files:
+        return []
+    labels = [file.label for file in files]
+    counts = file_table.read_counts(store, lists.files)
+    noted = sources.read(store, lists.sources)
+    recorded = file_table.read_recorded(store, lists.files, labels)
+    sizes = {label: size for label, (_, size) in counts.items()}
+    total_bytes = sum(sizes.get(label, 0) for label in labels)
+    # So that a dataset of one partition has work for all, too.
+    at_once = min(_BYTES_AT_ONCE, max(_LEAST_AT_ONCE, -(-total_bytes // count)))
+    works = []
+    by_kind = divide(_by_partition(files, sizes, at_once), runs.read(store, lists), noted)
+    for kind, of_kind in by_kind.items():
+        by_number = {
+            f"{number:09d}": sum(sizes.get(file.label, 0) for file in group)
+            for number, group in enumerate(of_kind)
+        }
+        for names in balanced_groups(by_number, count):
+            share = [of_kind[int(name)] for name in sorted(names)]
+            own = [file.label for group in share for file in group]
+            rows = [counts[label][0] for label in own if label in counts]
+            row_count = sum(rows) if len(rows) == len(own) else None
+            works.append(work_of(kind, share, noted, recorded, row_count))
+    return works
+
+
+def _by_partition(
+    files: Sequence[DataFile], sizes: Mapping[str, int], at_once: int
+) -> list[tuple[DataFile, ...]]:
+    """Bring files of one partition together, in groups of some bytes."""
+    by_partition: dict[str, list[list[DataFile]]] = {}
+    room: dict[str, int] = {}
+    for file in files:
+        partition, size = file_partition(file), sizes.get(file.label, 0)
+        if room.get(partition, -1) < size:
+            by_partition.setdefault(partition, []).append([])
+            room[partition] = max(size, at_once)
+        by_partition[partition][-1].append(file)
+        room[partition] -= size
+    return [tuple(group) for groups in by_partition.values() for group in groups]
+
+
 def rewrite_all(
     workers: Workers, store: Store, job: RewriteJob, works: Sequence[Work]
 ) -> list[Written]:
@@ -189,13 +256,18 @@ def rewrite(store: Store, job: RewriteJob, work: Work) -> Written:
     try:
         for group in work.groups:
             rows = _rows(store, job, work, group, sources)
-            for file, batch, numbers in _sorted(rows, job) if job.sort_by else rows:
+            for file, batch, numbers, start in _sorted(rows, job) if job.sort_by else rows:
                 names = job.layout.descriptor.schema.names
                 hashes = row_hashes(batch.select(names)) if job.is_checked else None
                 if hashes is not None:
                     read += RowDigest.of(hashes)
-                for partition, chosen in job.route(file, batch):
-                    part, part_numbers = _chosen(batch, numbers, chosen)
+                for partition, chosen, changed in job.route(file, batch, start):
+                    part, part_numbers = _chosen(
+                        batch if changed is None else changed, numbers, chosen
+                    )
+                    if partition is None:
+                        writer.write(part.select(names), part_numbers, _provided(job, file))
+                        continue
                     writer.write_to(partition, part.select(names), part_numbers)
                     if hashes is not None:
                         of_part = hashes if chosen is None else hashes[chosen]
@@ -210,6 +282,12 @@ def rewrite(store: Store, job: RewriteJob, work: Work) -> Written:
         raise
     carried = {} if work.run is None else dict.fromkeys(written.labels, work.run)
     return replace(written, carried=carried)
+
+
+def _provided(job: RewriteJob, file: DataFile) -> dict[str, Scalar]:
+    """Return the partition fields of a file that no field of its rows tells."""
+    functions = job.target.descriptor.partition_by
+    return {f.name: file.partition[f.name] for f in functions if not f.takes_source}
 
 
 def _check_read(dataset: str, read: RowDigest, expected_count: int | None) -> None:
@@ -267,13 +345,16 @@ class _Numbers:
         return self._by_name[name]
 
 
-_Rows = Iterator[tuple[DataFile, pa.RecordBatch, np.ndarray | None]]
+_Rows = Iterator[tuple[DataFile, pa.RecordBatch, np.ndarray | None, int]]
 
 
 def _rows(
     store: Store, job: RewriteJob, work: Work, group: Sequence[DataFile], sources: _Numbers
 ) -> _Rows:
-    """Yield the rows that are to be written, with the numbers of their raw files if known."""
+    """Yield the rows that are to be written, with the numbers of their raw files if known.
+
+    With them comes how many rows of their file were before them.
+    """
     columns = tuple(dict.fromkeys((*job.layout.descriptor.schema.names, *job.columns)))
     for file in group:
         plain = replace(file, is_filtered=False)
@@ -289,14 +370,14 @@ def _rows(
             for batch in batches:
                 end = start + batch.num_rows
                 if numbers is None:
-                    yield file, batch, None
+                    yield file, batch, None, start
                 elif end > len(numbers):
                     raise _disagree(file, f"{end} rows or more", len(numbers))
                 elif is_kept[start:end].all():
-                    yield file, batch, numbers[start:end]
+                    yield file, batch, numbers[start:end], start
                 else:
                     rows = is_kept[start:end]
-                    yield file, batch.filter(pa.array(rows)), numbers[start:end][rows]
+                    yield file, batch.filter(pa.array(rows)), numbers[start:end][rows], start
                 start = end
         if numbers is not None and start != len(numbers):
             raise _disagree(file, f"{start} rows", len(numbers))
@@ -334,9 +415,9 @@ def _sorted(rows: _Rows, job: RewriteJob) -> _Rows:
     first = next(rows, None)
     if first is None:
         return
-    file, batch, numbers = first
+    file, batch, numbers, _ = first
     schema = batch.schema.append(pa.field(_SOURCE, pa.int32()))
-    marked = (_marked(batch, numbers, schema) for _, batch, numbers in chain((first,), rows))
+    marked = (_marked(batch, numbers, schema) for _, batch, numbers, _ in chain((first,), rows))
     with _translating(), tempfile.TemporaryDirectory(prefix="lakebed-") as directory:
         path = os.path.join(directory, "rows")  # noqa: PTH118 - pyarrow takes text
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -346,7 +427,7 @@ def _sorted(rows: _Rows, job: RewriteJob) -> _Rows:
             table = pa.ipc.open_file(mapped).read_all()
             for batch in _in_order(table, job.sort_by):
                 marks = batch.column(_SOURCE).to_numpy() if numbers is not None else None
-                yield file, batch.drop_columns([_SOURCE]), marks
+                yield file, batch.drop_columns([_SOURCE]), marks, 0
             del table
 
 

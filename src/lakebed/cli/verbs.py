@@ -21,6 +21,11 @@ VERBS: Mapping[str, Home] = {
     "overwrite": Home(
         "lakebed.cli.data", "overwrite", "Replace partitions by files, without Spark."
     ),
+    "merge": Home(
+        "lakebed.cli.merge",
+        "merge",
+        "Update, delete and insert rows by the keys of files, in one commit.",
+    ),
     "delete": Home("lakebed.cli.delete", "delete", "Delete the rows of a view, in one commit."),
     "show": Home("lakebed.cli.datasets", "show", "Show what a dataset is and how much it holds."),
     "history": Home(

@@ -6,6 +6,7 @@ import decimal
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakebed.errors import InvalidInputError, PredicateError
@@ -24,6 +25,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.model.shown import shown
+from lakebed.model.terms import Computed, Constant, Function, OfColumn, Term
 from lakebed.model.values import (
     FLOATS,
     INTEGERS,
@@ -37,7 +39,18 @@ if TYPE_CHECKING:
     from sqlglot import expressions as exp
 
 
-def parse_sql(text: str, types: Mapping[str, Type]) -> Predicate:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two columns that a condition compares, as in `source.seen > target.seen`."""
+
+    left: str
+    op: Op
+    right: str
+
+
+def parse_sql(
+    text: str, types: Mapping[str, Type], compared: dict[str, Compared] | None = None
+) -> Predicate:
     """Read a predicate from SQL text, its literals typed by the columns they meet.
 
     Understood are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, and literals: numbers,
@@ -47,18 +60,48 @@ def parse_sql(text: str, types: Mapping[str, Type]) -> Predicate:
     Args:
         text: What would stand behind WHERE.
         types: Columns that may appear.
+        compared: Takes the comparisons of two columns, each under the name of a boolean column that
+            stands for it in the predicate. None refuses them.
 
     Raises:
         PredicateError: The text does not parse, holds something else, names an unknown
             column, or a literal does not fit its column.
     """
+    tree = _tree_of(text)
+    try:
+        return _Reader(text, types, compared).read(tree)
+    except RecursionError as exc:
+        raise _unreadable(text, "it is nested too deeply") from exc
+
+
+def parse_term(text: str, types: Mapping[str, Type], kind: Type, column: str) -> Term:
+    """Read what a field is set to from SQL text, its literals typed by the field.
+
+    Understood are columns, literals, NULL, `+`, `-` and `*`, COALESCE, GREATEST and LEAST.
+
+    Args:
+        text: What would stand behind `SET x =`.
+        types: Columns that may appear.
+        kind: Of the field.
+        column: Its name.
+
+    Raises:
+        PredicateError: As for `parse_sql`.
+    """
+    tree = _tree_of(text)
+    try:
+        return _TermReader(text, types, kind, column).read(tree)
+    except RecursionError as exc:
+        raise _unreadable(text, "it is nested too deeply") from exc
+
+
+def _tree_of(text: str) -> exp.Expr:
     # Loaded on first use: a quarter of a second that only SQL predicates need to pay.
     import sqlglot
     from sqlglot.errors import ParseError, SqlglotError
 
     try:
-        tree = sqlglot.parse_one(text, into=sqlglot.expressions.Condition, dialect="spark")
-        return _Reader(text, types).read(tree)
+        return sqlglot.parse_one(text, into=sqlglot.expressions.Condition, dialect="spark")
     except ParseError as exc:
         place = exc.errors[0] if exc.errors else {}
         near = f" near {shown(place['highlight'])}" if place.get("highlight") else ""
@@ -77,6 +120,7 @@ def _unreadable(text: str, reason: str) -> PredicateError:
 
 
 _QUOTED = TIMES | {Kind.STRING}
+_COMPARED = "lakebed.compared."  # no field has a dot in its name
 # Where the words of `check_value` are for Python and not for SQL.
 _LITERAL_HINTS: Mapping[Kind | None, str] = {
     Kind.STRING: "Write text in single quotes, as in 'UA'.",
@@ -91,12 +135,15 @@ _LITERAL_HINTS: Mapping[Kind | None, str] = {
 
 
 class _Reader:
-    def __init__(self, text: str, types: Mapping[str, Type]) -> None:
+    def __init__(
+        self, text: str, types: Mapping[str, Type], compared: dict[str, Compared] | None = None
+    ) -> None:
         from sqlglot import expressions as exp
 
         self._exp = exp
         self._text = text
         self._types = types
+        self._compared = compared
         self._comparisons: dict[type[exp.Expr], tuple[Op, Op]] = {
             exp.EQ: (Op.EQ, Op.EQ),
             exp.NEQ: (Op.NE, Op.NE),
@@ -140,6 +187,8 @@ class _Reader:
         op, flipped = self._comparisons[type(node)]
         left, right = node.args["this"], node.args["expression"]
         columns = (self._exp.Column, self._exp.Dot)
+        if self._compared is not None and isinstance(left, columns) and isinstance(right, columns):
+            return self._two_columns(Compared(self._column(left), op, self._column(right)))
         # Of a column and text without quotes, the column is the one that is known.
         if isinstance(right, columns) and (
             not isinstance(left, columns) or (self._knows(right) and not self._knows(left))
@@ -147,6 +196,20 @@ class _Reader:
             left, right, op = right, left, flipped
         column = self._column(left)
         return Comparison(column, op, self._literal(right, column))
+
+    def _two_columns(self, pair: Compared) -> Predicate:
+        left, right = self._types[pair.left], self._types[pair.right]
+        are_numbers = all(_kind_of(kind) in INTEGERS | FLOATS for kind in (left, right))
+        if not are_numbers and (left != right or not isinstance(left, Primitive | Decimal)):
+            raise PredicateError(
+                f"Column {pair.left!r} of type {left} is compared with {pair.right!r} of type "
+                f"{right} in {shown(self._text)}.",
+                hint="Compare columns of one type, or two of numbers.",
+            )
+        assert self._compared is not None  # else it is refused
+        name = f"{_COMPARED}{len(self._compared)}"
+        self._compared[name] = pair
+        return Comparison(name, Op.EQ, value=True)
 
     def _knows(self, node: exp.Column | exp.Dot) -> bool:
         return ".".join(part.name for part in node.parts) in self._types
@@ -259,6 +322,69 @@ class _Reader:
             f"Cannot use {shown(node.sql(dialect='spark'))} in the predicate {shown(self._text)}.",
             hint="Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine.",
         )
+
+
+class _TermReader:
+    def __init__(self, text: str, types: Mapping[str, Type], kind: Type, column: str) -> None:
+        from sqlglot import expressions as exp
+
+        self._exp = exp
+        self._text = text
+        self._kind = kind
+        self._column = column
+        # Literals are typed by the field, whatever its name is beside those of the columns.
+        self._reader = _Reader(text, {**types, column: kind})
+        self._types = types
+        self._functions: dict[type[exp.Expr], Function] = {
+            exp.Add: Function.ADD,
+            exp.Sub: Function.SUBTRACT,
+            exp.Mul: Function.MULTIPLY,
+            exp.Coalesce: Function.COALESCE,
+            exp.Greatest: Function.GREATEST,
+            exp.Least: Function.LEAST,
+        }
+
+    def read(self, node: exp.Expr) -> Term:
+        exp = self._exp
+        match node:
+            case exp.Paren():
+                return self.read(node.this)
+            case exp.Null():
+                return Constant(None)
+            case exp.Column() | exp.Dot():
+                name = self._reader._column(node)
+                check_columns(NullCheck(name), self._types)
+                return OfColumn(name)
+        function = self._functions.get(type(node))
+        if function is None:
+            return self._constant(node)
+        if function in (Function.COALESCE, Function.GREATEST, Function.LEAST):
+            parts = [node.this, *node.expressions]
+        else:
+            parts = [node.args["this"], node.args["expression"]]
+            if (
+                not isinstance(self._kind, Decimal)
+                and _kind_of(self._kind) not in INTEGERS | FLOATS
+            ):
+                raise PredicateError(
+                    f"{shown(node.sql(dialect='spark'))} is computed for column {self._column!r}, "
+                    f"which is of type {self._kind}.",
+                    hint="Compute with numbers only.",
+                )
+        return Computed(function, tuple(map(self.read, parts)))
+
+    def _constant(self, node: exp.Expr) -> Term:
+        try:
+            return Constant(self._reader._literal(node, self._column))
+        except PredicateError as exc:
+            if not exc.message.startswith("Cannot use "):
+                raise
+            raise PredicateError(
+                f"Cannot use {shown(node.sql(dialect='spark'))} for column {self._column!r} in "
+                f"{shown(self._text)}.",
+                hint="Give source.x, target.x, a literal, +, -, *, COALESCE, GREATEST or LEAST of "
+                "them; compute anything else in the data before.",
+            ) from exc
 
 
 def _bytes(digits: str, column: str) -> bytes:

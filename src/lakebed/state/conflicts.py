@@ -396,7 +396,7 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
     """
     before, labels = since.state.labels, since.now.labels
     new = () if before == labels else set(labels).difference(before)
-    wrong = {*scope.labels.difference(labels), *filter(scope.misses, new)}
+    wrong = {*scope.needed.difference(labels), *filter(scope.misses, new)}
     touched: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
     for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):

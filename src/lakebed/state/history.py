@@ -36,7 +36,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
         row_count: Entities in the files that it added.
-        deleted_row_count: Entities that a delete took out.
+        deleted_row_count: Entities that a delete or a merge took out.
+        inserted_row_count: Entities that a merge added.
+        updated_row_count: Entities that a merge changed.
         added: Labels of the files that it added.
         removed: Labels of the files that it took out.
         partitions: Partitions that it touched.
@@ -58,6 +60,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: str | None = None
     row_count: int = 0
     deleted_row_count: int = 0
+    inserted_row_count: int = 0
+    updated_row_count: int = 0
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

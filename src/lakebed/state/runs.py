@@ -1,7 +1,9 @@
 """Which run wrote which data files, so that a rerun finds what it replaces.
 
 A batch with a named run holds rows of that run. A file that a delete or a compaction wrote anew
-holds rows of the run whose file it was made of, which the commit notes as *carried*. Both are kept
+holds rows of the run whose file it was made of, which the commit notes as *carried*. So do the files
+of a merge: a row that is updated stays with the run that first wrote it, so that a rerun of that run
+replaces it, and what the merge inserts is of its own run. Both are kept
 in segments that the head names, apart from the history: a rerun reads as much as there were runs,
 and not as much as there were files.
 
@@ -26,8 +28,9 @@ from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment
 
 SUFFIX = ".json.zst"
+MERGE = "merge"
 # What these write anew is of other runs, whatever the run is called that does it.
-REWRITING = frozenset({"compact", "delete", "promote"})
+REWRITING = frozenset({"compact", "delete", MERGE, "promote"})
 _LOSS = "Data files are not affected; only what is known of who wrote them is."
 
 
@@ -145,7 +148,8 @@ def read(store: Store, lists: Lists) -> Runs:
 def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:
     """Return the commits in which a run wrote."""
     for entry in entries:
-        if entry.run == run and entry.operation not in REWRITING:
+        has_written = entry.operation not in REWRITING or entry.operation == MERGE
+        if entry.run == run and has_written:
             yield entry
 
 

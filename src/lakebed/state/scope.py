@@ -108,6 +108,11 @@ class RewrittenFiles:
         """Whether the file is one of them."""
         return label in self.labels
 
+    @property
+    def needed(self) -> frozenset[str]:
+        """The files that must still be live."""
+        return self.labels
+
     def misses(self, label: str) -> bool:  # noqa: ARG002 - see PromotedFiles
         """Whether a file that was added since the base should have been looked at."""
         return False
@@ -129,6 +134,34 @@ class PromotedFiles(RewrittenFiles):
     def misses(self, label: str) -> bool:
         """Whether a file that was added since the base should have been looked at."""
         return label not in self.known and not self.levels.isdisjoint(label.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFiles(RewrittenFiles):
+    """Files that a merge takes out, and what it has found beside them.
+
+    What has been added meanwhile must have been looked at, where it may hold one of the keys: else
+    a row that is there by now would be inserted once more.
+
+    Attributes:
+        matched: Files that hold a row that matches, and stay as they are. They must still be
+            live: else the row that matched may not be there.
+        partitions: Where keys of the data may be.
+        known: New files that have been looked at.
+    """
+
+    matched: frozenset[str]
+    partitions: Unchanged
+    known: frozenset[str]
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The files that must still be live."""
+        return self.labels | self.matched
+
+    def misses(self, label: str) -> bool:
+        """Whether a file that was added since the base should have been looked at."""
+        return label not in self.known and self.partitions.covers(partition_of_label(label))
 
 
 @dataclass(frozen=True, slots=True)

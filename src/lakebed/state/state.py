@@ -199,6 +199,8 @@ class Change:
     added: tuple[str, ...] = ()
     row_count: int = 0
     deleted_row_count: int = 0
+    inserted_row_count: int = 0
+    updated_row_count: int = 0
     caught: tuple[Caught, ...] = ()
     edits: tuple[Edit, ...] = ()
     indices: Mapping[str, str] = field(default_factory=dict)
@@ -258,6 +260,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         run=change.run,
         row_count=change.row_count,
         deleted_row_count=change.deleted_row_count,
+        inserted_row_count=change.inserted_row_count,
+        updated_row_count=change.updated_row_count,
         caught=change.caught,
         added=change.added,
         removed=removed,

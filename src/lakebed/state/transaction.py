@@ -62,6 +62,8 @@ class Changes(TypedDict, total=False):
     added: tuple[str, ...]
     row_count: int
     deleted_row_count: int
+    inserted_row_count: int
+    updated_row_count: int
     edits: tuple[Edit, ...]
     indices: Mapping[str, str]
     indices_of: str

@@ -1,4 +1,4 @@
-"""All that writes: write, rewrite, delete, ingest, stage, roll back, clean up, check.
+"""All that writes: write, rewrite, delete, merge, ingest, stage, roll back, clean up, check.
 
 Each is loaded when it is used.
 """

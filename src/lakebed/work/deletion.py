@@ -13,18 +13,17 @@ from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.rewrite import (
     RewriteJob,
     Routed,
-    divide,
     file_partition,
     keep,
     rewrite_all,
-    work_of,
+    works_on,
 )
 from lakebed.arrow.workers import Threads
 from lakebed.model.predicate import Predicate, complement, roots_of
 from lakebed.model.schema import Type
 from lakebed.plan.expression import to_arrow_expression
 from lakebed.plan.plan import DataFile, ScanPlan
-from lakebed.state import file_table, runs, sources
+from lakebed.state import file_table
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
@@ -109,23 +108,10 @@ def write_rest(
         columns=roots_of(rest, types),
         is_checked=False,
     )
-    nothing = Written.nothing(target.descriptor.stored_schema)
     by_label = {file.label: file for file in plan.files}
-    by_partition: dict[str, list[DataFile]] = {}
-    for file in deleted:
-        if not file.is_whole:
-            by_partition.setdefault(file.partition, []).append(by_label[file.label])
-    if not by_partition:
-        return nothing
-    known = runs.read(store, plan.state.lists)
-    noted = sources.read(store, plan.state.lists.sources)
-    groups = [tuple(files) for files in by_partition.values()]
-    labels = [file.label for group in groups for file in group]
-    recorded = file_table.read_recorded(store, plan.file_table, labels)
-    works = [
-        work_of(key, of_key, noted, recorded)
-        for key, of_key in divide(groups, known, noted).items()
-    ]
+    rewritten = [by_label[file.label] for file in deleted if not file.is_whole]
+    works = works_on(store, plan.state.lists, rewritten, 1)
+    nothing = Written.nothing(target.descriptor.stored_schema)
     return joined([nothing, *rewrite_all(Threads(1), store, job, works)])
 
 
@@ -136,9 +122,9 @@ class _Rest:
     predicate: Predicate
     types: Mapping[str, Type]
 
-    def __call__(self, file: DataFile, batch: pa.RecordBatch) -> Iterable[Routed]:
+    def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
         places = batch.append_column(_PLACE, pa.array(np.arange(batch.num_rows)))
         kept = places.filter(to_arrow_expression(self.predicate, self.types)).column(_PLACE)
         if len(kept) == batch.num_rows:
-            return keep(file, batch)
+            return keep(file, batch, start)
         return (Routed(file_partition(file), kept.to_numpy()),)

@@ -18,11 +18,10 @@ from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
     RewriteJob,
     Routed,
-    divide,
     file_partition,
     keep,
     rewrite_all,
-    work_of,
+    works_on,
 )
 from lakebed.arrow.workers import Workers
 from lakebed.commit import Commit
@@ -31,7 +30,6 @@ from lakebed.model.allowed import OTHER, TOKENS, Between, OneOf, read_allowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
-from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
@@ -50,7 +48,6 @@ from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
-from lakebed.state import file_table, runs, sources
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
@@ -64,7 +61,6 @@ if TYPE_CHECKING:
 
 _CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
 _ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
-_BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
 _THREADS = 4
 _FILES_AT_ONCE = 32  # that are looked at by one task
 
@@ -375,24 +371,7 @@ class _Promotion:
         if not affected:
             return []
         job = RewriteJob(layout=state.layout, target=target, route=route)
-        counts = file_table.read_counts(self.store, state.lists.files)
-        noted = sources.read(self.store, state.lists.sources)
-        recorded = file_table.read_recorded(self.store, state.lists.files, sorted(moving))
-        sizes = {label: size for label, (_, size) in counts.items()}
-        groups = _grouped(affected, sizes)
-        by_kind = divide(groups, runs.read(self.store, state.lists), noted)
-        works = []
-        for kind, of_kind in by_kind.items():
-            by_number = {
-                f"{number:09d}": sum(sizes.get(file.label, 0) for file in group)
-                for number, group in enumerate(of_kind)
-            }
-            for names in balanced_groups(by_number, self.workers.count):
-                share = [of_kind[int(name)] for name in sorted(names)]
-                labels = [file.label for group in share for file in group]
-                rows = [counts[label][0] for label in labels if label in counts]
-                row_count = sum(rows) if len(rows) == len(labels) else None
-                works.append(work_of(kind, share, noted, recorded, row_count))
+        works = works_on(self.store, state.lists, affected, self.workers.count)
         return rewrite_all(self.workers, self.store, job, works)
 
     def report(
@@ -431,20 +410,6 @@ class _Promotion:
             files_rewritten=sum(route.moves(file) for file in looked),
             files_added=len(commit.files_added) if commit is not None else 0,
         )
-
-
-def _grouped(files: Sequence[DataFile], sizes: Mapping[str, int]) -> list[tuple[DataFile, ...]]:
-    """Bring files of one partition together, so that what it loses makes few new files."""
-    by_partition: dict[str, list[list[DataFile]]] = {}
-    room: dict[str, int] = {}
-    for file in files:
-        partition, size = file_partition(file), sizes.get(file.label, 0)
-        if room.get(partition, -1) < size:
-            by_partition.setdefault(partition, []).append([])
-            room[partition] = max(size, _BYTES_AT_ONCE)
-        by_partition[partition][-1].append(file)
-        room[partition] -= size
-    return [tuple(group) for groups in by_partition.values() for group in groups]
 
 
 def _newly_allowed(old: Dimension, new: Dimension, schema: Schema) -> Predicate:
@@ -528,7 +493,7 @@ class _Moving:
     schema: Schema
     admitted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def __call__(self, file: DataFile, batch: pa.RecordBatch) -> Iterable[Routed]:
+    def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
         own = {name: value for name, value in file.partition.items() if name != BATCH_ID}
         here = encode_path(own)
         by_target: dict[str, list[np.ndarray]] = {}
@@ -539,7 +504,7 @@ class _Moving:
                 rows
             )
         if list(by_target) == [file_partition(file)]:
-            return keep(file, batch)
+            return keep(file, batch, start)
         return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in by_target.items()]
 
     def target(self, own: Mapping[str, Scalar], texts: Sequence[str]) -> str:

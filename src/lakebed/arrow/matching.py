@@ -1,0 +1,507 @@
+"""Which rows of data files belong to which rows of some data, and what becomes of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.arrow import scan
+from lakebed.arrow.constraint import ViewCheck
+from lakebed.arrow.floats import with_one_zero_and_nan
+from lakebed.arrow.held_rows import HeldRows
+from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of
+from lakebed.arrow.rewrite import Routed, file_partition
+from lakebed.errors import DuplicateKeyError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.layout import Layout
+from lakebed.model.merging import Assignment, MergeRules, Side
+from lakebed.model.predicate import TRUE, Predicate, sql_literal, sql_name
+from lakebed.model.schema import path_of
+from lakebed.model.terms import OfColumn
+from lakebed.model.values import Scalar
+from lakebed.plan.plan import DataFile, Scan
+from lakebed.store.base import Store
+
+_NOTHING = np.zeros(0, dtype=np.int64)
+_PAIRS_AT_ONCE = 2**16  # of which conditions are asked
+_LARGE_BYTES = 2**30  # of the texts of one key; Arrow's small arrays end at 2 GiB
+
+
+class Rows(Protocol):
+    """Rows of data that are in this process, or can be brought here: `HeldRows`, `StoredRows`."""
+
+    @property
+    def part_counts(self) -> tuple[int, ...]:
+        """Rows of each part."""
+        ...
+
+    def open(self) -> HeldRows:
+        """Return them in this process."""
+        ...
+
+    def part(self, number: int) -> HeldRows:
+        """Return the rows of a part in this process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """What is known of the keys of data before any of them is looked for. Travels from Spark tasks.
+
+    Attributes:
+        columns: Of each key column the distinct values, where these are few; else the smallest and
+            the largest, and NaN if it is among them. Null is left out.
+        are_listed: Whether a column has all values.
+    """
+
+    columns: list[pa.Table]
+    are_listed: list[bool]
+
+
+class Keys:
+    """The keys of some data, by which its rows are found. A key with a null equals none.
+
+    Attributes:
+        levels: Of each column the distinct values; and from the second one on the distinct numbers
+            of the combinations so far.
+    """
+
+    def __init__(self, columns: pa.Table) -> None:
+        """Take the keys.
+
+        Args:
+            columns: One or several, a row for each row of the data.
+
+        Raises:
+            DuplicateKeyError: A key comes twice.
+        """
+        is_whole = np.ones(columns.num_rows, dtype=bool)
+        for column in columns.columns:
+            is_whole &= column.is_valid().to_numpy()
+        places = np.flatnonzero(is_whole)
+        codes = np.zeros(len(places), dtype=np.int64)
+        self.levels: list[tuple[pa.Array, np.ndarray | None]] = []
+        for column in columns.columns:
+            encoded = _plain(column.filter(pa.array(is_whole))).dictionary_encode()
+            values, own = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+            if not self.levels:
+                self.levels.append((values, None))
+                codes = own
+                continue
+            distinct, codes = np.unique(codes * max(1, len(values)) + own, return_inverse=True)
+            self.levels.append((values, distinct))
+        count = int(codes.max(initial=-1)) + 1
+        self._places = np.zeros(count, dtype=np.int64)
+        self._places[codes] = places
+        if count < len(places):
+            raise _twice(columns, places, codes)
+
+    def find(self, columns: Sequence[pa.ChunkedArray]) -> tuple[np.ndarray, np.ndarray]:
+        """Find rows with one of the keys.
+
+        Args:
+            columns: Of the rows, in the order of the keys.
+
+        Returns:
+            Numbers of the rows, ascending, and for each the place of its key.
+        """
+        row_count = len(columns[0])
+        rows, codes = np.arange(row_count), np.zeros(row_count, dtype=np.int64)
+        for column, (values, distinct) in zip(columns, self.levels, strict=True):
+            if not len(values):
+                return _NOTHING, _NOTHING
+            if distinct is not None:
+                column = column.take(pa.array(rows))
+            plain = _plain(column)
+            plain = plain if plain.type == values.type else plain.cast(values.type)
+            own = pc.fill_null(pc.index_in(plain, value_set=values), -1).to_numpy()
+            is_known = own >= 0
+            rows, codes, own = rows[is_known], codes[is_known], own[is_known].astype(np.int64)
+            if distinct is None:
+                codes = own
+                continue
+            codes = codes * len(values) + own
+            near = np.minimum(np.searchsorted(distinct, codes), len(distinct) - 1)
+            is_known = distinct[near] == codes
+            rows, codes = rows[is_known], near[is_known]
+        return rows, self._places[codes]
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    """Return a key column as one array in which values are equal by their bytes."""
+    kind = column.type
+    if column.nbytes > _LARGE_BYTES:
+        wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(kind, kind)
+        column = column.cast(wide)
+    plain = with_one_zero_and_nan(column)
+    return plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain
+
+
+def _twice(columns: pa.Table, places: np.ndarray, codes: np.ndarray) -> DuplicateKeyError:
+    counts = np.bincount(codes)
+    second = next(place for place in np.flatnonzero(counts[codes] > 1))
+    row = columns.slice(int(places[second]), 1).to_pylist()[0]
+    key = ", ".join(f"{sql_name(name)} = {sql_literal(value)}" for name, value in row.items())
+    times, more = int(counts[codes[second]]), int(np.count_nonzero(counts > 1)) - 1
+    others = f", and {more} other keys more than once" if more else ""
+    return DuplicateKeyError(
+        f"The data has the key {key} {times} times{others}.",
+        hint="Keep one row of each key, such as the latest, before the merge.",
+        key=key,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChanges:
+    """What becomes of the rows of a data file.
+
+    Attributes:
+        label: Of the file.
+        row_count: Its rows.
+        deleted: Places of rows that go, ascending.
+        updated: Places of rows that match and are updated, ascending.
+        sources: For each of these the place of its row of the data.
+        reset: Places of rows that match none and are updated, ascending.
+        matched: Places of the rows of the data that match, distinct and ascending.
+    """
+
+    label: str
+    row_count: int
+    deleted: np.ndarray
+    updated: np.ndarray
+    sources: np.ndarray
+    reset: np.ndarray
+    matched: np.ndarray
+
+    @property
+    def updated_count(self) -> int:
+        """Rows that are updated."""
+        return len(self.updated) + len(self.reset)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a row of the file changes or goes."""
+        return bool(len(self.deleted) or self.updated_count)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether all of its rows go."""
+        return len(self.deleted) == self.row_count
+
+
+@dataclass(frozen=True)  # no slots, for the sake of the cached properties
+class Matcher:
+    """Says what becomes of the rows of data files. Travels to Spark tasks.
+
+    Attributes:
+        rules: Of the merge.
+        rows: Of the data.
+        layout: Of the dataset.
+    """
+
+    rules: MergeRules
+    rows: Rows
+    layout: Layout
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"rules": self.rules, "rows": self.rows, "layout": self.layout}
+
+    @cached_property
+    def data(self) -> HeldRows:
+        """The data, in this process."""
+        return self.rows.open()
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Of the data."""
+        return Keys(self.data.columns(self.rules.on))
+
+    @cached_property
+    def _of_data(self) -> tuple[str, ...]:
+        return _roots(self.rules.looked_at(Side.SOURCE))
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """The columns of data files that decide what becomes of their rows."""
+        types = self.layout.predicate_types
+        named = self.rules.looked_at(Side.TARGET)
+        return tuple(dict.fromkeys(path_of(name, types)[0] for name in named))
+
+    def key_values(self, most: int) -> KeyValues:
+        """Return what is known of the keys, and see that none comes twice.
+
+        Args:
+            most: Values of a column that are few.
+
+        Raises:
+            DuplicateKeyError: One does.
+        """
+        columns, are_listed = [], []
+        for values, _ in self.keys.levels:
+            is_few = len(values) <= most
+            if not is_few:
+                bounds = pc.min_max(values)  # NaN is left out
+                ends = [bounds["min"].as_py(), bounds["max"].as_py()]
+                has_nan = pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py()
+                values = pa.array([*ends, *([math.nan] if has_nan else [])], values.type)
+            columns.append(pa.table({"value": values}))
+            are_listed.append(is_few)
+        return KeyValues(columns, are_listed)
+
+    def look(self, store: Store, files: Sequence[DataFile]) -> list[FileChanges]:
+        """Say what becomes of the rows of some files.
+
+        Cost:
+            The columns that decide; memory for them, and for a table of the keys of the data.
+        """
+        tables = [self._read(store, file) for file in files]
+        columns = [
+            pa.chunked_array([chunk for table in tables for chunk in table.column(name).chunks],
+                             type_to_arrow(self.layout.column_types[name]))
+            for name in self.rules.on
+        ]  # fmt: skip
+        rows, places = self.keys.find(columns)
+        changes, start = [], 0
+        for file, table in zip(files, tables, strict=True):
+            low, high = np.searchsorted(rows, [start, start + table.num_rows])
+            own = rows[low:high] - start
+            changes.append(self._decide(file, table, own, places[low:high]))
+            start += table.num_rows
+        return changes
+
+    def _read(self, store: Store, file: DataFile) -> pa.Table:
+        alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
+        with scan.scan(store, alone, self.target_columns) as batches:
+            return batches.read_all()
+
+    def _decide(
+        self, file: DataFile, table: pa.Table, rows: np.ndarray, places: np.ndarray
+    ) -> FileChanges:
+        rules = self.rules
+        is_inside = self._meeting(table, rules.constraint)
+        if is_inside is not None:
+            rows, places = rows[is_inside[rows]], places[is_inside[rows]]
+        is_deleted = np.zeros(len(rows), dtype=bool)
+        is_updated = np.zeros(len(rows), dtype=bool)
+        for start in range(0, len(rows) if rules.conditions else 0, _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            target = pa.concat_batches(table.take(pa.array(rows[some])).to_batches())
+            sides = {Side.TARGET: target, Side.SOURCE: self.data.take(places[some], self._of_data)}
+            if rules.delete_where is not None:
+                is_deleted[some] = met_by(rules.delete_where, sides)
+            if rules.update_where is not None:
+                is_updated[some] = met_by(rules.update_where, sides)
+        if rules.matched == "delete" and rules.delete_where is None:
+            is_deleted[:] = True
+        if rules.matched == "update" and rules.update_where is None:
+            is_updated[:] = True
+        is_updated &= ~is_deleted
+        gone, reset = rows[is_deleted], _NOTHING
+        if rules.missing != "keep":
+            missing = self._missing(table, rows, is_inside)
+            if rules.missing == "delete":
+                gone = np.sort(np.concatenate([gone, missing]))
+            else:
+                reset = missing
+        return FileChanges(
+            label=file.label,
+            row_count=table.num_rows,
+            deleted=gone,
+            updated=rows[is_updated],
+            sources=places[is_updated],
+            reset=reset,
+            matched=np.unique(places),
+        )
+
+    def _meeting(self, table: pa.Table, predicate: Predicate) -> np.ndarray | None:
+        """Say of each row whether it meets a predicate; None where all do."""
+        if predicate == TRUE:
+            return None
+        types = self.layout.predicate_types
+        parts = [rows_that_meet(predicate, batch, types) for batch in table.to_batches()]
+        return np.concatenate([np.zeros(0, dtype=bool), *parts])
+
+    def _missing(
+        self, table: pa.Table, rows: np.ndarray, is_inside: np.ndarray | None
+    ) -> np.ndarray:
+        is_missing = np.ones(table.num_rows, dtype=bool) if is_inside is None else is_inside.copy()
+        is_missing[rows] = False
+        is_meant = self._meeting(table, self.rules.missing_where)
+        if is_meant is not None:
+            is_missing &= is_meant
+        return np.flatnonzero(is_missing)
+
+    def inserted(self, data: HeldRows, is_matched: np.ndarray) -> np.ndarray:
+        """Say of each row of the data, or of a part of it, whether it is to be inserted.
+
+        Args:
+            data: The rows.
+            is_matched: Whether they match a row of the dataset.
+        """
+        rules = self.rules
+        if rules.not_matched == "ignore":
+            return np.zeros(len(is_matched), dtype=bool)
+        is_new: np.ndarray = ~is_matched
+        if rules.insert_where is not None and is_new.any():
+            places = np.flatnonzero(is_new)
+            names = _roots((*rules.on, *Side.SOURCE.own(rules.insert_where.names)))
+            is_new[places] = met_by(rules.insert_where, {Side.SOURCE: data.take(places, names)})
+        return is_new
+
+
+def _roots(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of data that hold some, which may be nested."""
+    return tuple(dict.fromkeys(name.split(".")[0] for name in names))
+
+
+class Merging:
+    """Changes the rows of data files as a merge says. Travels to Spark tasks."""
+
+    def __init__(self, matcher: Matcher, store: Store, known: Mapping[str, FileChanges]) -> None:
+        """Say what is changed.
+
+        Args:
+            matcher: Says what becomes of the rows of files.
+            store: Where the files are.
+            known: What it has said, by label; other files are looked at again.
+        """
+        self.matcher = matcher
+        self._store = store
+        self._known = known
+        self._last: FileChanges | None = None
+
+    @cached_property
+    def _moving(self) -> list[str]:
+        """The fields that partitions are made of, and that may change."""
+        functions = self.matcher.layout.descriptor.partition_by
+        sources = {f.source.split(".")[0] for f in functions if f.takes_source}
+        return [name for name in self.matcher.rules.changed if name in sources]
+
+    def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterator[Routed]:
+        """Yield the rows that stay in their partition, then those that move."""
+        changes = self._changes_of(file)
+        end = start + batch.num_rows
+        is_kept = np.ones(batch.num_rows, dtype=bool)
+        is_kept[_within(changes.deleted, start, end)] = False
+        changed, is_moved = self._updated(file, batch, changes, start)
+        is_kept[is_moved] = False
+        if is_kept.any():
+            yield Routed(file_partition(file), None if is_kept.all() else is_kept, changed)
+        if is_moved.any():
+            yield Routed(None, is_moved, changed)
+
+    def _changes_of(self, file: DataFile) -> FileChanges:
+        known = self._known.get(file.label)
+        if known is not None:
+            return known
+        if self._last is None or self._last.label != file.label:
+            (self._last,) = self.matcher.look(self._store, [file])
+        return self._last
+
+    def _updated(
+        self, file: DataFile, batch: pa.RecordBatch, changes: FileChanges, start: int
+    ) -> tuple[pa.RecordBatch | None, np.ndarray]:
+        """Return the batch with what is updated, if anything is, and which rows are to move."""
+        rules, end = self.matcher.rules, start + batch.num_rows
+        is_moved = np.zeros(batch.num_rows, dtype=bool)
+        low, high = np.searchsorted(changes.updated, [start, end])
+        parts = [
+            (changes.updated[low:high] - start, rules.updates, changes.sources[low:high]),
+            (_within(changes.reset, start, end), rules.missing_updates, None),
+        ]
+        changed = batch
+        for rows, assignments, sources in parts:
+            if len(rows):
+                changed = self._set(changed, rows, assignments, sources)
+        if changed is batch:
+            return None, is_moved
+        rows = np.concatenate([rows for rows, _, _ in parts])
+        rows.sort()
+        if self._moving:
+            before, after = (
+                side.select(self._moving).take(pa.array(rows)) for side in (batch, changed)
+            )
+            for name in self._moving:
+                is_moved[rows[~_same(before.column(name), after.column(name))]] = True
+        names = self.matcher.layout.descriptor.schema.names
+        self._check_view(file, changed.select(names), rows[~is_moved[rows]])
+        return changed, is_moved
+
+    def _set(
+        self,
+        batch: pa.RecordBatch,
+        rows: np.ndarray,
+        assignments: Sequence[Assignment],
+        sources: np.ndarray | None,
+    ) -> pa.RecordBatch:
+        """Return the batch with some fields of some rows set."""
+        rules, types = self.matcher.rules, self.matcher.layout.column_types
+        taken = batch.take(pa.array(rows))
+        sides: Pairs = {Side.TARGET: taken}
+        if sources is not None:
+            names = _roots(rules.taken(Side.SOURCE))
+            sides = {Side.TARGET: taken, Side.SOURCE: self.matcher.data.take(sources, names)}
+        for assignment in assignments:
+            if self._is_equal_anyway(assignment):
+                continue
+            number = batch.schema.get_field_index(assignment.name)
+            new = value_of(assignment, types[assignment.name], sides)
+            whole = _with(batch.column(number), rows, new)
+            batch = batch.set_column(number, batch.schema.field(number), whole)
+        return batch
+
+    def _is_equal_anyway(self, assignment: Assignment) -> bool:
+        """Whether a field is set to the key by which rows match, of which only zeros have two."""
+        own = OfColumn(Side.SOURCE.named(assignment.name))
+        kind = type_to_arrow(self.matcher.layout.column_types[assignment.name])
+        is_key = assignment.name in self.matcher.rules.on and assignment.term == own
+        return is_key and not pa.types.is_floating(kind)
+
+    def _check_view(self, file: DataFile, batch: pa.RecordBatch, rows: np.ndarray) -> None:
+        """Check that rows which stay in their partition stay in the view, too."""
+        layout, constraint = self.matcher.layout, self.matcher.rules.constraint
+        if constraint == TRUE or not len(rows):
+            return
+        check = ViewCheck(constraint, layout.descriptor)
+        levels = layout.partition_level_types
+        own: dict[str, Scalar] = {name: file.partition[name] for name in levels}
+        columns = {
+            name: pa.repeat(pa.scalar(value, type_to_arrow(levels[name])), len(rows))
+            for name, value in own.items()
+        }
+        check.check(batch.take(pa.array(rows)), columns)
+
+
+def _with(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
+    """Return a column with other values in some rows, which are ascending."""
+    if not pa.types.is_nested(column.type):
+        is_new = np.zeros(len(column), dtype=bool)
+        is_new[rows] = True
+        return pc.replace_with_mask(column, pa.array(is_new), new)
+    order = np.arange(len(column))
+    order[rows] = len(column) + np.arange(len(rows))
+    return pa.concat_arrays([column, new]).take(pa.array(order))
+
+
+def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Return those of some ascending places that lie in a range, from its begin on."""
+    low, high = np.searchsorted(places, [start, end])
+    within: np.ndarray = places[low:high] - start
+    return within
+
+
+def _same(one: pa.Array, other: pa.Array) -> np.ndarray:
+    """Say of pairs of values whether they are surely the same."""
+    if pa.types.is_nested(one.type):
+        return np.zeros(len(one), dtype=bool)
+    is_equal = pc.fill_null(pc.equal(one, other), fill_value=False)
+    both_null = pc.and_(one.is_null(), other.is_null())
+    same: np.ndarray = pc.or_(is_equal, both_null).to_numpy(zero_copy_only=False)
+    return same

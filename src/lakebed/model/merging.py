@@ -1,0 +1,392 @@
+"""The clauses of a merge: which rows match, and what becomes of those that do and those that do not.
+
+Conditions and values are SQL text over two rows that belong together: `target.x` is a column of the
+dataset, `source.x` one of the data. Columns are typed by what they are in; values are computed in
+the type of the field that they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, get_args
+
+from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
+from lakebed.model.names import nearest
+from lakebed.model.predicate import (
+    TRUE,
+    Comparison,
+    Leaf,
+    Membership,
+    NullCheck,
+    Predicate,
+    bind,
+    columns_of,
+    leaves,
+    map_leaves,
+)
+from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct, Type
+from lakebed.model.shown import shown
+from lakebed.model.sql import Compared, parse_sql, parse_term
+from lakebed.model.terms import Constant, OfColumn, Term, columns_in
+from lakebed.model.values import Scalar, check_value
+
+# Of the two rows, which are records where a condition is asked; what is in them is named beside.
+_RECORD = Struct((Field(name="row", type=Primitive(Kind.BOOLEAN)),))
+
+IfMatched = Literal["update", "delete", "ignore"]
+IfNotMatched = Literal["insert", "ignore"]
+IfMissing = Literal["keep", "update", "delete"]
+
+
+class Side(StrEnum):
+    """Of which of two rows a column is; what stands before its name."""
+
+    TARGET = "target"
+    SOURCE = "source"
+
+    def named(self, column: str) -> str:
+        """Return the name of a column in a condition."""
+        return f"{self}.{column}"
+
+    def own(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some names that are of this side, without what stands before them."""
+        prefix = f"{self}."
+        return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCondition:
+    """What two rows that belong together are to meet, or one row of the data.
+
+    Attributes:
+        predicate: On columns as `target.x` and `source.x`, and on comparisons of two of them.
+        compared: These comparisons, by the name that they have in the predicate.
+        types: Of all columns that the predicate names, and of the two rows as records.
+    """
+
+    predicate: Predicate
+    compared: Mapping[str, Compared]
+    types: Mapping[str, Type]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        named = dict.fromkeys(
+            name for name in columns_of(self.predicate) if name not in self.compared
+        )
+        for pair in self.compared.values():
+            named.update(dict.fromkeys((pair.left, pair.right)))
+        return tuple(named)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A field of the dataset, and what it shall be."""
+
+    name: str
+    term: Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeClauses:
+    """What `merge` was told; see `View.merge`.
+
+    Attributes:
+        on: Fields that both rows have, and that say which belong together.
+        matched: What becomes of rows of the dataset that match.
+        update: The columns that an update sets, or what it sets them to; None for all of the data.
+        update_where: Which rows that match are updated.
+        delete_where: Which rows that match are deleted.
+        not_matched: What becomes of rows of the data that match none.
+        insert_where: Which of them are inserted.
+        missing: What becomes of rows of the dataset that no row of the data matches.
+        missing_update: What an update sets them to.
+        missing_where: Which of them.
+    """
+
+    on: tuple[str, ...]
+    matched: IfMatched = "update"
+    update: Sequence[str] | Mapping[str, object] | None = None
+    update_where: str | None = None
+    delete_where: str | None = None
+    not_matched: IfNotMatched = "insert"
+    insert_where: str | None = None
+    missing: IfMissing = "keep"
+    missing_update: Mapping[str, object] | None = None
+    missing_where: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, kinds in (
+            ("matched", IfMatched),
+            ("not_matched", IfNotMatched),
+            ("missing", IfMissing),
+        ):
+            value, allowed = getattr(self, name), get_args(kinds)
+            if value not in allowed:
+                raise InvalidInputError(
+                    f"{name} is {shown(value)}.", hint=f"Give one of {', '.join(allowed)}."
+                )
+        if not self.on:
+            raise InvalidInputError("merge() with no column in `on`.", hint='Give on=["id"].')
+        for name in self.on:
+            if self.on.count(name) > 1:
+                raise InvalidInputError(f"`on` names {name!r} twice.", hint="Name it once.")
+        self._check_used("update", self.matched == "update", "matched", "update")
+        self._check_used("update_where", self.matched == "update", "matched", "update")
+        self._check_used("delete_where", self.matched != "ignore", "matched", "update or delete")
+        self._check_used("insert_where", self.not_matched == "insert", "not_matched", "insert")
+        self._check_used("missing_update", self.missing == "update", "missing", "update")
+        self._check_used("missing_where", self.missing != "keep", "missing", "update or delete")
+        if self.missing == "update" and not self.missing_update:
+            raise InvalidInputError(
+                "missing is 'update', and nothing says to what.",
+                hint='Give missing_update, such as {"is_current": False}.',
+            )
+        if self.update is not None and not self.update:
+            raise InvalidInputError(
+                "update names no column.", hint="Leave it out for all, or give matched='ignore'."
+            )
+
+    def _check_used(self, name: str, is_used: bool, by: str, needed: str) -> None:  # noqa: FBT001 - a helper
+        if getattr(self, name) is not None and not is_used:
+            raise InvalidInputError(
+                f"{name} is given, but {by} is {getattr(self, by)!r}.",
+                hint=f"Give {by} as {needed}, or leave {name} out.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRules:
+    """The clauses of a merge, bound to the columns of both sides. Travels to Spark tasks.
+
+    Attributes:
+        on: As in `MergeClauses`.
+        matched: As in `MergeClauses`.
+        updates: What an update sets.
+        update_where: None for all that match and are not deleted.
+        delete_where: None for all that match if these are deleted, else for none.
+        not_matched: As in `MergeClauses`.
+        insert_where: On the data alone; None for all.
+        missing: As in `MergeClauses`.
+        missing_updates: What an update of missing rows sets.
+        missing_where: On columns of the dataset, as of a view.
+        constraint: Of the view that is merged into: no other row can match or be missing.
+        extra: Columns of the data that the dataset lacks.
+    """
+
+    on: tuple[str, ...]
+    matched: IfMatched
+    updates: tuple[Assignment, ...] = ()
+    update_where: PairCondition | None = None
+    delete_where: PairCondition | None = None
+    not_matched: IfNotMatched
+    insert_where: PairCondition | None = None
+    missing: IfMissing = "keep"
+    missing_updates: tuple[Assignment, ...] = ()
+    missing_where: Predicate = TRUE
+    constraint: Predicate = TRUE
+    extra: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def conditions(self) -> tuple[PairCondition, ...]:
+        """Those on two rows that belong together."""
+        given = (self.delete_where, self.update_where)
+        return tuple(condition for condition in given if condition is not None)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The fields that an update may set."""
+        return tuple(dict.fromkeys(a.name for a in (*self.updates, *self.missing_updates)))
+
+    def looked_at(self, side: Side) -> tuple[str, ...]:
+        """Return the columns of a side that decide what becomes of rows, nested ones by dots."""
+        named = [name for condition in self.conditions for name in side.own(condition.names)]
+        if side is Side.TARGET:
+            named += [*columns_of(self.constraint), *columns_of(self.missing_where)]
+        return tuple(dict.fromkeys((*self.on, *named)))
+
+    def taken(self, side: Side) -> tuple[str, ...]:
+        """Return the columns of a side that updates are made of, nested ones by dots."""
+        terms = [a.term for a in (*self.updates, *self.missing_updates)]
+        return side.own(dict.fromkeys(name for term in terms for name in columns_in(term)))
+
+
+def bind_clauses(
+    clauses: MergeClauses,
+    data: Mapping[str, Type],
+    schema: Schema,
+    columns: Mapping[str, Type],
+    constraint: Predicate = TRUE,
+) -> MergeRules:
+    """Read the conditions and values of clauses, and check them against the columns of both sides.
+
+    Args:
+        clauses: As they were given.
+        data: Types of the columns of the data, nested ones by dots.
+        schema: Of the dataset.
+        columns: Types of all its columns that may stand in a predicate.
+        constraint: Of the view that is merged into, bound.
+
+    Raises:
+        InvalidInputError: A key is no plain field of both sides, or nothing could be done.
+        SchemaMismatchError: A column of the data is unknown, and no clause names it.
+        PredicateError: A condition or a value cannot be read, or names an unknown column.
+    """
+    whole = frozenset(name for name in data if "." not in name)
+    _check_keys(clauses.on, data, schema)
+    both = {
+        **{Side.TARGET.named(name): kind for name, kind in columns.items()},
+        **{Side.SOURCE.named(name): kind for name, kind in data.items()},
+    }
+    of_data = {name: kind for name, kind in both.items() if Side.SOURCE.own([name])}
+    of_target = {name: kind for name, kind in both.items() if Side.TARGET.own([name])}
+    updates: tuple[Assignment, ...] = ()
+    if clauses.matched == "update":
+        updates = _assignments(clauses.update, whole, schema, both)
+    rules = MergeRules(
+        on=clauses.on,
+        matched=clauses.matched,
+        updates=updates,
+        update_where=_condition(clauses.update_where, both),
+        delete_where=_condition(clauses.delete_where, both),
+        not_matched=clauses.not_matched,
+        insert_where=_condition(clauses.insert_where, of_data),
+        missing=clauses.missing,
+        missing_updates=_set(clauses.missing_update or {}, schema, of_target),
+        missing_where=_of_target(clauses.missing_where, of_target),
+        constraint=constraint,
+        extra=whole.difference(schema.names),
+    )
+    _check_named(rules, schema)
+    return rules
+
+
+def _check_keys(on: Sequence[str], data: Mapping[str, Type], schema: Schema) -> None:
+    for name in on:
+        kind = schema.get(name).type
+        if not isinstance(kind, Primitive | Decimal):
+            raise InvalidInputError(
+                f"Column {name!r} of type {kind} is no key to merge on.",
+                hint="Name fields of plain types: numbers, text, bytes, dates and times.",
+            )
+        if name not in data:
+            raise SchemaMismatchError(
+                f"The data lacks column {name!r}, which is to be merged on.",
+                hint=nearest(name, tuple(data)) or f"It has: {', '.join(data) or 'none'}.",
+            )
+
+
+def _check_named(rules: MergeRules, schema: Schema) -> None:
+    """Check that each column that the dataset lacks is there for a condition or a value."""
+    named = {*rules.looked_at(Side.SOURCE), *rules.taken(Side.SOURCE)}
+    if rules.insert_where is not None:
+        named.update(Side.SOURCE.own(rules.insert_where.names))
+    roots = {name.split(".")[0] for name in named}
+    for name in sorted(rules.extra - roots):
+        raise SchemaMismatchError(
+            f"Unknown column {name!r} in the data.",
+            hint=nearest(name, schema.names)
+            or f"Drop it, evolve the schema, or name source.{name} in a condition.",
+        )
+
+
+def _condition(text: str | None, types: Mapping[str, Type]) -> PairCondition | None:
+    if text is None:
+        return None
+    compared: dict[str, Compared] = {}
+    predicate = _parsed(text, types, compared)
+    boolean = Primitive(Kind.BOOLEAN)
+    all_types: dict[str, Type] = {
+        **dict.fromkeys(map(str, Side), _RECORD),
+        **types,
+        **dict.fromkeys(compared, boolean),
+    }
+    named = {
+        *columns_of(predicate),
+        *(n for pair in compared.values() for n in (pair.left, pair.right)),
+    }
+    # So that what travels to tasks is no larger than what it is about.
+    kept = {name: kind for name, kind in all_types.items() if name in named or name in set(Side)}
+    return PairCondition(predicate=bind(predicate, kept), compared=compared, types=kept)
+
+
+def _parsed(
+    text: str, types: Mapping[str, Type], compared: dict[str, Compared] | None
+) -> Predicate:
+    try:
+        return parse_sql(text, types, compared)
+    except PredicateError as exc:
+        raise _saying_sides(exc, text, types) from exc
+
+
+def _saying_sides(exc: PredicateError, text: str, types: Mapping[str, Type]) -> PredicateError:
+    """Return the error of a text that names a column without its side with a better hint."""
+    if not exc.message.startswith("Unknown column"):
+        return exc
+    sides = sorted({name.split(".")[0] for name in types})
+    names = " or ".join(f"{side}.x" for side in sides)
+    return PredicateError(f"{exc.message[:-1]} {shown(text)}.", hint=f"Write {names}; {exc.hint}")
+
+
+def _of_target(text: str | None, types: Mapping[str, Type]) -> Predicate:
+    """Read a condition on the dataset alone, as that of a view: by it files can be dropped."""
+    if text is None:
+        return TRUE
+    bound = bind(_parsed(text, types, None), types)
+
+    def plain(leaf: Leaf) -> Predicate:
+        column = leaf.column.removeprefix(f"{Side.TARGET}.")
+        match leaf:
+            case NullCheck(negated=negated):
+                return NullCheck(column, negated)
+            case Comparison(op=op, value=value):
+                return Comparison(column, op, value)
+            case Membership(values=values, negated=negated):
+                return Membership(column, values, negated)
+
+    return map_leaves(bound, plain) if any(leaves(bound)) else bound
+
+
+def _assignments(
+    update: Sequence[str] | Mapping[str, object] | None,
+    data: Collection[str],
+    schema: Schema,
+    both: Mapping[str, Type],
+) -> tuple[Assignment, ...]:
+    if isinstance(update, Mapping):
+        return _set(update, schema, both)
+    if isinstance(update, str):
+        raise InvalidInputError(f"update is the text {update!r}.", hint=f"Give [{update!r}].")
+    names = [name for name in schema.names if name in data] if update is None else list(update)
+    for name in names:
+        schema.get(name)
+        if name not in data:
+            raise SchemaMismatchError(
+                f"The data lacks column {name!r}, which is to be updated.",
+                hint=nearest(name, tuple(data)) or f"It has: {', '.join(sorted(data))}.",
+            )
+    return tuple(Assignment(name, OfColumn(Side.SOURCE.named(name))) for name in names)
+
+
+def _set(
+    values: Mapping[str, object], schema: Schema, types: Mapping[str, Type]
+) -> tuple[Assignment, ...]:
+    return tuple(
+        Assignment(name, _term(value, schema.get(name).type, name, types))
+        for name, value in values.items()
+    )
+
+
+def _term(value: object, kind: Type, name: str, types: Mapping[str, Type]) -> Term:
+    if isinstance(value, str):
+        try:
+            return parse_term(value, types, kind, name)
+        except PredicateError as exc:
+            raise _saying_sides(exc, value, types) from exc
+    return Constant(_constant(value, kind, name))
+
+
+def _constant(value: object, kind: Type, name: str) -> Scalar:
+    return None if value is None else check_value(value, kind, name)

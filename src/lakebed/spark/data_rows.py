@@ -1,0 +1,81 @@
+"""The rows of a DataFrame in a store, for tasks that look for some of them; and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakebed.arrow.conform import Conformer
+from lakebed.arrow.held_rows import HeldRows, StoredPart, StoredRows, conformed, put_part
+from lakebed.errors import LakebedError
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import Schema
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.answers import ANSWER, answer, refusal, results
+from lakebed.spark.through_arrow import to_spark_types
+from lakebed.spark.types import struct_type
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def put_frame(
+    frame: DataFrame, store: Store, folder: str, descriptor: DatasetDescriptor
+) -> StoredRows:
+    """Write a DataFrame as objects that tasks can look rows up in. It is evaluated once.
+
+    Args:
+        frame: With the columns that it has, of which the dataset may lack some.
+        store: That tasks can see.
+        folder: Where the objects go.
+        descriptor: Of the dataset.
+
+    Raises:
+        SchemaMismatchError: A value does not fit its field.
+        LakebedError: The store failed. What was written stays in the folder.
+
+    Cost:
+        One Spark job, and an object a task.
+    """
+    given = schema_to_arrow(schema_from_spark(frame.schema.jsonValue()))
+    schema = Conformer(given, descriptor, is_partial=True).target
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            # The session may have asked for large texts and bytes.
+            rows = (batch.cast(schema) for batch in conformed(batches, descriptor))
+            yield answer(put_part(store, folder, schema, rows))
+        except LakebedError as exc:
+            yield refusal(exc)
+
+    parts = list(results(frame.mapInArrow(run, ANSWER).collect(), StoredPart))
+    return StoredRows(store, schema, tuple(part for part in parts if part.row_count))
+
+
+def frame_of(
+    spark: SparkSession,
+    rows: StoredRows,
+    schema: Schema,
+    chosen: Callable[[int, HeldRows], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return some rows as a DataFrame, a task a part.
+
+    Args:
+        spark: The session.
+        rows: Of which some are chosen.
+        schema: Of the columns that are.
+        chosen: Yields them; is given the number of a part and its rows.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for part in chosen(number, rows.part(number)):
+                    yield to_spark_types(pa.Table.from_batches([part])).to_batches()[0]
+
+    count = len(rows.parts)
+    return spark.range(0, count, 1, count).mapInArrow(run, struct_type(schema))

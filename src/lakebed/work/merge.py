@@ -1,0 +1,636 @@
+"""Merging: rows of a dataset are updated, deleted and inserted by the keys of some data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.conform import check_columns, check_types
+from lakebed.arrow.held_rows import HeldRows, StoredRows, data_batches, hold, put_part
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.matching import FileChanges, KeyValues, Matcher, Merging
+from lakebed.arrow.rewrite import RewriteJob, rewrite_all, works_on
+from lakebed.arrow.workers import Workers
+from lakebed.arrow.write import write_batches
+from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
+from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.layout import staging_folder
+from lakebed.model.merging import MergeClauses, MergeRules, Side, bind_clauses
+from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
+    Comparison,
+    Membership,
+    Op,
+    Predicate,
+    all_of,
+    any_of,
+    bind,
+)
+from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
+from lakebed.model.terms import columns_in
+from lakebed.model.values import TIMES, Scalar, is_nan
+from lakebed.plan.plan import DataFile, plan
+from lakebed.spark.workers import workers_for
+from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions
+from lakebed.state.conflicts import Read
+from lakebed.state.reader import read_head, read_own_head
+from lakebed.state.runs import MERGE
+from lakebed.state.scope import MergedFiles, Unchanged
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.work.writer import target_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
+_ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
+_THREADS = 4
+_FILES_AT_ONCE = 32  # that are looked at by one task
+# Rows whose keys are looked up together: a table of all keys of the data is made for each time.
+_ROWS_AT_ONCE, _MOST_ROWS_AT_ONCE = 2**20, 2**22
+_FEW_ROWS = 100_000  # of the data, that this process looks at and writes in less than a Spark job
+# Values of a key column by which files are found one by one; of more, by the range that they are in.
+_MOST_VALUES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What a merge did, or would do.
+
+    Attributes:
+        dataset: Its name.
+        is_dry_run: Whether nothing was done.
+        commit: That it made; None in a dry run, or if no row changes: then there is no new version.
+        inserted_row_count: Rows of the data that are new entities.
+        updated_row_count: Entities that were changed.
+        deleted_row_count: Entities that were deleted.
+        files_read: Data files that were looked at, of which only the columns that decide.
+        files_rewritten: Those of them that hold an entity that was changed or deleted.
+        files_added: Files that hold the rest of these, and what is new; 0 in a dry run.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    >>> repository = open_repository("memory://doctest-merge")
+    >>> people = repository.create("people", DatasetDescriptor(schema=schema))
+    >>> commit = people.append([{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}])
+    >>> report = people.merge([{"id": 2, "name": "Bo"}, {"id": 3, "name": "Cy"}], on=["id"])
+    >>> report.inserted_row_count, report.updated_row_count, report.files_rewritten
+    (1, 1, 1)
+    >>> sorted(person["name"] for person in people.reader())
+    ['Ann', 'Bo', 'Cy']
+    """
+
+    dataset: str
+    is_dry_run: bool
+    commit: Commit | None = None
+    inserted_row_count: int = 0
+    updated_row_count: int = 0
+    deleted_row_count: int = 0
+    files_read: int = 0
+    files_rewritten: int = 0
+    files_added: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTarget:
+    """What is merged into.
+
+    Attributes:
+        store: Where the dataset is.
+        name: Of the dataset.
+        constraint: Of the view: no row outside can match, be missing or be inserted.
+        provided: Values that the view gives provided partition fields.
+        read: What the data was made from; None for the state at the start.
+        run: Name of the run.
+    """
+
+    store: Store
+    name: str
+    constraint: Predicate = TRUE
+    provided: Mapping[str, Scalar] = field(default_factory=dict)
+    read: State | None = None
+    run: str | None = None
+
+
+def merge(
+    target: MergeTarget,
+    data: object,
+    clauses: MergeClauses,
+    *,
+    spark: SparkSession | Literal[True] | None = None,
+    is_dry_run: bool = False,
+    options: WriteOptions | None = None,
+    commit_options: CommitOptions | None = None,
+) -> MergeReport:
+    """Merge data into a dataset; see `View.merge`."""
+    store, state = target.store, read_own_head(target.store, target.name).state
+    if state.descriptor.format == "submissions":
+        raise InvalidInputError(
+            f"Dataset {target.name!r} is of submissions, which cannot be merged into.",
+            hint="Their fields stand in the document: rerun what wrote them, or delete and append.",
+        )
+    frame = _frame_of(data)
+    if frame is not None and spark is None:
+        spark = frame.sparkSession
+    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
+    is_distributed = spark is not None and store.is_shared
+    with ExitStack() as stack:
+        rows: HeldRows | StoredRows
+        if is_distributed:
+            rows = stack.enter_context(
+                _stored(target, data, frame, state.descriptor, commit_options)
+            )
+        else:
+            plain = data if frame is None else frame.toArrow()
+            rows = stack.enter_context(hold(data_batches(plain, state.descriptor)))
+        if not rows.schema.names:
+            rows, clauses = _no_rows(clauses, state.descriptor.schema)
+        work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
+        if is_dry_run:
+            return work.look_only(state)
+        for round_ in range(_ROUNDS):
+            try:
+                with Transaction.begin(
+                    store, target.name, MERGE, run=target.run, options=commit_options
+                ) as transaction:
+                    return work.run(transaction)
+            except CommitConflictError:
+                # Others rewrote a file with matching rows, or added one at the last moment.
+                if target.read is not None or round_ == _ROUNDS - 1:
+                    raise
+    raise AssertionError  # the last round returns or raises
+
+
+def _no_rows(clauses: MergeClauses, schema: Schema) -> tuple[HeldRows, MergeClauses]:
+    """Return data without rows, of which nobody knows the columns, and the clauses that are left."""
+    keys = pa.schema([field_to_arrow(schema.get(name)) for name in clauses.on])
+    left = replace(
+        clauses,
+        matched="ignore",
+        update=None,
+        update_where=None,
+        delete_where=None,
+        not_matched="ignore",
+        insert_where=None,
+    )
+    return HeldRows(keys, []), left
+
+
+def _frame_of(data: object) -> Any:
+    """Return a Spark DataFrame as such; None for anything else."""
+    if type(data).__module__.startswith("pyspark."):
+        from lakebed.spark.write import is_spark_frame
+
+        if is_spark_frame(data):
+            return data
+    return None
+
+
+@contextmanager
+def _stored(
+    target: MergeTarget,
+    data: object,
+    frame: Any,
+    descriptor: DatasetDescriptor,
+    options: CommitOptions | None,
+) -> Iterator[HeldRows | StoredRows]:
+    """Keep the data in the store, where tasks see it, for as long as it is needed.
+
+    It lies with a batch of its own, which is never committed: so a cleanup knows what it is.
+    """
+    store = target.store
+    with Transaction.begin(store, target.name, MERGE, run=target.run, options=options) as holding:
+        folder = staging_folder(target.name, holding.batch_id)
+        try:
+            if frame is not None:
+                from lakebed.spark.data_rows import put_frame
+
+                yield put_frame(frame, store, folder, descriptor)
+                return
+            with hold(data_batches(data, descriptor)) as held:
+                if not len(held):
+                    yield held  # travels as it is
+                    return
+                everything = np.ones(len(held), dtype=bool)
+                batches = held.slices(everything, held.schema.names)
+                part = put_part(store, folder, held.schema, batches)
+            yield StoredRows(store, held.schema, (part,))
+        finally:
+            with suppress(LakebedError):  # what cannot be deleted stays invisible garbage
+                delete_or_leave(store, [info.key for info in store.list(folder)])
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    """What becomes of a file, in short. Travels from Spark tasks.
+
+    Attributes:
+        label: Of the file.
+        is_changed: Whether a row of it changes or goes.
+        is_gone: Whether all of its rows go.
+        updated_count: Rows that are updated.
+        deleted_count: Rows that are deleted.
+        matched: Places of the rows of the data that match.
+    """
+
+    label: str
+    is_changed: bool
+    is_gone: bool
+    updated_count: int
+    deleted_count: int
+    matched: bytes
+
+    @classmethod
+    def of(cls, changes: FileChanges) -> _Looked:
+        return cls(
+            label=changes.label,
+            is_changed=changes.is_changed,
+            is_gone=changes.is_gone,
+            updated_count=changes.updated_count,
+            deleted_count=len(changes.deleted),
+            matched=changes.matched.astype(np.int64).tobytes(),
+        )
+
+    @property
+    def places(self) -> np.ndarray:
+        return np.frombuffer(self.matched, np.int64)
+
+
+class _Found:
+    """What a round of a merge has found so far.
+
+    Attributes:
+        looks: By label: what becomes of the files that were looked at.
+        changes: The same at length, where that is in this process.
+        is_matched: Of each row of the data, whether it matches an entity.
+        known: Labels of the files that were looked at, or need not be.
+    """
+
+    def __init__(self, row_count: int) -> None:
+        self.looks: dict[str, _Looked] = {}
+        self.changes: dict[str, FileChanges] = {}
+        self.is_matched = np.zeros(row_count, dtype=bool)
+        self.known: frozenset[str] = frozenset()
+
+    def add(self, looks: Sequence[_Looked]) -> bool:
+        """Take note of more, and say whether rows of the data match that did not before."""
+        before = int(np.count_nonzero(self.is_matched))
+        for looked in looks:
+            self.looks[looked.label] = looked
+            self.is_matched[looked.places] = True
+        return int(np.count_nonzero(self.is_matched)) > before
+
+    def labels(self, *, changed: bool) -> frozenset[str]:
+        """Return the files that change, or those that stay though they hold a row that matches."""
+        return frozenset(
+            label
+            for label, looked in self.looks.items()
+            if looked.is_changed is changed and (changed or looked.matched)
+        )
+
+
+class _Merge:
+    """Merges data into a dataset, as often as others are faster."""
+
+    def __init__(
+        self,
+        target: MergeTarget,
+        clauses: MergeClauses,
+        rows: HeldRows | StoredRows,
+        workers: Workers,
+        options: WriteOptions | None,
+        spark: SparkSession | Literal[True] | None,
+    ) -> None:
+        self._target = target
+        self._clauses = clauses
+        self._rows = rows
+        self._workers = workers
+        self._options = options or WriteOptions()
+        self._spark = spark
+        self._values: KeyValues | None = None
+
+    def look_only(self, state: State) -> MergeReport:
+        """Say what a merge into a state would do."""
+        matcher = self._matcher(state)
+        found = _Found(len(self._rows))
+        files = self._candidates(state, self._predicate(matcher, state))
+        found.add(self._look(matcher, state, files, found))
+        return self._report(found, self._count_new(matcher, found), None, is_dry_run=True)
+
+    def run(self, transaction: Transaction) -> MergeReport:
+        """Look for what changes, write it, and commit it."""
+        base = state = transaction.base
+        matcher = self._matcher(base)
+        predicate = self._predicate(matcher, base)
+        found = _Found(len(self._rows))
+        inserted: Written | None = None
+        written: list[Written] = []
+        # Appends may go on meanwhile: what they add is looked at too, until a commit has a chance.
+        for _ in range(_CATCHING_UP):
+            files = [f for f in self._candidates(state, predicate) if f.label not in found.known]
+            found.known |= frozenset(state.labels)
+            looks = self._look(matcher, state, files, found)
+            has_more = found.add(looks)
+            rewritten = self._rewrite(transaction, state, matcher, files, found, written)
+            transaction.add(*rewritten)
+            written += rewritten
+            if inserted is None or has_more:
+                if inserted is not None:
+                    transaction.discard(inserted)
+                inserted = self._insert(transaction, matcher, found, written)
+                transaction.add(inserted)
+            now = read_head(self._target.store, base.name).state
+            if now.labels == state.labels or now.descriptor != base.descriptor:
+                break
+            state = now
+            transaction.keep_alive()
+        assert inserted is not None  # there is at least one time
+        report = self._report(found, inserted.row_count, None)
+        if not (inserted.labels or found.labels(changed=True)):
+            return report
+        partitions = _partitions_of(predicate, base)
+        read = self._target.read
+        committed = transaction.commit(
+            scope=MergedFiles(
+                labels=found.labels(changed=True),
+                matched=found.labels(changed=False),
+                partitions=partitions,
+                known=found.known.difference(base.labels),
+            ),
+            inserted_row_count=report.inserted_row_count,
+            updated_row_count=report.updated_row_count,
+            deleted_row_count=report.deleted_row_count,
+            reads=() if read is None else [Read(state=read, scope=partitions)],
+        )
+        commit = Commit.of(committed.entry, base)
+        return replace(report, commit=commit, files_added=len(commit.files_added))
+
+    def _matcher(self, state: State) -> Matcher:
+        rules = self._rules(state)
+        if rules.not_matched == "insert":
+            names = [name for name in self._rows.schema.names if name not in rules.extra]
+            check_columns(names, state.descriptor)
+        return Matcher(rules, self._rows, state.layout)
+
+    def _rules(self, state: State) -> MergeRules:
+        schema = state.descriptor.schema
+        data, columns = _types_of(self._rows.schema, schema), state.layout.predicate_types
+        constraint = bind(self._target.constraint, columns)
+        rules = bind_clauses(self._clauses, data, schema, columns, constraint)
+        for assignment in (*rules.updates, *rules.missing_updates):
+            for name in columns_in(assignment.term):
+                side, _, column = name.partition(".")
+                kind = data[column] if side == Side.SOURCE else columns[column]
+                given = Schema(fields=(Field(name=assignment.name, type=kind),))
+                check_types(given, state.descriptor)
+        return rules
+
+    def _predicate(self, matcher: Matcher, state: State) -> Predicate:
+        """Return a condition that every entity meets which the merge is about."""
+        rules = matcher.rules
+        if not len(self._rows):
+            of_keys: Predicate = FALSE
+        else:
+            if self._values is None and len(self._rows) <= _FEW_ROWS:
+                self._values = matcher.key_values(_MOST_VALUES)
+            elif self._values is None:
+                (self._values,) = self._workers.map(
+                    lambda most: matcher.key_values(most), [_MOST_VALUES], KeyValues
+                )
+            of_keys = _condition_on(rules.on, self._values, state.layout.predicate_types)
+        if rules.missing != "keep":
+            of_keys = any_of([of_keys, rules.missing_where])
+        return all_of([rules.constraint, of_keys])
+
+    def _candidates(self, state: State, predicate: Predicate) -> tuple[DataFile, ...]:
+        """Return the files that may hold such entities, by what is known of files."""
+        return plan(state, predicate, requests=0, store=self._target.store).files
+
+    def _look(
+        self, matcher: Matcher, state: State, files: Sequence[DataFile], found: _Found
+    ) -> list[_Looked]:
+        """Read the columns that decide, and say what becomes of each file."""
+        store, keeps = self._target.store, found.changes if self._spark is None else None
+
+        def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
+            changes = matcher.look(store, chunk)
+            if keeps is not None:
+                keeps.update((change.label, change) for change in changes)
+            return [_Looked.of(change) for change in changes]
+
+        chunks = self._chunks(files, state)
+        if keeps is not None and chunks:
+            _ = matcher.data, matcher.keys  # made once, before threads ask for them
+        parts = self._workers.map(of_chunk, chunks, list[_Looked])
+        return [looked for part in parts for looked in part]
+
+    def _chunks(self, files: Sequence[DataFile], state: State) -> list[list[DataFile]]:
+        """Divide files so that a table of all keys is made for enough rows, and workers have work."""
+        if not files:
+            return []
+        counts = file_table.read_counts(self._target.store, state.lists.files)
+        at_most = max(1, min(_FILES_AT_ONCE, len(files) // self._workers.count))
+        enough = min(max(len(self._rows), _ROWS_AT_ONCE), _MOST_ROWS_AT_ONCE)
+        chunks: list[list[DataFile]] = []
+        room = 0
+        for file in files:
+            if room <= 0 or len(chunks[-1]) >= at_most:
+                chunks.append([])
+                room = enough
+            chunks[-1].append(file)
+            room -= counts[file.label][0] if file.label in counts else enough
+        return chunks
+
+    def _rewrite(
+        self,
+        transaction: Transaction,
+        state: State,
+        matcher: Matcher,
+        files: Sequence[DataFile],
+        found: _Found,
+        written: Sequence[Written],
+    ) -> list[Written]:
+        """Write the files anew that hold rows which change."""
+        changed = [
+            file
+            for file in files
+            if found.looks[file.label].is_changed and not found.looks[file.label].is_gone
+        ]
+        works = works_on(self._target.store, state.lists, changed, self._workers.count)
+        if not works:
+            return []
+        target = self._write_target(transaction, matcher, written)
+        memory_bytes = self._workers.share_of(self._options.memory_bytes)
+        job = RewriteJob(
+            layout=state.layout,
+            target=replace(
+                target,
+                options=replace(self._options, memory_bytes=memory_bytes),
+                admitting_writers=len(works),
+            ),
+            route=Merging(matcher, self._target.store, found.changes),
+            columns=_read_beside(matcher),
+            is_checked=False,
+        )
+        return rewrite_all(self._workers, self._target.store, job, works)
+
+    def _write_target(
+        self, transaction: Transaction, matcher: Matcher, written: Sequence[Written]
+    ) -> BatchTarget:
+        base = transaction.base
+        # A dimension that is capped counts what this merge has written, too.
+        labels = (*base.labels, *(label for part in written for label in part.labels))
+        return replace(
+            target_of(transaction, self._options),
+            constraint=matcher.rules.constraint,
+            provided=self._target.provided,
+            admitted=admitted_values(replace(base, labels=labels)),
+        )
+
+    def _insert(
+        self,
+        transaction: Transaction,
+        matcher: Matcher,
+        found: _Found,
+        written: Sequence[Written],
+    ) -> Written:
+        """Write the rows of the data that match nothing, as rows of the merge's own run."""
+        target = self._write_target(transaction, matcher, written)
+        schema = transaction.base.descriptor.schema
+        names = [name for name in schema.names if name in self._rows.schema.names]
+        if matcher.rules.not_matched == "ignore" or found.is_matched.all():
+            return Written.nothing(target.descriptor.stored_schema)
+        new_count = len(found.is_matched) - int(np.count_nonzero(found.is_matched))
+        if isinstance(self._rows, StoredRows) and new_count > _FEW_ROWS:
+            inserted = self._insert_by_tasks(matcher, found, target, names)
+        else:
+            data = matcher.data
+            is_new = matcher.inserted(data, found.is_matched)
+            batches = data.slices(is_new, names)
+            inserted = write_batches(self._target.store, target, batches)
+        run = self._target.run
+        return replace(inserted, carried=dict.fromkeys(inserted.labels, run) if run else {})
+
+    def _insert_by_tasks(
+        self, matcher: Matcher, found: _Found, target: BatchTarget, names: Sequence[str]
+    ) -> Written:
+        from lakebed.spark.data_rows import frame_of
+        from lakebed.spark.session import get_session
+        from lakebed.spark.write import write_frame
+
+        assert isinstance(self._rows, StoredRows)
+        packed = _packed(found.is_matched, self._rows.part_counts)
+
+        def chosen(number: int, part: HeldRows) -> Iterator[pa.RecordBatch]:
+            is_matched = np.unpackbits(packed[number], count=len(part)).astype(bool)
+            yield from part.slices(matcher.inserted(part, is_matched), names)
+
+        session = get_session(None if self._spark is True else self._spark)
+        schema = target.descriptor.schema.select(tuple(names))
+        frame = frame_of(session, self._rows, schema, chosen)
+        return write_frame(frame, self._target.store, target)
+
+    def _count_new(self, matcher: Matcher, found: _Found) -> int:
+        rows, packed = self._rows, _packed(found.is_matched, self._rows.part_counts)
+
+        def of_part(number: int) -> int:
+            part = rows.part(number)
+            is_matched = np.unpackbits(packed[number], count=len(part)).astype(bool)
+            return int(np.count_nonzero(matcher.inserted(part, is_matched)))
+
+        return sum(self._workers.map(of_part, range(len(packed)), int))
+
+    def _report(
+        self,
+        found: _Found,
+        inserted_row_count: int,
+        commit: Commit | None,
+        *,
+        is_dry_run: bool = False,
+    ) -> MergeReport:
+        looks = found.looks.values()
+        return MergeReport(
+            dataset=self._target.name,
+            is_dry_run=is_dry_run,
+            commit=commit,
+            inserted_row_count=inserted_row_count,
+            updated_row_count=sum(looked.updated_count for looked in looks),
+            deleted_row_count=sum(looked.deleted_count for looked in looks),
+            files_read=len(looks),
+            files_rewritten=sum(looked.is_changed for looked in looks),
+        )
+
+
+def _packed(truths: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
+    """Return truths of rows as bits, part by part."""
+    return (
+        [np.packbits(part) for part in np.split(truths, np.cumsum(counts)[:-1])] if counts else []
+    )
+
+
+def _types_of(given: pa.Schema, schema: Schema) -> dict[str, Type]:
+    """Return the types of the columns of data, nested ones by dots."""
+    fields = []
+    for column in given:
+        declared = schema.find(column.name)
+        kind = (
+            type_from_arrow(column.type, place=column.name, strict_names=False)
+            if declared is None
+            else declared.type
+        )
+        fields.append(Field(name=column.name, type=kind))
+    return dotted_types(fields)
+
+
+def _read_beside(matcher: Matcher) -> tuple[str, ...]:
+    """Return the partition fields that values are made of; all fields are read anyway."""
+    own = matcher.layout.partition_types
+    return tuple(name for name in matcher.rules.taken(Side.TARGET) if name in own)
+
+
+def _partitions_of(predicate: Predicate, state: State) -> Unchanged:
+    """Return the partitions that may hold entities which meet a condition."""
+    levels = state.layout.partition_level_types
+    schema = state.descriptor.schema
+    return Unchanged(
+        state.layout.sure_strategy.project(predicate, schema, levels, strict=False), levels
+    )
+
+
+def _condition_on(on: Sequence[str], keys: KeyValues, types: Mapping[str, Type]) -> Predicate:
+    """Return a condition that every entity meets which has one of the keys."""
+    terms: list[Predicate] = []
+    for name, table, is_listed in zip(on, keys.columns, keys.are_listed, strict=True):
+        try:
+            values: list[Any] = table.column("value").to_pylist()
+        except (OverflowError, ValueError):
+            continue  # times that Python does not know: no file is dropped by them
+        if is_listed:
+            listed = Membership(name, tuple(values))
+            # Values of a column are of its type; but of times a predicate takes one spelling only.
+            terms.append(bind(listed, types) if _is_time(types[name]) or not values else listed)
+            continue
+        low, high = values[:2]
+        terms.append(bind(Comparison(name, Op.GE, low), types))
+        if not any(is_nan(value) for value in values):  # which is the greatest
+            terms.append(bind(Comparison(name, Op.LE, high), types))
+    return all_of(terms)
+
+
+def _is_time(kind: Type) -> bool:
+    return isinstance(kind, Primitive) and kind.kind in TIMES
