@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -16,13 +16,13 @@ from lakebed.arrow.filesystem import filesystem_for
 from lakebed.arrow.fragments import assembled, grouped, names_in
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.pushed import fields_of, weaker_predicate
-from lakebed.arrow.scan import output_schema, scan
+from lakebed.arrow.scan import count, output_schema, scan
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import TRUE, Predicate, all_of, leaves, roots_of
+from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, roots_of
 from lakebed.model.schema import Decimal, Primitive, Struct, Type
 from lakebed.model.values import Scalar
-from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
+from lakebed.plan.expression import to_arrow_expression
 from lakebed.plan.plan import DataFile, ScanPlan, plan
 from lakebed.store.base import Store
 
@@ -104,7 +104,13 @@ class _Rows:
             for file in group.files:
                 self._check_told(file, group.older)
                 known = {**file.partition, **constants}
-                files.append((file, {name: known[name] for name in known if name in types}))
+                # A record that is missing is null anyway; of its fields Arrow could tell no more.
+                told = {
+                    name: value
+                    for name, value in known.items()
+                    if name in types and not isinstance(column_types[name], Struct)
+                }
+                files.append((file, told))
         return assembled(files, types, filesystem_for(self.store))
 
     def _check_told(self, file: DataFile, older: OlderFiles) -> None:
@@ -123,58 +129,121 @@ class _Rows:
             if isinstance(types[name], Struct) and name in names_in(self.store, file):
                 raise _refused(self.chosen, name, f"older files hold another {name!r}")
 
-    def scanner(
-        self, columns: Any, pushed: pc.Expression | None, options: Mapping[str, Any]
-    ) -> ds.Scanner:
+    def scanner(self, columns: Any, pushed: pc.Expression | None) -> PlannedScanner:
         """Return a scanner of the rows: of the files that may match what is pushed down.
 
         Args:
             columns: As pyarrow's `Dataset.scanner` takes them; None for those that are shown.
             pushed: A filter; None for all rows.
-            options: Of pyarrow.
         """
         filters = (*self.filters, *(() if pushed is None else (pushed,)))
-        files = self._narrowed(filters).files()
-        columns = list(self.names) if columns is None else columns
-        types, residual = self.chosen.layout.predicate_types, self.residual
-        if has_truthful_bounds(residual, types):
-            exact = () if residual == TRUE else (to_arrow_expression(residual, types),)
-            condition = _joined((*exact, *filters))
-            return ds.Scanner.from_dataset(files, columns=columns, filter=condition, **options)
-        # By the bounds of floats, Arrow would pass over NaN, or count it as what lies between them.
-        weaker = to_arrow_expression(for_row_groups(residual, types), types)
-        inner = ds.Scanner.from_dataset(
-            files,
-            columns=self._needed(columns, filters),
-            filter=_joined((weaker, *filters)),
-            **options,
-        )
-        exactly = _joined((to_arrow_expression(residual, types), *filters))
-        return ds.Scanner.from_batches(inner.to_reader(), columns=columns, filter=exactly)
-
-    def _narrowed(self, filters: Sequence[pc.Expression]) -> _Rows:
-        """Return the same rows, of fewer files where the planner knows which."""
         told = all_of([weaker_predicate(one, self._types) for one in filters])
-        if not list(leaves(told)):
-            return self
         chosen = self.chosen
-        narrower = plan(
-            chosen.state, all_of([chosen.predicate, told]), requests=0, store=self.store
-        )
-        if len(narrower) == len(chosen):
-            return self
-        # The residual stays what it is: a file may need less of it, but never more.
-        return replace(self, chosen=replace(narrower, residual=chosen.residual))
+        if next(leaves(told), None) is not None or told == FALSE:
+            condition = all_of([chosen.predicate, told])
+            chosen = plan(chosen.state, condition, requests=0, store=self.store)
+        wanted = list(self.names) if columns is None else columns
+        needed = self._needed(wanted, filters)
+        # The columns are bound now, so that a wrong name is an error of the caller's own line.
+        empty = ds.dataset(output_schema(chosen.layout, needed).empty_table())
+        condition = _joined(filters)
+        schema = empty.scanner(columns=wanted, filter=condition).projected_schema
+        counted = self._needed((), filters)
+        return PlannedScanner(self.store, chosen, needed, counted, wanted, condition, schema)
 
     def _needed(self, columns: Any, filters: Sequence[pc.Expression]) -> list[str]:
-        """Return the columns that must be read for those that are asked for, and for filters."""
+        """Return the columns to read for those that are asked for, and for filters."""
         asked = [fields_of(one, self._types) for one in filters]
         if isinstance(columns, Mapping) or any(fields is None for fields in asked):
-            return list(self.read_names)
-        roots = roots_of(self.residual, self.chosen.layout.predicate_types)
-        known = [fields for fields in asked if fields is not None]
-        wanted = frozenset((*columns, *roots)).union(*known)
-        return [name for name in self.read_names if name in wanted]
+            return list(self.names)
+        wanted = frozenset(columns).union(*(fields for fields in asked if fields is not None))
+        # A batch without columns would not know its rows.
+        return [name for name in self.names if name in wanted] or list(self.names[:1])
+
+
+class PlannedScanner:
+    """Reads the rows, as a `pyarrow.dataset.Scanner` does, by the reader of Lakebed.
+
+    Arrow's own scanner waits for files while it keeps Python from running (`to_reader`), which is
+    what opens the files of an object store: both would wait for each other. And it knows neither
+    NaN nor all that Lakebed checks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        chosen: ScanPlan,
+        needed: Sequence[str],
+        counted: Sequence[str],
+        columns: Any,
+        condition: pc.Expression | None,
+        schema: pa.Schema,
+    ) -> None:
+        """Use `PlannedDataset.scanner` instead.
+
+        Args:
+            store: Where the files are.
+            chosen: What to read.
+            needed: Columns to read.
+            counted: Columns to read where rows are only counted.
+            columns: Columns to give, by name, or expressions by name.
+            condition: What else to filter by; None for nothing.
+            schema: Of the columns to give.
+        """
+        self._store = store
+        self._chosen = chosen
+        self._needed = needed
+        self._counted = counted
+        self._columns = columns
+        self._condition = condition
+        self.projected_schema = schema
+        self.dataset_schema = output_schema(chosen.layout, needed)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream, which is read as it is taken."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        is_plain = not isinstance(self._columns, Mapping)
+        with scan(self._store, self._chosen, self._needed) as batches:
+            for batch in batches:
+                if not is_plain:
+                    yield from self._projected(batch)
+                    continue
+                rows = batch if self._condition is None else batch.filter(self._condition)
+                if rows.num_rows:
+                    yield rows.select(list(self._columns))
+
+    def _projected(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield what expressions make of the rows of a batch."""
+        rows = ds.dataset(pa.Table.from_batches([batch]))
+        table = rows.to_table(columns=self._columns, filter=self._condition, use_threads=False)
+        yield from table.to_batches()
+
+    def to_table(self) -> pa.Table:
+        """Return all rows."""
+        return self.to_reader().read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows."""
+        batches, missing = [], num_rows
+        with self.to_reader() as reader:
+            while missing > 0 and (batch := next(reader, None)) is not None:
+                batches.append(batch.slice(0, missing))
+                missing -= batch.num_rows
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """Count the rows."""
+        if self._condition is None:
+            return count(self._store, self._chosen)
+        with scan(self._store, self._chosen, self._counted) as batches:
+            return sum(batch.filter(self._condition).num_rows for batch in batches)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Return rows by their number."""
+        return self.to_table().take(indices)
 
 
 class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's classes are untyped
@@ -204,10 +273,10 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         self,
         columns: Any = None,
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's word
-        **options: Any,
-    ) -> ds.Scanner:
+        **options: Any,  # noqa: ARG002 - how many rows and files at once, which the reader knows
+    ) -> PlannedScanner:
         """Return a scanner; see pyarrow's `Dataset.scanner` for its arguments."""
-        return self._rows.scanner(columns, filter, options)
+        return self._rows.scanner(columns, filter)
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
         """Return the rows that meet a condition, too."""

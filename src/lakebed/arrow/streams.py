@@ -18,7 +18,9 @@ _ROWS_AT_ONCE, _ALL_ROWS = 131_072, 2**62
 
 def is_arrow(data: object) -> bool:
     """Whether something hands over Arrow data by Arrow's PyCapsule protocol."""
-    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    # Of the class: to a relation of DuckDB, any name may be one of its columns.
+    kind = type(data)
+    return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
 
 
 def stream_of(data: Any) -> pa.RecordBatchReader:
@@ -29,11 +31,13 @@ def stream_of(data: Any) -> pa.RecordBatchReader:
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if hasattr(data, "record_batches"):  # a view: its errors would lose their class on the way
+    if hasattr(
+        type(data), "record_batches"
+    ):  # a view: its errors would lose their class on the way
         own: pa.RecordBatchReader = data.record_batches()
         return own
     try:
-        if hasattr(data, "__arrow_c_stream__"):
+        if hasattr(type(data), "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
         batch = pa.record_batch(data)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as exc:
