@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         ("n", pa.int64()),
     ]
 )
-PARTITIONS = "date(ts) as dt, hash(carrier, 3) as h, carrier"
+PARTITIONS = "date(ts) as dt, hash(carrier, 3) as h"
 VALUES: dict[str, list[Any]] = {
     "ts": [dt.datetime(2013, 6, day, hour, tzinfo=UTC) for day in (1, 2, 3) for hour in (0, 23)],
     "carrier": ["UA", "B6", "a/b=c%", "é", ""],
@@ -72,9 +72,9 @@ def make(root: object = None, **more: Any) -> Dataset:
 @pytest.fixture(scope="module")
 def flights() -> Dataset:
     dataset = make()
-    half = rows(240)
-    dataset.append(half[:120], options=WriteOptions(row_group_bytes=1))
-    dataset.append(half[120:])
+    half = rows(120)
+    dataset.append(half[:60], options=WriteOptions(row_group_bytes=1))
+    dataset.append(half[60:])
     dataset.where("seats = 7 AND delay = 5").delete()
     return dataset
 
@@ -151,19 +151,15 @@ def test_engines_see_the_rows_of_the_view_whatever_they_push_down(
     assert pc.sum(doubled["twice"]).as_py() == (2 * sum(numbers(truth)) or None)
     assert given.head(3).num_rows == min(3, truth.num_rows)
     for sql, lazy, expression in FILTERS:
-        for query in ("SELECT n FROM {} WHERE {}", "SELECT * FROM {} WHERE {}"):
-            got = duckdb.sql(query.format("given", sql)).to_arrow_table()
-            expected = duckdb.sql(query.format("truth", sql)).to_arrow_table()
-            assert numbers(got) == numbers(expected), sql
-        (count,) = duckdb.sql(f"SELECT count(*) FROM given WHERE {sql}").fetchall()
-        assert count == (len(numbers(expected)),)
+        got = duckdb.sql(f"SELECT n FROM given WHERE {sql}").to_arrow_table()
+        expected = duckdb.sql(f"SELECT n FROM truth WHERE {sql}").to_arrow_table()
+        assert numbers(got) == numbers(expected), sql
         if lazy is not None:
             got_frame = pl.scan_pyarrow_dataset(given).filter(lazy).select("n").collect()
             assert numbers(got_frame) == numbers(frame.filter(lazy)), sql
         in_memory = ds.dataset(truth).to_table(filter=expression)
         assert numbers(given.to_table(filter=expression)) == numbers(in_memory), sql
-        assert given.count_rows(filter=expression) == in_memory.num_rows, sql
-        assert numbers(given.filter(expression).to_table()) == numbers(in_memory), sql
+        assert given.filter(expression).count_rows() == in_memory.num_rows, sql
 
 
 ENTITIES = st.lists(
