@@ -86,7 +86,7 @@ class Readable(ABC):
         """Choose the data files to read, of the current version."""
 
     @abstractmethod
-    def limit(self, row_count: int) -> Selection:
+    def limit(self, row_count: int) -> ViewSelection:
         """Return at most so many of the rows."""
 
     @abstractmethod
@@ -250,7 +250,7 @@ class Selectable(Protocol):
     def _read_schema(self, columns: Sequence[str] | None = None) -> pa.Schema: ...
 
 
-class Selection(Readable):
+class ViewSelection(Readable):
     """Some columns of a view or dataset, some rows of it, or both; for reading only.
 
     Immutable, and read anew by every call, as a view is.
@@ -282,7 +282,7 @@ class Selection(Readable):
         parts += [] if self._row_count is None else [f"limit {self._row_count}"]
         return f"<Selection {', '.join(parts)}, of {self._view!r}>"
 
-    def select(self, *columns: str | Sequence[str]) -> Selection:
+    def select(self, *columns: str | Sequence[str]) -> ViewSelection:
         """Return the same rows with some of the columns.
 
         Raises:
@@ -292,9 +292,9 @@ class Selection(Readable):
         if self._columns is not None:
             check_selected(names, self._columns)
         self._view._read_schema(names)
-        return Selection(self._view, names, self._row_count)
+        return ViewSelection(self._view, names, self._row_count)
 
-    def limit(self, row_count: int) -> Selection:
+    def limit(self, row_count: int) -> ViewSelection:
         """Return at most so many of the rows; which ones is not said.
 
         Raises:
@@ -303,7 +303,7 @@ class Selection(Readable):
         fewer = check_row_count(row_count)
         if self._row_count is not None:
             fewer = min(fewer, self._row_count)
-        return Selection(self._view, self._columns, fewer)
+        return ViewSelection(self._view, self._columns, fewer)
 
     def plan(self) -> ReadPlan:
         """Choose the data files to read, as `View.plan`; it knows the columns and the limit."""

@@ -50,7 +50,7 @@ from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.counting import take_known_rows
 from lakebed.plan.plan import ScanPlan, plan
-from lakebed.selection import Readable, ReadPlan, Selection, check_row_count, names_of
+from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
 from lakebed.state.commit import CommitOptions
 from lakebed.state.conflicts import Read
@@ -237,7 +237,7 @@ class View(Readable):
         session, store = get_session(spark), self._source.store
         return read_frame(session, store, self._plan(store), columns, way=way)
 
-    def select(self, *columns: str | Sequence[str]) -> Selection:
+    def select(self, *columns: str | Sequence[str]) -> ViewSelection:
         """Return the same rows with some columns only, for reading.
 
         Args:
@@ -251,15 +251,15 @@ class View(Readable):
         """
         names = names_of(columns)
         self._read_schema(names)
-        return Selection(self, names)
+        return ViewSelection(self, names)
 
-    def limit(self, row_count: int) -> Selection:
+    def limit(self, row_count: int) -> ViewSelection:
         """Return at most so many of the rows, for reading; which ones is not said.
 
         Raises:
             InvalidInputError: It is no number of rows.
         """
-        return Selection(self, None, check_row_count(row_count))
+        return ViewSelection(self, None, check_row_count(row_count))
 
     def _read_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         return scan.output_schema(self._source.load().state.layout, columns)

@@ -140,8 +140,8 @@ class _Rows:
         told = all_of([weaker_predicate(one, self._types) for one in filters])
         chosen = self.chosen
         if next(leaves(told), None) is not None or told == FALSE:
-            condition = all_of([chosen.predicate, told])
-            chosen = plan(chosen.state, condition, requests=0, store=self.store)
+            narrower = all_of([chosen.predicate, told])
+            chosen = plan(chosen.state, narrower, requests=0, store=self.store)
         wanted = list(self.names) if columns is None else columns
         needed = self._needed(wanted, filters)
         # The columns are bound now, so that a wrong name is an error of the caller's own line.
