@@ -233,6 +233,18 @@ class TestFiles:
         assert file.location == f"{letters.uri.rpartition('/')[0]}/{file.key}"
 
 
+@pytest.mark.spark
+def test_spark_takes_columns_and_limit_along(spark, tmp_path: Path) -> None:
+    letters = lakebed.open_repository(tmp_path).create("letters", DatasetDescriptor(schema=SCHEMA))
+    letters.append(ROWS)
+
+    frame = letters.where("n < 5").select("n", "k").limit(3).spark(spark)
+
+    assert frame.columns == ["n", "k"]
+    assert frame.count() == 3
+    assert letters.where("n < 5").select("n").spark(spark).count() == 5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("given", ["view", "view.dataset()", "view.where('f > 3').dataset()"])
 def test_process_that_stops_in_the_middle_of_a_read_ends_cleanly(tmp_path, given: str) -> None:

@@ -445,9 +445,10 @@ class View(Readable):
         """Add a batch. Through a narrower view than the dataset, every entity must be in it.
 
         Args:
-            data: A Spark DataFrame, which is written by its tasks; or a pyarrow Table,
-                RecordBatch or RecordBatchReader, a pandas DataFrame, or an iterable of dicts
-                or dataclass instances, which are written in this process.
+            data: A Spark DataFrame, which is written by its tasks; or, written in this process, a
+                pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame, a
+                relation of DuckDB, a view, or whatever else has `__arrow_c_stream__`; or an
+                iterable of dicts or dataclass instances.
             run: Name of the run, for the history.
             if_not_empty: `error` refuses where the view holds an entity or has been signalled
                 ready, as for a job that must not run twice; also where another commit fills one

@@ -98,6 +98,9 @@ def dataset() -> lakebed.Dataset:
         lambda: [pl.DataFrame(ROWS[:1]), pl.DataFrame(ROWS[1:])],
         lambda: iter([pl.DataFrame(ROWS[:1]), ROWS[1]]),
         lambda: duckdb.sql("SELECT * FROM (VALUES ('a', 1), (NULL, 2)) AS rows(s, n)"),
+        lambda: pytest.importorskip("arro3.core").Table.from_arrow(
+            pa.Table.from_pylist(ROWS, SCHEMA)
+        ),
         lambda: Hands(pa.RecordBatch.from_pylist(ROWS, SCHEMA)),
         lambda: pa.RecordBatchReader.from_stream(pl.DataFrame(ROWS)),
         lambda: pa.table({"s": pa.array(["a", None], pa.string_view()), "n": [1, 2]}),
