@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def run(directory: Path) -> lakebed.Dataset:
-    """Go the whole way; see the five steps below."""
+    """Go the whole way; see the six steps below."""
     csv_file = unpack_flights(directory)
     truth = read_truth(csv_file)
     flights = create_dataset(directory / "lake")
@@ -109,6 +109,7 @@ def run(directory: Path) -> lakebed.Dataset:
     finally:
         spark.stop()
     read_the_past(flights, version_before, truth)
+    ask_other_engines(flights)
     show_storage(directory / "lake")
     return flights
 
@@ -398,6 +399,42 @@ def read_the_past(flights: lakebed.Dataset, version: int, truth: list[Flight]) -
             f"{label:<10}  {dataset.count():,} rows, of them {day.rows} on {STORM}, "
             f"{day.cancelled} cancelled"
         )
+
+
+# 6. What else reads it, without Spark.
+
+
+def ask_other_engines(flights: lakebed.Dataset) -> None:
+    heading(6, "Let every engine that is installed count what United flew in July")
+    july = "carrier = 'UA' AND time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
+    view = flights.where(july)
+    expected = view.count()
+    ways: dict[str, tuple[str, Callable[[], int]]] = {
+        "pandas": ("view.pandas()", lambda: len(view.pandas())),
+        "polars": ("polars.scan_pyarrow_dataset(view.dataset())", lambda: count_by_polars(view)),
+        "duckdb": ("duckdb.sql(... view.dataset() ...)", lambda: count_by_duckdb(view)),
+    }
+    for package, (call, count) in ways.items():
+        if importlib.util.find_spec(package) is None:
+            print(f"{package:10}  skipped: not installed")
+            continue
+        check(f"rows that {package} counts", count(), expected)
+        print(f"{package:10}  {expected:,} rows by {call}")
+    print(f"{'files':10}  {len(view.files())} of {len(flights.files())} must be read")
+
+
+def count_by_polars(view: lakebed.View) -> int:
+    import polars as pl
+
+    return int(pl.scan_pyarrow_dataset(view.dataset()).select(pl.len()).collect().item())
+
+
+def count_by_duckdb(view: lakebed.View) -> int:
+    import duckdb
+
+    rows = view.dataset()
+    assert rows is not None  # DuckDB finds it by its name
+    return int(duckdb.sql("SELECT count(*) FROM rows").fetchall()[0][0])
 
 
 def show_storage(lake: Path) -> None:

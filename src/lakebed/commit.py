@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.keys import BATCH_ID, split_label
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
 from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
 from lakebed.state.state import State
+from lakebed.store.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,7 @@ class File:
 
     Attributes:
         key: Where it is, relative to the repository.
+        location: Where it is for others: a path of this machine, or a URL.
         partition: Path of its partition; empty if unpartitioned.
         batch_id: Of the batch that it belongs to; None in a dataset of another tool.
         row_count: Entities, or None where another tool wrote it.
@@ -151,7 +154,42 @@ class File:
     """
 
     key: str
+    location: str
     partition: str
     batch_id: int | None
     row_count: int | None
     size_bytes: int | None
+
+
+def files_of(
+    store: Store, state: State, labels: Iterable[str], counts: Mapping[str, tuple[int, int]]
+) -> tuple[File, ...]:
+    """Return data files of a state, in the order of their labels.
+
+    Args:
+        store: Where they are.
+        state: That holds them.
+        labels: Of the files.
+        counts: Rows and bytes of those files of which they are known, by label.
+    """
+    layout, key_of = state.layout, state.layout.naming.key
+    batch_ids: dict[str, int | None] = {}
+    files = []
+    for label in labels:
+        directory, key = split_label(label)[0], key_of(label)
+        if directory not in batch_ids:
+            value = layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
+            batch_ids[directory] = value if isinstance(value, int) else None
+        row_count, size_bytes = counts.get(label, (None, None))
+        path = store.local_path(key)
+        files.append(
+            File(
+                key=key,
+                location=f"{store.uri}/{key}" if path is None else str(path),
+                partition=layout.partition_of(label),
+                batch_id=batch_ids[directory],
+                row_count=row_count,
+                size_bytes=size_bytes,
+            )
+        )
+    return tuple(files)

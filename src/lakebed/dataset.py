@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, hive, work
-from lakebed.commit import Commit, File, Partition, SchemaVersion
+from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given, check_number
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, Progress
@@ -281,26 +281,9 @@ class Dataset(View):
     def _files(self, state: State) -> tuple[File, ...]:
         from lakebed.state import file_table
 
-        counts = file_table.read_counts(self._source.store, state.lists.files)
-        layout, key_of = state.layout, state.layout.naming.key
-        batches = {
-            directory: layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
-            for directory in state.directories()
-        }
-        files = []
-        for label in state.labels:
-            rows, size = counts.get(label, (None, None))
-            batch_id = batches[split_label(label)[0]]
-            files.append(
-                File(
-                    key=key_of(label),
-                    partition=layout.partition_of(label),
-                    batch_id=batch_id if isinstance(batch_id, int) else None,
-                    row_count=rows,
-                    size_bytes=size,
-                )
-            )
-        return tuple(files)
+        store = self._source.store
+        counts = file_table.read_counts(store, state.lists.files)
+        return files_of(store, state, state.labels, counts)
 
     def batches(self) -> tuple[Batch, ...]:
         """Return all batches: those that commits made visible, oldest first, then staged ones.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import hive
+from lakebed import hive, sql
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidInputError,
+    InvalidNameError,
     ObjectExistsError,
     noting,
 )
@@ -32,6 +33,7 @@ from lakebed.store import Store, open_store
 from lakebed.view import View
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakebed.hive.adoption import Adoption
@@ -312,6 +314,71 @@ class Repository:
             One LIST of the root, not of the datasets.
         """
         return list_names(self._store)
+
+    def __getitem__(self, name: str) -> Dataset:
+        """Open a dataset; as `open`."""
+        return self.open(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a dataset of this name; nothing else is in a repository."""
+        try:
+            return isinstance(name, str) and self.exists(name)
+        except InvalidNameError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of all datasets, sorted; as `list`."""
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        """Return the number of datasets; costs as `list`."""
+        return len(self.list())
+
+    def __bool__(self) -> bool:
+        """A repository is true, also an empty one: nothing is listed to find out."""
+        return True
+
+    def sql(self, query: str) -> pa.Table:
+        """Answer a question in SQL by DuckDB; the datasets are tables by their names.
+
+        Only the datasets that the question names are opened, each at its current version. What it
+        filters by is asked of the planner, so that files are passed over as for a view. Nothing can
+        be changed, and no file be named. Texts of times without a zone are UTC.
+
+        Args:
+            query: One SELECT in DuckDB's dialect. A name with a `-` or `+` needs double quotes.
+
+        Returns:
+            The answer, as an Arrow table.
+
+        Raises:
+            MissingDependencyError: DuckDB is not installed.
+            InvalidInputError: It is no single SELECT, or DuckDB does not understand it.
+            DatasetNotFoundError: There is no dataset of a name; the message names the nearest.
+
+        Cost:
+            As the reads of the datasets; of one that pyarrow makes no dataset of, such as Avro, all
+            rows are read. Memory: the answer, and what DuckDB takes.
+
+        >>> repository = open_repository("memory://doctest-sql")
+        >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "numbers", "fields": [
+        ...     {"name": "n", "type": "long"}]})
+        >>> commit = repository.create("numbers", descriptor).append([{"n": n} for n in range(10)])
+        >>> repository.sql("SELECT sum(n)::INT AS total FROM numbers WHERE n > 7").to_pylist()
+        [{'total': 17}]
+        """
+        return sql.ask(query, self._table)
+
+    def _table(self, name: str) -> object:
+        """Return the rows of a dataset in a form that DuckDB reads."""
+        try:
+            view = self.open(name)
+        except InvalidNameError as exc:
+            raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
+        try:
+            return view.dataset()
+        except InvalidInputError:
+            return view.arrow()
 
     def drop(self, name: str) -> None:
         """Delete a dataset with everything that it ever held.

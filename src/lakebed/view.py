@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -16,7 +15,6 @@ from lakebed.commit import Commit
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
-    MissingDependencyError,
     PredicateError,
     ReadOnlyError,
 )
@@ -49,6 +47,7 @@ from lakebed.model.sql import parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.plan import ScanPlan, plan
+from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.snapshot import Source
@@ -56,7 +55,6 @@ from lakebed.state.state import State
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.arrow.kernel import BatchTarget, WriteOptions
@@ -68,7 +66,7 @@ if TYPE_CHECKING:
     from lakebed.work.writer import EntityWriter
 
 
-class View:
+class View(Readable):
     """A dataset narrowed by constraints. Immutable; every refinement gives another view.
 
     Every call that reads starts from the current head, so that a view shows commits as they
@@ -182,17 +180,19 @@ class View:
         assert not isinstance(bound, And | Or)  # bind changes empty lists only
         return View(self._source, refine(self._constraint, bound))
 
-    def plan(self) -> ScanPlan:
+    def plan(self) -> ReadPlan:
         """Choose the data files to read.
 
         Returns:
-            The plan, which says by `explain()` what was kept and dropped, and why.
+            The plan, which says by `explain()` what was kept and dropped, and why. It can be given
+            to whatever takes Arrow streams.
 
         Cost:
             A read of the head; where more is asked than partitions tell, the file table and the
             indices that can help, of which the process keeps what it has read.
         """
-        return self._plan(self._source.store)
+        store = self._source.store
+        return ReadPlan.of(store, self._plan(store))
 
     def _plan(self, store: Store | None) -> ScanPlan:
         """Plan by the head alone where there is no store."""
@@ -231,37 +231,37 @@ class View:
         from lakebed.spark.read import read_frame
         from lakebed.spark.session import get_session
 
-        session = get_session(spark)
-        return read_frame(session, self._source.store, self.plan(), columns, way=way)
+        session, store = get_session(spark), self._source.store
+        return read_frame(session, store, self._plan(store), columns, way=way)
 
-    def arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the view as an Arrow table, read in this process.
+    def select(self, *columns: str | Sequence[str]) -> ViewSelection:
+        """Return the same rows with some columns only, for reading.
+
+        Args:
+            columns: Fields or partition fields, `batch_id` among them: one by one, or as a list.
 
         Raises:
             SchemaMismatchError: A column is unknown or named twice, or there is none.
-            CorruptMetadataError: A data file is missing or damaged.
 
         Cost:
-            A read of the head, then the row groups that can match. Memory: the whole result.
+            A read of the head.
         """
-        return self.record_batches(columns).read_all()
+        names = names_of(columns)
+        self._read_schema(names)
+        return ViewSelection(self, names)
 
-    def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Return the view as a stream of record batches; as `arrow`, but of a few row groups."""
-        from lakebed.arrow import scan
-
-        return scan.scan(self._source.store, self.plan(), columns)
-
-    def pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return the view as a pandas DataFrame; as `arrow`.
+    def limit(self, row_count: int) -> ViewSelection:
+        """Return at most so many of the rows, for reading; which ones is not said.
 
         Raises:
-            MissingDependencyError: pandas is not installed.
+            InvalidInputError: It is no number of rows.
         """
-        if importlib.util.find_spec("pandas") is None:
-            raise MissingDependencyError.for_extra("pandas", "pandas", "View.pandas")
-        frame: pd.DataFrame = self.arrow(columns).to_pandas()
-        return frame
+        return ViewSelection(self, None, check_row_count(row_count))
+
+    def _read_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        from lakebed.arrow import scan
+
+        return scan.output_schema(self._source.load().state.layout, columns)
 
     def count(self) -> int:
         """Count the entities.
@@ -451,9 +451,10 @@ class View:
         """Add a batch. Through a narrower view than the dataset, every entity must be in it.
 
         Args:
-            data: A Spark DataFrame, which is written by its tasks; or a pyarrow Table,
-                RecordBatch or RecordBatchReader, a pandas DataFrame, or an iterable of dicts
-                or dataclass instances, which are written in this process.
+            data: A Spark DataFrame, which is written by its tasks; or, written in this process, a
+                pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame, a
+                relation of DuckDB, a view, or whatever else has `__arrow_c_stream__`; or an
+                iterable of dicts or dataclass instances.
             run: Name of the run, for the history.
             if_not_empty: `error` refuses where the view holds an entity or has been signalled
                 ready, as for a job that must not run twice; also where another commit fills one

@@ -38,6 +38,8 @@ CALLS = {
     "index": "show {lake}/flights",
     "query": "{lake}/flights",
     "explain": "{lake}/flights --where flight=7",
+    "files": "{lake}/flights",
+    "sql": "{lake} FROM/**/flights",
     "list": "{lake}",
     "drop": "{lake}/flights --yes",
     "batches": "{lake}/flights",
@@ -112,11 +114,17 @@ def check_table(text: str) -> None:
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
+def check_plain(text: str) -> None:
+    assert text.isprintable() or text.endswith("\n")
+    assert "\x1b" not in text
+
+
 CHECKS: dict[str, Callable[[str], None]] = {
     "json": check_json,
     "jsonl": check_json_lines,
     "csv": check_csv,
     "table": check_table,
+    "plain": check_plain,
 }
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakebed.arrow.conform import check_nulls, check_shapes, default_of
 from lakebed.arrow.documents import compact
 from lakebed.arrow.reasons import reason_of
+from lakebed.arrow.streams import batches_of, is_arrow, stream_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
@@ -43,8 +44,10 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
     """Yield record batches from whatever holds the rows.
 
     Args:
-        data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, or an
-            iterable of dicts or dataclass instances, or of record batches and tables.
+        data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, whatever else
+            hands over Arrow data by `__arrow_c_stream__` or `__arrow_c_array__`, such as a frame of
+            Polars or a relation of DuckDB; or an iterable of dicts or dataclass instances, or of
+            any of these tables and frames.
         descriptor: Of the dataset that they go to.
 
     Raises:
@@ -53,29 +56,19 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
         PartitionSpecError: All entities lack the source of a partition function, which shows
             only when the last one has been seen.
     """
-    if isinstance(data, pa.RecordBatch | pa.Table):
-        yield from _tabular(data)
-    elif isinstance(data, pa.RecordBatchReader):
-        yield from data
-    elif type(data).__module__.startswith("pandas."):
+    if type(data).__module__.startswith("pandas."):
         yield from _from_pandas(data).to_batches()
+    elif is_arrow(data):
+        yield from batches_of(stream_of(data))
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         yield from _from_iterable(data, descriptor)
     else:
         raise InvalidInputError(
             f"Cannot write {type(data).__name__}.",
-            hint="Give a Spark or pandas DataFrame, a pyarrow Table, RecordBatch or "
-            "RecordBatchReader, or an iterable of dicts or dataclass instances.",
+            hint="Give a DataFrame of Spark, pandas or Polars (a LazyFrame is collected first), a "
+            "pyarrow Table, RecordBatch or RecordBatchReader, a relation of DuckDB or whatever else "
+            "has __arrow_c_stream__, or an iterable of dicts or dataclass instances.",
         )
-
-
-def _tabular(data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-    if isinstance(data, pa.RecordBatch):
-        yield data
-        return
-    yield from data.to_batches()
-    if not data.num_rows:
-        yield pa.RecordBatch.from_pylist([], schema=data.schema)  # its shape is checked too
 
 
 def _from_pandas(frame: Any) -> pa.Table:
@@ -94,8 +87,8 @@ def _from_iterable(
     remaining = iter(items)
     names: set[str] | None = None
     for first in remaining:
-        if isinstance(first, pa.RecordBatch | pa.Table):
-            yield from _tabular(first)
+        if is_arrow(first):
+            yield from to_batches(first, descriptor)
         else:
             chunk = [first, *itertools.islice(remaining, ENTITIES_PER_BATCH - 1)]
             entities = [as_mapping(item) for item in chunk]

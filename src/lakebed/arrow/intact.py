@@ -9,12 +9,20 @@ compared at every read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
-from lakebed.errors import DamagedFileError
+from lakebed.arrow.reasons import reason_of
+from lakebed.errors import (
+    AccessDeniedError,
+    CorruptMetadataError,
+    DamagedFileError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from lakebed.plan.data_file import DataFile
 from lakebed.state import file_table
 from lakebed.state.facts import Recorded
@@ -103,3 +111,29 @@ def _difference(recorded: Recorded, size_bytes: int, found_hash: str | None) -> 
     if size_bytes != recorded.size_bytes:
         return f"it does not have the {recorded.size_bytes} bytes that it was written with"
     return "" if recorded.sha256 in (None, found_hash) else CHECKSUM_DIFFERS
+
+
+@contextmanager
+def translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator[None]:
+    """Translate what Arrow says of missing and damaged files.
+
+    Args:
+        dataset: Whose files are read.
+        find_damaged: Returns the key of the file that it is about, as far as that can be told.
+    """
+    try:
+        yield
+    except (ObjectNotFoundError, FileNotFoundError) as exc:
+        raise CorruptMetadataError(
+            f"A data file of {dataset!r} is missing: {exc}",
+            hint="The head names it, so it was deleted from outside.",
+        ) from exc
+    except PermissionError as exc:
+        raise AccessDeniedError(f"A data file of {dataset!r} cannot be read: {exc}") from exc
+    except (pa.ArrowException, OSError) as exc:
+        if isinstance(exc, OSError) and exc.errno is not None:
+            raise StorageError(
+                f"A data file of {dataset!r} cannot be read: {exc}", retryable=True
+            ) from exc
+        how = f"is damaged, or of another type than its column: {reason_of(exc)}."
+        raise DamagedFileError.of(dataset, find_damaged(), how) from exc

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from lakebed.arrow.filesystem import filesystem_for
 from lakebed.arrow.formats.base import FileReader
 from lakebed.arrow.formats.registry import find_reader
-from lakebed.arrow.intact import open_intact, with_recorded
+from lakebed.arrow.fragments import dataset_of, grouped, types_in
+from lakebed.arrow.intact import open_intact, translating, with_recorded
 from lakebed.arrow.older import OlderFiles
-from lakebed.arrow.reasons import reason_of
 from lakebed.errors import (
-    AccessDeniedError,
     CorruptMetadataError,
     DamagedFileError,
     InvalidInputError,
-    ObjectNotFoundError,
     SchemaMismatchError,
-    StorageError,
 )
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
-from lakebed.model.lineage import Reading, simplify
-from lakebed.model.predicate import FALSE, TRUE, Predicate, map_leaves, roots_of
+from lakebed.model.predicate import TRUE, Predicate, map_leaves, roots_of
 from lakebed.model.schema import Schema, Type
 from lakebed.model.shown import shown
-from lakebed.model.values import Scalar
-from lakebed.plan.data_file import Share
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
@@ -88,7 +78,9 @@ def _check_columns(names: tuple[str, ...]) -> None:
             )
 
 
-def scan(store: Store, plan: Scan, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+def scan(
+    store: Store, plan: Scan, columns: Sequence[str] | None = None, *, limit: int | None = None
+) -> pa.RecordBatchReader:
     """Read the rows of a plan.
 
     Row groups that cannot match are skipped, columns that are not asked for are not read.
@@ -97,6 +89,7 @@ def scan(store: Store, plan: Scan, columns: Sequence[str] | None = None) -> pa.R
         store: Where the files are.
         plan: What to read.
         columns: See `output_schema`.
+        limit: At most so many rows, from as few files as they take; None for all.
 
     Returns:
         Batches of the output schema, files in the order of the plan except that files which
@@ -119,7 +112,8 @@ def scan(store: Store, plan: Scan, columns: Sequence[str] | None = None) -> pa.R
         with it are read again up to it, to name it.
     """
     schema = output_schema(plan.layout, columns)
-    return pa.RecordBatchReader.from_batches(schema, _batches(store, plan, schema))
+    batches = _batches(store, plan, schema) if limit is None else _first(store, plan, schema, limit)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def count(store: Store, plan: Scan) -> int:
@@ -130,21 +124,49 @@ def count(store: Store, plan: Scan) -> int:
         applies. Other formats: the planned files.
     """
     row_count, name = 0, plan.layout.name
-    with _translating(name):
+    with translating(name):
         for part in _parts(store, plan, ()):
-            with _translating(name, part.find_damaged):
+            with translating(name, part.find_damaged):
                 row_count += part.count()
     return row_count
 
 
-def _batches(store: Store, plan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(store: Store, plan: Scan, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     name = plan.layout.name
-    with _translating(name):
+    with translating(name):
         for part in _parts(store, plan, schema.names):
-            with _translating(name, part.find_damaged):
+            with translating(name, part.find_damaged):
                 for batch in part.batches():
                     if batch.num_rows:
                         yield batch.cast(schema) if batch.schema != schema else batch
+
+
+def _first(store: Store, plan: Scan, schema: pa.Schema, limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows; twice as many files at a time while they are not enough."""
+    waiting = sorted(plan.files, key=lambda file: file.is_filtered)
+    remaining, at_once = limit, 1
+    while remaining > 0 and waiting:
+        count = _enough(waiting, remaining) or at_once
+        part, waiting = replace(plan, files=tuple(waiting[:count])), waiting[count:]
+        at_once *= 2
+        with closing(_batches(store, part, schema)) as batches:
+            for batch in batches:
+                yield batch.slice(0, remaining)
+                remaining -= batch.num_rows
+                if remaining <= 0:
+                    return
+
+
+def _enough(files: Sequence[DataFile], row_count: int) -> int:
+    """Return how many of the files have so many rows for sure; 0 if that is not known."""
+    known = 0
+    for number, file in enumerate(files, 1):
+        if file.is_filtered or file.row_count is None:
+            return 0
+        known += file.row_count
+        if known >= row_count:
+            return number
+    return 0
 
 
 class _Filtered(ABC):
@@ -227,7 +249,7 @@ class _Part(_Filtered):
             yield self.older.complete(batch, names)
 
     def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
-        import pyarrow.dataset as ds  # loaded already, by `_dataset`
+        import pyarrow.dataset as ds  # loaded already, by `dataset_of`
 
         schema, dataset = self.dataset.schema, self.dataset
         dataset = ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
@@ -371,9 +393,9 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
     if reader is not None:
         yield from _file_parts(reader, store, plan, names)
         return
-    for group in _groups(store, plan, names):
+    for group in grouped(store, plan, names):
         residual = group.residual
-        dataset = _dataset(store, layout.name, group.files, _types_in(layout, group.older))
+        dataset = dataset_of(store, layout.name, group.files, types_in(layout, group.older))
         # Arrow counts a part of a file as the file, if it need not read it.
         is_whole = all(file.share is None for file in group.files)
         if residual == TRUE:
@@ -396,86 +418,6 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Files of a plan that are read alike.
-
-    Attributes:
-        older: How they read under the current schema.
-        residual: What is to be filtered in them; TRUE if nothing.
-        files: The files.
-    """
-
-    older: OlderFiles
-    residual: Predicate
-    files: list[DataFile]
-
-
-def _groups(store: Store, plan: Scan, names: Sequence[str]) -> list[_Group]:
-    """Return the files of a plan, those without a filter first."""
-    layout = plan.layout
-    by_schema: dict[int | None, list[DataFile]] = {}
-    for file in plan.files:
-        by_schema.setdefault(file.schema_number, []).append(file)
-    groups: list[_Group] = []
-    for number, of_schema in by_schema.items():
-        for older, alike in _alike(store, OlderFiles.of(layout, number), of_schema):
-            condition: Predicate = TRUE
-            if plan.residual is not None:
-                condition = simplify(plan.residual, older.reading.constants)
-            for residual, files in (
-                (TRUE, [file for file in alike if not file.is_filtered]),
-                (condition, [file for file in alike if file.is_filtered]),
-            ):
-                needed = (*names, *roots_of(residual, layout.predicate_types))
-                _add(groups, _Group(older.for_columns(needed), residual, files))
-    return sorted(groups, key=lambda group: group.residual != TRUE)
-
-
-def _add(groups: list[_Group], group: _Group) -> None:
-    """Add a group, or its files to the one that is read alike."""
-    if not group.files or group.residual == FALSE:
-        return
-    for known in groups:
-        if known.residual == group.residual and known.older.reads_as(group.older):
-            known.files.extend(group.files)
-            return
-    groups.append(group)
-
-
-def _alike(
-    store: Store, older: OlderFiles, files: list[DataFile]
-) -> Iterator[tuple[OlderFiles, list[DataFile]]]:
-    """Yield files of one schema; those of other tools by what they hold, which no number tells.
-
-    Arrow reads a field that a file lacks as null; so the files themselves are asked only where
-    a field has another default.
-    """
-    defaults = older.defaults
-    if older.number is not None or not defaults:
-        yield older, files
-        return
-    by_lack: dict[tuple[str, ...], list[DataFile]] = {}
-    for file in files:
-        with store.open_input(file.key) as source:
-            present = frozenset(pq.read_schema(source).names)
-        lacking = tuple(name for name in defaults if name not in present)
-        by_lack.setdefault(lacking, []).append(file)
-    for lacking, alike in by_lack.items():
-        constants = {name: defaults[name] for name in lacking}
-        yield replace(older, reading=Reading(constants=constants)), alike
-
-
-def _types_in(layout: Layout, older: OlderFiles) -> dict[str, Type]:
-    """Return the columns of files, and the types to read them in; Arrow promotes plain ones."""
-    reading = older.reading
-    return {
-        name: reading.rebuilt.get(name, kind)
-        for name, kind in layout.column_types.items()
-        if name not in reading.constants
-    }
-
-
 def _without(predicate: Predicate, rebuilt: Mapping[str, Type]) -> Predicate:
     """Return a weaker predicate, which asks nothing of columns that do not exist yet."""
     return map_leaves(
@@ -487,7 +429,7 @@ def _file_parts(
     reader: FileReader, store: Store, plan: Scan, names: Sequence[str]
 ) -> Iterator[_FilePart]:
     layout, types = plan.layout, plan.layout.predicate_types
-    for group in _groups(store, plan, names):
+    for group in grouped(store, plan, names):
         is_open = group.residual != TRUE
         for file in with_recorded(store, plan.file_table, group.files):
             yield _FilePart(
@@ -501,85 +443,6 @@ def _file_parts(
                 rows=to_arrow_expression(group.residual, types) if is_open else None,
                 rows_need=roots_of(group.residual, types),
             )
-
-
-def _dataset(
-    store: Store, name: str, files: Sequence[DataFile], types: Mapping[str, Type]
-) -> ds.Dataset:
-    # Here, not above: where pandas is installed, it loads all of it, a third of a second that
-    # only those pay who read Parquet.
-    import pyarrow.dataset as ds
-
-    arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
-    by_key = {file.key: file for file in files}
-    is_compared = any(file.recorded is not None for file in files)
-    filesystem = filesystem_for(
-        store, (lambda key: open_intact(store, name, by_key[key])) if is_compared else None
-    )
-    format_ = ds.ParquetFileFormat(
-        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    )
-    fragments = []
-    for file in files:
-        fragment = format_.make_fragment(
-            file.key,
-            filesystem=filesystem,
-            partition_expression=_constants(file.partition, arrow_types),
-        )
-        if file.share is not None:
-            with _translating(name, lambda key=file.key: key):  # type: ignore[misc]  # mypy#12557
-                fragment = _part_of(fragment, file.share)
-        if fragment is not None:
-            fragments.append(fragment)
-    return ds.FileSystemDataset(
-        fragments, pa.schema(list(arrow_types.items())), format_, filesystem
-    )
-
-
-def _part_of(fragment: ds.ParquetFileFragment, share: Share) -> ds.ParquetFileFragment | None:
-    """Return the row groups of a file that belong to a part of it; None if there are none."""
-    fragment.ensure_complete_metadata()
-    mine = share.row_groups([group.num_rows for group in fragment.row_groups])
-    return fragment.subset(row_group_ids=mine) if mine else None
-
-
-def _constants(
-    partition: Mapping[str, Scalar], types: Mapping[str, pa.DataType]
-) -> pc.Expression | None:
-    """Say what a file's path says of its rows; Arrow makes columns and prunings of it."""
-    terms = [
-        pc.field(name).is_null()
-        if value is None
-        else pc.field(name) == pc.scalar(pa.scalar(value, types[name]))
-        for name, value in partition.items()
-    ]
-    return reduce(operator.and_, terms) if terms else None
-
-
-@contextmanager
-def _translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator[None]:
-    """Translate what Arrow says of missing and damaged files.
-
-    Args:
-        dataset: Whose files are read.
-        find_damaged: Returns the key of the file that it is about, as far as that can be told.
-    """
-    try:
-        yield
-    except (ObjectNotFoundError, FileNotFoundError) as exc:
-        raise CorruptMetadataError(
-            f"A data file of {dataset!r} is missing: {exc}",
-            hint="The head names it, so it was deleted from outside.",
-        ) from exc
-    except PermissionError as exc:
-        raise AccessDeniedError(f"A data file of {dataset!r} cannot be read: {exc}") from exc
-    except (pa.ArrowException, OSError) as exc:
-        if isinstance(exc, OSError) and exc.errno is not None:
-            raise StorageError(
-                f"A data file of {dataset!r} cannot be read: {exc}", retryable=True
-            ) from exc
-        how = f"is damaged, or of another type than its column: {reason_of(exc)}."
-        raise DamagedFileError.of(dataset, find_damaged(), how) from exc
 
 
 __all__ = ["DataFile", "count", "output_schema", "scan"]

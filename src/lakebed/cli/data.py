@@ -1,10 +1,10 @@
-"""Verbs on rows in this process: append, overwrite, query, explain."""
+"""Verbs on rows in this process: append, overwrite, query, explain, files, sql."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,12 +13,18 @@ import pyarrow as pa
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
-from lakebed.cli.options import Verb, takes_dataset, takes_state, verb
+from lakebed.cli.options import (
+    Verb,
+    storage_option,
+    takes_dataset,
+    takes_state,
+    verb,
+)
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
-from lakebed.repository import Repository
+from lakebed.repository import Repository, open_repository
 from lakebed.view import View
 
 TABLE_LIMIT = 20  # rows of a table; more are for programs
@@ -256,3 +262,79 @@ def explain(output: Output, *, dataset: Dataset, where: str | None) -> None:
         click.echo(str(explanation))
     else:
         output.record(dataclasses.asdict(explanation))
+
+
+@verb("files", example="lakebed files lake/flights --where \"carrier = 'UA'\" -o plain")
+@takes_state
+@where_option
+def files(output: Output, *, dataset: Dataset, where: str | None) -> None:
+    """List the data files that a query would read.
+
+    With -o plain it is their paths alone, as for xargs. They may hold other rows too, and hold no
+    partition fields: see the page "Read it from …".
+    """
+    columns = ("path", "rows", "size_bytes", "partition", "batch_id")
+    chosen = _view(dataset, where).files()
+    output.rows(
+        columns,
+        (
+            {
+                "path": file.location,
+                "rows": file.row_count,
+                "size_bytes": file.size_bytes,
+                "partition": file.partition,
+                "batch_id": file.batch_id,
+            }
+            for file in chosen
+        ),
+    )
+
+
+@verb("sql", example='lakebed sql lake "SELECT carrier, count(*) AS n FROM flights GROUP BY ALL"')
+@click.argument("location", metavar="REPOSITORY")
+@storage_option
+@click.argument("query")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"At most so many rows.  [default: {TABLE_LIMIT} in a table, else all]",
+)
+def sql(
+    output: Output,
+    *,
+    location: str,
+    storage_options: Mapping[str, str],
+    query: str,
+    limit: int | None,
+) -> None:
+    """Ask in SQL, by DuckDB; nothing can be changed.
+
+    QUERY is one SELECT in DuckDB's dialect. The datasets of the repository are its tables; only
+    those that it names are opened, and only files that its conditions leave are read. A name with
+    - or + needs double quotes.
+    """
+    with output.progress("Asking DuckDB"):
+        answer = open_repository(location, storage_options=storage_options).sql(query)
+    shown = TABLE_LIMIT if limit is None and output.is_table else limit
+    rows = answer if shown is None else answer.slice(0, shown)
+    names = _distinct(rows.column_names)
+    output.rows(names, _plain_rows(rows.rename_columns(names)), null="null")
+    if limit is None and rows.num_rows < answer.num_rows:
+        output.note(f"The first {shown} rows; for more give --limit, or -o jsonl for all.")
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which none comes twice: a join gives such."""
+    distinct: list[str] = []
+    for name in names:
+        number, told = 1, name
+        while told in distinct:
+            told = f"{name}_{number}"
+            number += 1
+        distinct.append(told)
+    return distinct
+
+
+def _plain_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
+    for batch in rows.to_batches():
+        yield from batch.to_pylist(maps_as_pydicts="strict")

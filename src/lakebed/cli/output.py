@@ -1,4 +1,4 @@
-"""How results are shown: one object for tables, JSON, JSON lines and CSV.
+"""How results are shown: one object for tables, JSON, JSON lines, CSV and plain lines.
 
 Results go to stdout, everything else to stderr. Values look the same in every format:
 
@@ -6,7 +6,8 @@ Results go to stdout, everything else to stderr. Values look the same in every f
 - decimals are text, so that no digit is lost; bytes are base64;
 - `NaN`, `Infinity` and `-Infinity` are text, since JSON has no such numbers;
 - null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
-- lists and records in a cell of CSV or of a table are JSON.
+- lists and records in a cell of CSV or of a table are JSON;
+- plain is the first column alone, a line each and without a header, for `xargs` and its like.
 
 `lakebed append` reads JSON lines of this form back, and CSV if no column is nested or bytes.
 """
@@ -36,6 +37,7 @@ class OutputFormat(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
+    PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,9 @@ class Output:
                 _write_line(",".join(_to_cell(name) for name in columns))
                 for row in plain:
                     _write_line(",".join(_to_cell(row[name]) for name in columns))
+            case OutputFormat.PLAIN:
+                for row in plain:
+                    _write_line("" if row[columns[0]] is None else _to_text(row[columns[0]]))
 
     def record(
         self, record: Mapping[str, object], *, facts: Mapping[str, object] | None = None

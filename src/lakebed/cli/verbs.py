@@ -39,6 +39,8 @@ VERBS: Mapping[str, Home] = {
     ),
     "query": Home("lakebed.cli.data", "query", "Read rows."),
     "explain": Home("lakebed.cli.data", "explain", "Tell which data files a query would read."),
+    "files": Home("lakebed.cli.data", "files", "List the data files that a query would read."),
+    "sql": Home("lakebed.cli.data", "sql", "Ask in SQL, by DuckDB; nothing can be changed."),
     "list": Home("lakebed.cli.datasets", "list_", "List the datasets of a repository."),
     "drop": Home("lakebed.cli.datasets", "drop", "Delete a dataset and all that it ever held."),
     "batches": Home(

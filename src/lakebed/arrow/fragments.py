@@ -1,0 +1,199 @@
+"""Planned Parquet files as fragments that Arrow scans, those that are read alike together."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.arrow.filesystem import filesystem_for
+from lakebed.arrow.intact import open_intact, translating
+from lakebed.arrow.older import OlderFiles
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.layout import Layout
+from lakebed.model.lineage import Reading, simplify
+from lakebed.model.predicate import FALSE, TRUE, Predicate, roots_of
+from lakebed.model.schema import Type
+from lakebed.model.values import Scalar
+from lakebed.plan.data_file import DataFile, Share
+from lakebed.plan.plan import Scan
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+    from pyarrow import fs
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of a plan that are read alike.
+
+    Attributes:
+        older: How they read under the current schema.
+        residual: What is to be filtered in them; TRUE if nothing.
+        files: The files.
+    """
+
+    older: OlderFiles
+    residual: Predicate
+    files: list[DataFile]
+
+
+def grouped(store: Store, plan: Scan, names: Sequence[str]) -> list[Group]:
+    """Return the files of a plan, those without a filter first.
+
+    Args:
+        store: Where they are.
+        plan: What is to be read.
+        names: Columns that are asked for.
+    """
+    layout = plan.layout
+    by_schema: dict[int | None, list[DataFile]] = {}
+    for file in plan.files:
+        by_schema.setdefault(file.schema_number, []).append(file)
+    groups: list[Group] = []
+    for number, of_schema in by_schema.items():
+        for older, alike in _alike(store, OlderFiles.of(layout, number), of_schema):
+            condition: Predicate = TRUE
+            if plan.residual is not None:
+                condition = simplify(plan.residual, older.reading.constants)
+            for residual, files in (
+                (TRUE, [file for file in alike if not file.is_filtered]),
+                (condition, [file for file in alike if file.is_filtered]),
+            ):
+                needed = (*names, *roots_of(residual, layout.predicate_types))
+                _add(groups, Group(older.for_columns(needed), residual, files))
+    return sorted(groups, key=lambda group: group.residual != TRUE)
+
+
+def _add(groups: list[Group], group: Group) -> None:
+    """Add a group, or its files to the one that is read alike."""
+    if not group.files or group.residual == FALSE:
+        return
+    for known in groups:
+        if known.residual == group.residual and known.older.reads_as(group.older):
+            known.files.extend(group.files)
+            return
+    groups.append(group)
+
+
+def _alike(
+    store: Store, older: OlderFiles, files: list[DataFile]
+) -> Iterator[tuple[OlderFiles, list[DataFile]]]:
+    """Yield files of one schema; those of other tools by what they hold, which no number tells.
+
+    Arrow reads a field that a file lacks as null; so the files themselves are asked only where
+    a field has another default.
+    """
+    defaults = older.defaults
+    if older.number is not None or not defaults:
+        yield older, files
+        return
+    by_lack: dict[tuple[str, ...], list[DataFile]] = {}
+    for file in files:
+        present = names_in(store, file)
+        lacking = tuple(name for name in defaults if name not in present)
+        by_lack.setdefault(lacking, []).append(file)
+    for lacking, alike in by_lack.items():
+        constants = {name: defaults[name] for name in lacking}
+        yield replace(older, reading=Reading(constants=constants)), alike
+
+
+def names_in(store: Store, file: DataFile) -> frozenset[str]:
+    """Return the columns that a file holds. Reads its footer."""
+    with store.open_input(file.key) as source:
+        return frozenset(pq.read_schema(source).names)
+
+
+def types_in(layout: Layout, older: OlderFiles) -> dict[str, Type]:
+    """Return the columns of files, and the types to read them in; Arrow promotes plain ones."""
+    reading = older.reading
+    return {
+        name: reading.rebuilt.get(name, kind)
+        for name, kind in layout.column_types.items()
+        if name not in reading.constants
+    }
+
+
+def dataset_of(
+    store: Store, name: str, files: Sequence[DataFile], types: Mapping[str, Type]
+) -> ds.FileSystemDataset:
+    """Return files that are read alike as Arrow's dataset.
+
+    Pages are compared with their checksums. What the path says of a file is said of its fragment,
+    so that Arrow makes columns of it, and passes over the file where a filter rules it out.
+
+    Args:
+        store: Where the files are.
+        name: Of the dataset that they are of.
+        files: The files.
+        types: Of the columns to read.
+    """
+    arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
+    by_key = {file.key: file for file in files}
+    is_compared = any(file.recorded is not None for file in files)
+    filesystem = filesystem_for(
+        store, (lambda key: open_intact(store, name, by_key[key])) if is_compared else None
+    )
+    return assembled(name, [(file, file.partition) for file in files], arrow_types, filesystem)
+
+
+def assembled(
+    name: str,
+    files: Sequence[tuple[DataFile, Mapping[str, Scalar]]],
+    types: Mapping[str, pa.DataType],
+    filesystem: fs.FileSystem,
+) -> ds.FileSystemDataset:
+    """Return Arrow's dataset of files, and of what is known of all rows of each.
+
+    Args:
+        name: Of the dataset that they are of.
+        files: With the values of columns that all rows have; they count more than what the file
+            itself may hold under the name.
+        types: Of the columns.
+        filesystem: Where the files are.
+    """
+    # Here, not above: where pandas is installed, it loads all of it, a third of a second that
+    # only those pay who read Parquet.
+    import pyarrow.dataset as ds
+
+    format_ = ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
+    fragments = []
+    for file, known in files:
+        fragment = format_.make_fragment(
+            file.key, filesystem=filesystem, partition_expression=_constants(known, types)
+        )
+        if file.share is not None:
+            with translating(name, lambda key=file.key: key):  # type: ignore[misc]  # mypy#12557
+                fragment = _part_of(fragment, file.share)
+        if fragment is not None:
+            fragments.append(fragment)
+    return ds.FileSystemDataset(fragments, pa.schema(list(types.items())), format_, filesystem)
+
+
+def _part_of(fragment: ds.ParquetFileFragment, share: Share) -> ds.ParquetFileFragment | None:
+    """Return the row groups of a file that belong to a part of it; None if there are none."""
+    fragment.ensure_complete_metadata()
+    mine = share.row_groups([group.num_rows for group in fragment.row_groups])
+    return fragment.subset(row_group_ids=mine) if mine else None
+
+
+def _constants(
+    values: Mapping[str, Scalar], types: Mapping[str, pa.DataType]
+) -> pc.Expression | None:
+    """Say what all rows of a file have; Arrow makes columns and prunings of it."""
+    terms = [
+        pc.field(name).is_null()
+        if value is None
+        else pc.field(name) == pc.scalar(pa.scalar(value, types[name]))
+        for name, value in values.items()
+    ]
+    return reduce(operator.and_, terms) if terms else None

@@ -1,0 +1,306 @@
+"""Planned files as a pyarrow Dataset, through which other engines push columns and filters down."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lakebed.arrow.filesystem import filesystem_for
+from lakebed.arrow.fragments import assembled, grouped, names_in
+from lakebed.arrow.older import OlderFiles
+from lakebed.arrow.pushed import fields_of, weaker_predicate
+from lakebed.arrow.scan import count, output_schema, scan
+from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, roots_of
+from lakebed.model.schema import Decimal, Primitive, Struct, Type
+from lakebed.model.values import Scalar
+from lakebed.plan.expression import to_arrow_expression
+from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.store.base import Store
+
+
+def planned_dataset(
+    store: Store, chosen: ScanPlan, columns: Sequence[str] | None = None, limit: int | None = None
+) -> ds.Dataset:
+    """Return the rows of a plan as a pyarrow Dataset.
+
+    Args:
+        store: Where the files are.
+        chosen: What is to be read, of one version.
+        columns: See `output_schema`; a filter can name only these.
+        limit: At most so many rows, which are read now; None for all.
+
+    Raises:
+        SchemaMismatchError: As of `output_schema`.
+        InvalidInputError: The files are not Parquet, or one of an older schema holds a column in
+            another form.
+        CorruptMetadataError: A data file is missing or damaged; only with a limit.
+    """
+    names = output_schema(chosen.layout, columns).names
+    if limit is not None:
+        return ds.dataset(scan(store, chosen, names, limit=limit).read_all())
+    return PlannedDataset(_Rows(store=store, chosen=chosen, names=tuple(names)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What a dataset gives to whoever asks it.
+
+    Attributes:
+        store: Where the files are.
+        chosen: The plan, of one version.
+        names: The columns that are shown.
+        filters: What was filtered since, by pyarrow's own `filter`.
+    """
+
+    store: Store
+    chosen: ScanPlan
+    names: tuple[str, ...]
+    filters: tuple[pc.Expression, ...] = ()
+
+    @property
+    def residual(self) -> Predicate:
+        """What is still to be filtered, for the view itself."""
+        return TRUE if self.chosen.residual is None else self.chosen.residual
+
+    @property
+    def read_names(self) -> tuple[str, ...]:
+        """The columns that may be read: those that are shown, and those of the residual."""
+        roots = roots_of(self.residual, self.chosen.layout.predicate_types)
+        return tuple(dict.fromkeys((*self.names, *roots)))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are shown."""
+        return output_schema(self.chosen.layout, self.names)
+
+    @property
+    def _types(self) -> dict[str, Type]:
+        """Types of the columns that a filter can name."""
+        types = self.chosen.layout.column_types
+        return {name: types[name] for name in self.names if "." not in name}
+
+    def files(self) -> ds.FileSystemDataset:
+        """Return the files as Arrow's own dataset, without the residual.
+
+        Raises:
+            InvalidInputError: See `planned_dataset`.
+        """
+        chosen = self.chosen
+        _check_format(chosen)
+        column_types = chosen.layout.column_types
+        types = {name: type_to_arrow(column_types[name]) for name in self.read_names}
+        files: list[tuple[DataFile, Mapping[str, Scalar]]] = []
+        for group in grouped(self.store, chosen, self.read_names):
+            constants = group.older.reading.constants
+            for file in group.files:
+                self._check_told(file, group.older)
+                known = {**file.partition, **constants}
+                # A record that is missing is null anyway; of its fields Arrow could tell no more.
+                told = {
+                    name: value
+                    for name, value in known.items()
+                    if name in types and not isinstance(column_types[name], Struct)
+                }
+                files.append((file, told))
+        return assembled(chosen.layout.name, files, types, filesystem_for(self.store))
+
+    def _check_told(self, file: DataFile, older: OlderFiles) -> None:
+        """Check that Arrow can be told how the columns of a file read under the current schema."""
+        for name in older.reading.rebuilt:
+            raise _refused(self.chosen, name, f"older files hold {name!r} in another form")
+        types = self.chosen.layout.column_types
+        for name, value in older.reading.constants.items():
+            if isinstance(types[name], Primitive | Decimal):
+                continue
+            if value is not None:
+                raise _refused(
+                    self.chosen, name, f"older files lack {name!r}, and it has a default"
+                )
+            # Of a field inside of it, Arrow would ask what the file holds under the name.
+            if isinstance(types[name], Struct) and name in names_in(self.store, file):
+                raise _refused(self.chosen, name, f"older files hold another {name!r}")
+
+    def scanner(self, columns: Any, pushed: pc.Expression | None) -> PlannedScanner:
+        """Return a scanner of the rows: of the files that may match what is pushed down.
+
+        Args:
+            columns: As pyarrow's `Dataset.scanner` takes them; None for those that are shown.
+            pushed: A filter; None for all rows.
+        """
+        filters = (*self.filters, *(() if pushed is None else (pushed,)))
+        told = all_of([weaker_predicate(one, self._types) for one in filters])
+        chosen = self.chosen
+        if next(leaves(told), None) is not None or told == FALSE:
+            narrower = all_of([chosen.predicate, told])
+            chosen = plan(chosen.state, narrower, requests=0, store=self.store)
+        wanted = list(self.names) if columns is None else columns
+        needed = self._needed(wanted, filters)
+        # The columns are bound now, so that a wrong name is an error of the caller's own line.
+        empty = ds.dataset(output_schema(chosen.layout, needed).empty_table())
+        condition = _joined(filters)
+        schema = empty.scanner(columns=wanted, filter=condition).projected_schema
+        counted = self._needed((), filters)
+        return PlannedScanner(self.store, chosen, needed, counted, wanted, condition, schema)
+
+    def _needed(self, columns: Any, filters: Sequence[pc.Expression]) -> list[str]:
+        """Return the columns to read for those that are asked for, and for filters."""
+        asked = [fields_of(one, self._types) for one in filters]
+        if isinstance(columns, Mapping) or any(fields is None for fields in asked):
+            return list(self.names)
+        wanted = frozenset(columns).union(*(fields for fields in asked if fields is not None))
+        # A batch without columns would not know its rows.
+        return [name for name in self.names if name in wanted] or list(self.names[:1])
+
+
+class PlannedScanner:
+    """Reads the rows, as a `pyarrow.dataset.Scanner` does, by the reader of Lakebed.
+
+    Arrow's own scanner waits for files while it keeps Python from running (`to_reader`), which is
+    what opens the files of an object store: both would wait for each other. And it knows neither
+    NaN nor all that Lakebed checks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        chosen: ScanPlan,
+        needed: Sequence[str],
+        counted: Sequence[str],
+        columns: Any,
+        condition: pc.Expression | None,
+        schema: pa.Schema,
+    ) -> None:
+        """Use `PlannedDataset.scanner` instead.
+
+        Args:
+            store: Where the files are.
+            chosen: What to read.
+            needed: Columns to read.
+            counted: Columns to read where rows are only counted.
+            columns: Columns to give, by name, or expressions by name.
+            condition: What else to filter by; None for nothing.
+            schema: Of the columns to give.
+        """
+        self._store = store
+        self._chosen = chosen
+        self._needed = needed
+        self._counted = counted
+        self._columns = columns
+        self._condition = condition
+        self.projected_schema = schema
+        self.dataset_schema = output_schema(chosen.layout, needed)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream, which is read as it is taken."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        is_plain = not isinstance(self._columns, Mapping)
+        with scan(self._store, self._chosen, self._needed) as batches:
+            for batch in batches:
+                if not is_plain:
+                    yield from self._projected(batch)
+                    continue
+                rows = batch if self._condition is None else batch.filter(self._condition)
+                if rows.num_rows:
+                    yield rows.select(list(self._columns))
+
+    def _projected(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield what expressions make of the rows of a batch."""
+        rows = ds.dataset(pa.Table.from_batches([batch]))
+        table = rows.to_table(columns=self._columns, filter=self._condition, use_threads=False)
+        yield from table.to_batches()
+
+    def to_table(self) -> pa.Table:
+        """Return all rows."""
+        return self.to_reader().read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows."""
+        batches, missing = [], num_rows
+        with self.to_reader() as reader:
+            while missing > 0 and (batch := next(reader, None)) is not None:
+                batches.append(batch.slice(0, missing))
+                missing -= batch.num_rows
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """Count the rows."""
+        if self._condition is None:
+            return count(self._store, self._chosen)
+        with scan(self._store, self._chosen, self._counted) as batches:
+            return sum(batch.filter(self._condition).num_rows for batch in batches)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Return rows by their number."""
+        return self.to_table().take(indices)
+
+
+class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's classes are untyped
+    """The planned files of a view, of one version, as pyarrow and other engines see them.
+
+    Whoever reads it by `scanner`, `to_batches`, `to_table` or `head`, as DuckDB, Polars and pyarrow
+    itself do, has the rows of the view and no others. A filter that is pushed down is asked of the
+    planner, too: of partitions, also those that a function derives, of statistics and of indices.
+    """
+
+    def __init__(self, rows: _Rows) -> None:
+        """Use `View.dataset` instead."""
+        files = rows.files()
+        super().__init__(list(files.get_fragments()), files.schema, files.format, files.filesystem)
+        self._rows = rows
+        if rows.residual != TRUE:
+            # So that pyarrow hands out no fragments: they hold rows that are not of the view.
+            condition = to_arrow_expression(rows.residual, rows.chosen.layout.predicate_types)
+            self._scan_options = {"filter": condition}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are shown."""
+        return self._rows.schema
+
+    def scanner(
+        self,
+        columns: Any = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's word
+        **options: Any,  # noqa: ARG002 - how many rows and files at once, which the reader knows
+    ) -> PlannedScanner:
+        """Return a scanner; see pyarrow's `Dataset.scanner` for its arguments."""
+        return self._rows.scanner(columns, filter)
+
+    def filter(self, expression: pc.Expression) -> PlannedDataset:
+        """Return the rows that meet a condition, too."""
+        filtered: PlannedDataset = super().filter(expression)
+        filtered._rows = replace(self._rows, filters=(*self._rows.filters, expression))
+        return filtered
+
+
+def _check_format(chosen: ScanPlan) -> None:
+    format_ = chosen.layout.descriptor.format
+    if format_ != "parquet":
+        raise InvalidInputError(
+            f"Dataset {chosen.layout.name!r} is of format {format_}, of which pyarrow makes no "
+            "dataset.",
+            hint="Read it with arrow(), polars() or record_batches().",
+        )
+
+
+def _refused(chosen: ScanPlan, name: str, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"Dataset {chosen.layout.name!r} cannot be a dataset of pyarrow: {why}.",
+        hint=f"Read it with arrow() or polars(), or select columns without {name!r}.",
+    )
+
+
+def _joined(conditions: Sequence[pc.Expression]) -> pc.Expression | None:
+    return reduce(operator.and_, conditions) if conditions else None

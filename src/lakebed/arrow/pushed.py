@@ -1,0 +1,223 @@
+"""Filters that other engines push down, as predicates that the planner understands.
+
+An engine gives Arrow's own expressions, which cannot be looked into. But they can be pickled: then
+Arrow writes them as a record batch that holds the literals, with the names of functions and fields
+as metadata, in order. That is read here. What is not understood becomes a weaker condition, or
+none: a predicate from here only tells which files need not be opened, and Arrow applies the whole
+filter to the rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import PredicateError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
+    Comparison,
+    Membership,
+    NullCheck,
+    Op,
+    Predicate,
+    all_of,
+    any_of,
+    bind,
+)
+from lakebed.model.schema import Decimal, Primitive, Type
+from lakebed.model.values import Scalar
+
+_TOKEN = re.compile(r"(call|field_ref|nested_field_ref|literal|options|end): '([^'\n]*)'")
+_METADATA = "-- schema metadata --\n"
+_COMPARISONS = {
+    "equal": Op.EQ,
+    "not_equal": Op.NE,
+    "less": Op.LT,
+    "less_equal": Op.LE,
+    "greater": Op.GT,
+    "greater_equal": Op.GE,
+}
+_TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}  # where the field is right
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    value: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: str
+    arguments: tuple[_Node, ...]
+    options: Mapping[str, object]
+
+
+_Node = _Field | _Literal | _Call | None
+"""A part of an expression; None for one that is not understood."""
+
+
+def weaker_predicate(expression: pc.Expression, types: Mapping[str, Type]) -> Predicate:
+    """Return a bound predicate that is true of every row of which the expression is.
+
+    Args:
+        expression: What is pushed down.
+        types: Of the columns that it may name.
+
+    Returns:
+        The strongest such predicate that is understood; TRUE if that is nothing.
+    """
+    node = _parse(expression, types)
+    return _weaker(node, types) if node is not None else TRUE
+
+
+def fields_of(expression: pc.Expression, types: Mapping[str, Type]) -> frozenset[str] | None:
+    """Return the columns that an expression names; None if that cannot be told."""
+    node = _parse(expression, types)
+    return None if node is None else _fields(node)
+
+
+def _fields(node: _Node) -> frozenset[str] | None:
+    match node:
+        case _Field(name):
+            return frozenset([name])
+        case _Literal():
+            return frozenset()
+        case _Call(arguments=arguments):
+            parts = [_fields(argument) for argument in arguments]
+            known = [part for part in parts if part is not None]
+            return frozenset().union(*known) if len(known) == len(parts) else None
+    return None
+
+
+def _parse(expression: pc.Expression, types: Mapping[str, Type]) -> _Node:
+    """Read what Arrow writes of an expression."""
+    if any("'" in name or "\n" in name for name in types):
+        return None  # a name that looks like a part of the text
+    try:
+        _, (buffer,) = expression.__reduce__()
+        with pa.ipc.open_file(buffer) as file:
+            batch = file.get_batch(0)
+    except (pa.ArrowException, TypeError, ValueError):  # of fields by number, for example
+        return None
+    # As a mapping, metadata has each name once.
+    text = batch.schema.to_string(
+        show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
+    )
+    tokens = [_TOKEN.fullmatch(line) for line in text.partition(_METADATA)[2].splitlines()]
+    if not all(tokens):
+        return None
+    parts = iter([(token[1], token[2]) for token in tokens if token is not None])
+    try:
+        return _read(*next(parts), parts, batch)
+    except (IndexError, LookupError, StopIteration, ValueError):
+        return None
+
+
+def _read(kind: str, text: str, parts: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
+    match kind:
+        case "field_ref":
+            return _Field(text)
+        case "nested_field_ref":
+            for _ in range(int(text)):
+                next(parts)
+            return None
+        case "literal":
+            return _Literal(batch.column(int(text))[0])
+        case "call":
+            arguments: list[_Node] = []
+            options: Mapping[str, object] = {}
+            for kind_, text_ in parts:
+                if kind_ == "end":
+                    return _Call(text, tuple(arguments), options)
+                if kind_ == "options":
+                    options = dict(batch.column(int(text_))[0].items())
+                else:
+                    arguments.append(_read(kind_, text_, parts, batch))
+    raise ValueError(kind)
+
+
+def _weaker(node: _Node, types: Mapping[str, Type]) -> Predicate:
+    match node:
+        case _Call("and_kleene" | "and", arguments):
+            return all_of([_weaker(argument, types) for argument in arguments])
+        case _Call("or_kleene" | "or", arguments):
+            return any_of([_weaker(argument, types) for argument in arguments])
+        case _Call("if_else", (_, then, _Literal(otherwise))) if otherwise.as_py() in (None, False):
+            return _weaker(then, types)
+        case _Call("is_valid", (_Field(name),)) if name in types:
+            return NullCheck(name, negated=True)
+        case _Call("is_null", (_Field(name),), options) if name in types:
+            return TRUE if _value(options, "nan_is_null") is not False else NullCheck(name)
+        case _Call("invert", (_Call("is_null", (_Field(name),), _),)) if name in types:
+            return NullCheck(name, negated=True)
+        case _Call("invert", (_Call("is_valid", (_Field(name),)),)) if name in types:
+            return NullCheck(name)
+        case _Call("is_in", (_Field(name),), options) if name in types:
+            return _membership(name, options, types)
+        case _Call(function, (_Field(name), _Literal(value))) if function in _COMPARISONS:
+            return _comparison(name, _COMPARISONS[function], value, types)
+        case _Call(function, (_Literal(value), _Field(name))) if function in _COMPARISONS:
+            op = _COMPARISONS[function]
+            return _comparison(name, _TURNED.get(op, op), value, types)
+        case _Literal(value) if pa.types.is_boolean(value.type):
+            return TRUE if value.as_py() else FALSE
+    return TRUE
+
+
+def _value(options: Mapping[str, object], name: str) -> object:
+    value = options.get(name)
+    return value.as_py() if isinstance(value, pa.Scalar) else None
+
+
+def _membership(name: str, options: Mapping[str, object], types: Mapping[str, Type]) -> Predicate:
+    value_set = options.get("value_set")
+    if not isinstance(value_set, pa.ListScalar):
+        return TRUE
+    values: list[Scalar] = []
+    for given in value_set.values or ():
+        value = _as_value(given, types[name])
+        if value is None:  # null is in the list, too; or it is of another type
+            return TRUE
+        values.append(value)
+    return _bound(Membership(name, tuple(values)), types)
+
+
+def _comparison(name: str, op: Op, given: pa.Scalar, types: Mapping[str, Type]) -> Predicate:
+    if name not in types:
+        return TRUE
+    value = _as_value(given, types[name])
+    return TRUE if value is None else _bound(Comparison(name, op, value), types)
+
+
+def _as_value(given: pa.Scalar, kind: Type) -> Scalar:
+    """Return a literal as a value of a column's type; None if it is null or no such value."""
+    if not given.is_valid or not isinstance(kind, Primitive | Decimal):
+        return None
+    try:
+        cast = given.cast(type_to_arrow(kind))
+        if not cast.cast(given.type).equals(given):
+            return None
+        value: Scalar = cast.as_py()
+    except (pa.ArrowException, OverflowError, ValueError):
+        return None
+    # Arrow compares with NaN as nobody else does.
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _bound(leaf: Comparison | Membership, types: Mapping[str, Type]) -> Predicate:
+    try:
+        return bind(leaf, types)
+    except PredicateError:
+        return TRUE

@@ -1,0 +1,365 @@
+"""What holds rows, and how they are read in this process; and some columns or rows of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, Self
+
+import pyarrow as pa
+
+from lakebed.commit import File, files_of
+from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMismatchError
+from lakebed.model.names import nearest
+from lakebed.model.shown import shown
+from lakebed.plan.plan import ScanPlan
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow.dataset as ds
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakebed.spark.read import Way
+
+HEAD_ROWS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan(ScanPlan):
+    """A plan that knows where its files are, so that whoever takes Arrow streams can read it.
+
+    Attributes:
+        store: Where the files are.
+        columns: To read, in order; None for all fields.
+        limit: At most so many rows; None for all.
+    """
+
+    store: Store = field(compare=False, repr=False)
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, store: Store, chosen: ScanPlan) -> Self:
+        """Return a plan with the store that it is read from."""
+        return cls(
+            layout=chosen.layout,
+            files=chosen.files,
+            residual=chosen.residual,
+            file_table=chosen.file_table,
+            state=chosen.state,
+            predicate=chosen.predicate,
+            requests=chosen.requests,
+            account=chosen.account,
+            store=store,
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+        from lakebed.arrow import scan
+
+        return scan.output_schema(self.layout, self.columns)
+
+    def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Return the rows as a stream of record batches; see `View.record_batches`."""
+        from lakebed.arrow import scan
+
+        names = self.columns if columns is None else columns
+        return scan.scan(self.store, self, names, limit=self.limit)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows to whoever takes Arrow streams; see `View.__arrow_c_stream__`."""
+        return self.record_batches().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of that stream."""
+        return self.schema.__arrow_c_schema__()
+
+
+class Readable(ABC):
+    """What holds rows: a dataset, a view, or a selection of one."""
+
+    @abstractmethod
+    def plan(self) -> ReadPlan:
+        """Choose the data files to read, of the current version."""
+
+    @abstractmethod
+    def limit(self, row_count: int) -> ViewSelection:
+        """Return at most so many of the rows."""
+
+    @abstractmethod
+    def _read_schema(self) -> pa.Schema:
+        """Return what a read gives. Reads the head."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that a read gives. Reads the head."""
+        return tuple(self._read_schema().names)
+
+    def arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows as an Arrow table, read in this process.
+
+        Args:
+            columns: Fields or partition fields, `batch_id` among them; None for all fields.
+
+        Raises:
+            SchemaMismatchError: A column is unknown or named twice, or there is none.
+            CorruptMetadataError: A data file is missing or damaged.
+
+        Cost:
+            A read of the head, then the row groups that can match. Memory: the whole result.
+        """
+        return self.record_batches(columns).read_all()
+
+    def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Return the rows as a stream of record batches; as `arrow`, but of a few row groups."""
+        return self._planned(columns).record_batches()
+
+    def pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame; as `arrow`.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        _check_installed("pandas", "View.pandas")
+        frame: pd.DataFrame = self.arrow(columns).to_pandas()
+        return frame
+
+    def polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows as a Polars DataFrame; as `arrow`.
+
+        For a LazyFrame, which reads no more than its query asks for, give `dataset()` to
+        `polars.scan_pyarrow_dataset`.
+
+        Raises:
+            MissingDependencyError: Polars is not installed.
+        """
+        _check_installed("polars", "View.polars")
+        import polars
+
+        frame = polars.from_arrow(self.arrow(columns))
+        assert isinstance(frame, polars.DataFrame)  # of a table
+        return frame
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return what `arrow` does, by the name that other libraries have for it."""
+        return self.arrow(columns)
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return what `pandas` does, by the name that other libraries have for it."""
+        return self.pandas(columns)
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return what `polars` does, by the name that other libraries have for it."""
+        return self.polars(columns)
+
+    def head(self, row_count: int = HEAD_ROWS) -> pa.Table:
+        """Return some rows as an Arrow table, from as few data files as they take.
+
+        Which rows these are is not said; it is what `limit(row_count).arrow()` gives.
+        """
+        return self.limit(row_count).arrow()
+
+    def dataset(self) -> ds.Dataset:
+        """Return the planned files as a pyarrow Dataset, for DuckDB, Polars and others.
+
+        They push columns and filters down, and files that a filter rules out are not opened: the
+        filter is asked of the planner, as that of a view is. All reads are of the version that is
+        current now, which a cleanup may take away one day. Hidden are partition fields; `select`
+        shows them.
+
+        ```
+        trips = flights.where("carrier = 'UA'").dataset()
+        duckdb.sql("SELECT dest, count(*) FROM trips WHERE time_hour >= '2013-06-01' GROUP BY dest")
+        polars.scan_pyarrow_dataset(trips).filter(polars.col("dest") == "SFO").collect()
+        ```
+
+        Raises:
+            InvalidInputError: The data files are not Parquet, or one of an older schema holds a
+                column in a form that pyarrow cannot be told; the message names it. `arrow` reads
+                these.
+
+        Cost:
+            As `plan`, and again for each filter that is pushed down. With a `limit`, its rows are
+            read now.
+        """
+        from lakebed.arrow.planned import planned_dataset
+
+        chosen = self.plan()
+        return planned_dataset(chosen.store, chosen, chosen.columns, chosen.limit)
+
+    def files(self) -> tuple[File, ...]:
+        """Return the data files that must be read, by directory, in the order of the head.
+
+        A file may hold rows that are not of the view, and does not hold its partition columns: to
+        read rows, `dataset` is the way.
+
+        Cost:
+            As `plan`, and the file table, of which there are few objects.
+        """
+        chosen = self.plan()
+        from lakebed.state import file_table
+
+        counts = file_table.read_counts(chosen.store, chosen.file_table)
+        labels = [file.label for file in chosen.files]
+        return files_of(chosen.store, chosen.state, labels, counts)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows to whoever takes Arrow streams, such as Polars, DuckDB and pandas.
+
+        They are read as they are taken, a few row groups at a time, and are of one version.
+
+        Args:
+            requested_schema: A capsule with the schema that the taker would like; columns are cast
+                to its types where no value is lost.
+        """
+        return self.plan().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of that stream. Reads the head."""
+        return self._read_schema().__arrow_c_schema__()
+
+    def _planned(self, columns: Sequence[str] | None) -> ReadPlan:
+        """Return the plan of a read of some columns; None for those that there are."""
+        chosen = self.plan()
+        if columns is None:
+            return chosen
+        if chosen.columns is not None:
+            check_selected(columns, chosen.columns)
+        return replace(chosen, columns=tuple(columns))
+
+
+class Selectable(Protocol):
+    """What a selection can be of: a view."""
+
+    def plan(self) -> ReadPlan:
+        """Choose the data files to read."""
+
+    def count(self) -> int:
+        """Count the rows."""
+
+    def spark(
+        self,
+        spark: SparkSession | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        way: Way = "auto",
+    ) -> DataFrame:
+        """Return the rows as a Spark DataFrame."""
+
+    def _read_schema(self, columns: Sequence[str] | None = None) -> pa.Schema: ...
+
+
+class ViewSelection(Readable):
+    """Some columns of a view or dataset, some rows of it, or both; for reading only.
+
+    Immutable, and read anew by every call, as a view is.
+
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64()), ("m", pa.int64())]))
+    >>> numbers = open_repository("memory://doctest-selection").create("numbers", descriptor)
+    >>> commit = numbers.append([{"n": n, "m": -n} for n in range(10)])
+    >>> selection = numbers.where("n > 3").select("m").limit(2)
+    >>> selection
+    <Selection m, limit 2, of <View of 'numbers': n > 3>>
+    >>> selection.arrow().to_pydict(), selection.count()
+    ({'m': [-4, -5]}, 2)
+    """
+
+    def __init__(
+        self,
+        view: Selectable,
+        columns: tuple[str, ...] | None = None,
+        row_count: int | None = None,
+    ) -> None:
+        """Use `View.select` or `View.limit` instead."""
+        self._view = view
+        self._columns = columns
+        self._row_count = row_count
+
+    def __repr__(self) -> str:
+        parts = [] if self._columns is None else [", ".join(self._columns)]
+        parts += [] if self._row_count is None else [f"limit {self._row_count}"]
+        return f"<Selection {', '.join(parts)}, of {self._view!r}>"
+
+    def select(self, *columns: str | Sequence[str]) -> ViewSelection:
+        """Return the same rows with some of the columns.
+
+        Raises:
+            SchemaMismatchError: A column is not among them, or named twice, or there is none.
+        """
+        names = names_of(columns)
+        if self._columns is not None:
+            check_selected(names, self._columns)
+        self._view._read_schema(names)
+        return ViewSelection(self._view, names, self._row_count)
+
+    def limit(self, row_count: int) -> ViewSelection:
+        """Return at most so many of the rows; which ones is not said.
+
+        Raises:
+            InvalidInputError: It is no number of rows.
+        """
+        fewer = check_row_count(row_count)
+        if self._row_count is not None:
+            fewer = min(fewer, self._row_count)
+        return ViewSelection(self._view, self._columns, fewer)
+
+    def plan(self) -> ReadPlan:
+        """Choose the data files to read, as `View.plan`; it knows the columns and the limit."""
+        return replace(self._view.plan(), columns=self._columns, limit=self._row_count)
+
+    def count(self) -> int:
+        """Count the rows; costs as `View.count`."""
+        total = self._view.count()
+        return total if self._row_count is None else min(total, self._row_count)
+
+    def _read_schema(self) -> pa.Schema:
+        return self._view._read_schema(self._columns)
+
+    def spark(self, spark: SparkSession | None = None, *, way: Way = "auto") -> DataFrame:
+        """Return the rows as a Spark DataFrame of one version; see `View.spark`."""
+        frame = self._view.spark(spark, self._columns, way=way)
+        return frame if self._row_count is None else frame.limit(self._row_count)
+
+
+def names_of(columns: Sequence[str | Sequence[str]]) -> tuple[str, ...]:
+    """Return names that are given one by one, or in lists."""
+    names: list[str] = []
+    for given in columns:
+        names += [given] if isinstance(given, str) else list(given)
+    return tuple(names)
+
+
+def check_selected(names: Sequence[str], selected: Sequence[str]) -> None:
+    """Check that columns are among those that were selected before.
+
+    Raises:
+        SchemaMismatchError: One is not.
+    """
+    for name in names:
+        if name not in selected:
+            raise SchemaMismatchError(
+                f"Column {name!r} is not among those that were selected.",
+                hint=nearest(name, selected) or f"They are: {', '.join(selected)}.",
+            )
+
+
+def check_row_count(row_count: int) -> int:
+    """Return a number of rows.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if not isinstance(row_count, int) or isinstance(row_count, bool) or row_count < 0:
+        raise InvalidInputError(f"{shown(row_count)} is no number of rows.", hint="Give 0 or more.")
+    return row_count
+
+
+def _check_installed(package: str, purpose: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise MissingDependencyError.for_extra(package, package, purpose)

@@ -1,0 +1,158 @@
+"""Questions in SQL: the datasets of a repository are tables, and nothing else is."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import DatasetDescriptor, Repository, by
+from lakebed.errors import (
+    DatasetNotFoundError,
+    InvalidInputError,
+    InvalidNameError,
+    MissingDependencyError,
+)
+from lakebed.sql import tables_of
+
+FLIGHTS = pa.schema(
+    [("ts", pa.timestamp("us", tz="UTC")), ("carrier", pa.string()), ("n", pa.int64())]
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Repository:
+    repository = lakebed.open_repository(tmp_path)
+    flights = repository.create(
+        "flights",
+        DatasetDescriptor(schema=FLIGHTS, partition_by=[by.date("ts", name="dt")]),
+    )
+    hours = pa.array(range(0, 24 * 10 * 3_600_000_000, 3_600_000_000), pa.timestamp("us", "UTC"))
+    carriers = ["UA", "B6", None] * 80
+    flights.append(pa.table({"ts": hours, "carrier": carriers, "n": range(240)}))
+    carriers_of = DatasetDescriptor(
+        schema=pa.schema([("carrier", pa.string()), ("name", pa.string())])
+    )
+    repository.create("carriers", carriers_of).append(
+        [{"carrier": "UA", "name": "United"}, {"carrier": "B6", "name": "JetBlue"}]
+    )
+    return repository
+
+
+def test_datasets_are_tables_by_their_names(lake: Repository) -> None:
+    answer = lake.sql(
+        "SELECT name, count(*) AS n FROM flights JOIN carriers USING (carrier) "
+        "WHERE n >= 120 GROUP BY ALL ORDER BY name"
+    )
+
+    assert answer.to_pylist() == [{"name": "JetBlue", "n": 40}, {"name": "United", "n": 40}]
+
+
+def test_part_of_a_question_may_hide_a_table(lake: Repository) -> None:
+    query = "WITH flights AS (SELECT * FROM flights WHERE n < 10) SELECT count(*) AS n FROM flights"
+
+    assert lake.sql(query).to_pylist() == [{"n": 10}]
+
+
+def test_conditions_reach_the_planner(lake: Repository, tmp_path: Path) -> None:
+    kept = {file.key for file in lake["flights"].where("ts >= '1970-01-09 12:00:00'").files()}
+    for file in lake["flights"].files():
+        if file.key not in kept:
+            (tmp_path / file.key).unlink()  # what is opened all the same is an error
+
+    answer = lake.sql("SELECT min(n) AS n FROM flights WHERE ts >= '1970-01-09 12:00:00'")
+
+    assert len(kept) == 2
+    assert answer.to_pylist() == [{"n": 204}]
+
+
+def test_only_what_is_named_is_opened(lake: Repository, tmp_path: Path) -> None:
+    (tmp_path / "carriers.by-dataset-metadata.json").write_text("no head")
+
+    assert lake.sql("SELECT count(*) AS n FROM flights").to_pylist() == [{"n": 240}]
+
+
+def test_format_that_pyarrow_does_not_know_is_read_all_the_same(lake: Repository) -> None:
+    descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]), format="avro")
+    lake.create("numbers-avro", descriptor).append([{"n": 1}, {"n": 2}])
+
+    assert lake.sql('SELECT sum(n)::INT AS n FROM "numbers-avro"').to_pylist() == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("INSERT INTO flights VALUES (1)", "Only one SELECT"),
+        ("CREATE TABLE copy AS SELECT * FROM flights", "Only one SELECT"),
+        ("COPY flights TO 'flights.csv'", "Only one SELECT"),
+        ("ATTACH 'lake.db'", "Only one SELECT"),
+        ("WITH a AS (DELETE FROM flights RETURNING *) SELECT * FROM a", "Only one SELECT"),
+        ("SET enable_external_access = true", "Only one SELECT"),
+        ("SELECT 1; SELECT 2", "Only one SELECT"),
+        ("", "Only one SELECT"),
+        ("SELECT FROM WHERE", "cannot be read|does not answer"),
+        ("SELECT nope FROM flights", '"nope" not found'),
+        ("SELECT * FROM read_csv('/etc/passwd')", "does not answer.*(disabled|Permission)"),
+        ("SELECT * FROM read_text('/etc/passwd')", "does not answer.*(disabled|Permission)"),
+        ("SELECT * FROM glob('/*')", "does not answer.*(disabled|Permission)"),
+        ("SELECT * FROM flights, Flights", "does not tell"),
+    ],
+)
+def test_what_is_no_question_about_datasets_is_refused(
+    lake: Repository, query: str, message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=f"(?s){message}"):
+        lake.sql(query)
+
+    assert lake["flights"].version == 1
+
+
+def test_files_variables_and_unknown_names_are_no_tables(lake: Repository, tmp_path: Path) -> None:
+    secret = pa.table({"n": [1]})
+    assert secret.num_rows == 1
+
+    with pytest.raises(DatasetNotFoundError, match="Did you mean 'flights'"):
+        lake.sql("SELECT * FROM flight")
+    with pytest.raises(DatasetNotFoundError, match="'secret' not found"):
+        lake.sql("SELECT * FROM secret")
+    with pytest.raises((DatasetNotFoundError, InvalidInputError)):
+        lake.sql(f"SELECT * FROM '{tmp_path / lake['flights'].files()[0].key}'")
+
+
+def test_tables_of_a_question_are_found_wherever_they_stand() -> None:
+    query = (
+        "SELECT * FROM a, (SELECT 1 FROM b) WHERE x IN (FROM c) UNION ALL FROM d, range(3), "
+        'LATERAL (FROM "e-f")'
+    )
+
+    assert sorted(tables_of(query)) == ["a", "b", "c", "d", "e-f"]
+
+
+def test_duckdb_that_is_missing_is_named_with_its_extra(lake: Repository, monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(MissingDependencyError, match=r"duckdb.*lakebed\[duckdb\]"):
+        lake.sql("SELECT 1")
+
+
+class TestRepositoryAsContainer:
+    def test_datasets_are_opened_by_name(self, lake: Repository) -> None:
+        assert lake["flights"].count() == 240
+        with pytest.raises(DatasetNotFoundError, match="Did you mean"):
+            lake["flight"]
+        with pytest.raises(InvalidNameError):
+            lake["a/b"]
+
+    def test_names_are_what_it_holds(self, lake: Repository) -> None:
+        assert "flights" in lake
+        assert "flight" not in lake
+        assert "a/b" not in lake
+        assert 5 not in lake
+        assert list(lake) == lake.list() == ["carriers", "flights"]
+        assert len(lake) == 2
+
+    def test_empty_repository_is_there_all_the_same(self, tmp_path: Path) -> None:
+        empty = lakebed.open_repository(tmp_path / "empty")
+
+        assert len(empty) == 0
+        assert empty
