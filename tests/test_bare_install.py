@@ -117,6 +117,19 @@ def test_local_datasets_work_without_spark_and_java(bare_python: Path, tmp_path:
     assert told.split() == ["done"]
 
 
+def test_wheel_has_the_module_that_spark_looks_for(bare_python: Path, tmp_path: Path) -> None:
+    found = run(
+        [
+            bare_python,
+            "-c",
+            "import pkgutil; print(*(m.name for m in pkgutil.iter_modules() if 'pyspark' in m.name))",
+        ],
+        cwd=tmp_path,
+    )
+
+    assert found.split() == ["pyspark_lakebed"]
+
+
 def test_wheel_is_typed(bare_python: Path, tmp_path: Path) -> None:
     found = run(
         [

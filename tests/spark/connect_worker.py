@@ -15,6 +15,15 @@ from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 import lakebed
 
 
+def through_the_data_source(spark: SparkSession, path: str) -> list[int]:
+    """Return the rows of a dataset before an append, and after it."""
+    before = spark.read.format("lakebed").load(path)
+    counts = [before.count()]
+    few = spark.read.format("lakebed").option("where", "id < 10").load(path)
+    few.write.format("lakebed").mode("append").option("run", "again").save(path)
+    return [*counts, spark.read.format("lakebed").load(path).count()]
+
+
 def main(directory: str) -> None:
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     frame = spark.range(1000).select(
@@ -39,6 +48,11 @@ def main(directory: str) -> None:
         "native": view.spark(spark, way="native").count(),
         "arrow": view.spark(spark, way="arrow").count(),
     }
+    found["source"] = through_the_data_source(spark, f"{directory}/parts")
+    with lakebed.spark.attach(spark, repository, prefix="t_") as attached:
+        found["attached"] = attached.versions
+        condition = "k = 'é1' AND dt < '1970-01-11' AND at < timestamp'1970-01-10 05:00:00Z'"
+        found["sql"] = spark.sql(f"SELECT count(*) FROM t_parts WHERE {condition}").collect()[0][0]
     try:
         plain.spark(spark, way="prepared")
     except lakebed.errors.InvalidInputError as error:

@@ -28,3 +28,6 @@ def test_batches_are_written_and_read_over_spark_connect(tmp_path):
     assert "a session on Connect takes no prepared list" in found["prepared"]
     assert found["active"] == 499_500
     assert found["local"] == found["native"] == found["arrow"] == 74
+    assert found["source"] == [1000, 1010]
+    assert found["attached"] == {"t_parts": 2, "t_plain": 1}
+    assert found["sql"] == 77  # 3 of the 10 rows that were added

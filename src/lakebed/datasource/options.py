@@ -148,9 +148,8 @@ class OptionTexts:
                 names = json.loads(text)
             except ValueError:
                 names = None
-        match names:
-            case [*given] if given and all(isinstance(one, str) and one for one in given):
-                return tuple(given)
+        if isinstance(names, list) and names and all(isinstance(one, str) and one for one in names):
+            return tuple(names)
         raise InvalidInputError(
             f"Option {name} is {text!r}.", hint="Give names of columns, with commas between them."
         )
@@ -372,9 +371,9 @@ def creation_options(texts: OptionTexts) -> CreationOptions | None:
 
 def file_options(texts: OptionTexts) -> FileOptions:
     """Take how data files are cut."""
-    given = {
-        "target_bytes": texts.whole_number("targetBytes", at_least=1),
-        "row_group_bytes": texts.whole_number("rowGroupBytes", at_least=1),
-        "memory_bytes": texts.whole_number("memoryBytes", at_least=1),
-    }
-    return FileOptions(**{name: value for name, value in given.items() if value is not None})
+    usual = FileOptions()
+    return FileOptions(
+        target_bytes=texts.whole_number("targetBytes", at_least=1) or usual.target_bytes,
+        row_group_bytes=texts.whole_number("rowGroupBytes", at_least=1) or usual.row_group_bytes,
+        memory_bytes=texts.whole_number("memoryBytes", at_least=1) or usual.memory_bytes,
+    )

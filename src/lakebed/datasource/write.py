@@ -31,6 +31,7 @@ from lakebed.state.commit import CommitOptions
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.transaction import Suspended, Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work.cleanup import parse_age
 from lakebed.work.writer import commit_staged, keep_staged
@@ -127,7 +128,7 @@ class LakebedWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what tasks have written, unless a commit may have made it visible."""
-        parts = []
+        parts: list[Written] = []
         with contextlib.suppress(LakebedError):  # of a task, which Spark has told already
             parts.extend(written_by(messages))
         try:

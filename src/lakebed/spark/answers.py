@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from lakebed.errors import LakebedError, from_document, to_document
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 _Result = TypeVar("_Result")
 
@@ -54,21 +51,16 @@ def refusal(error: LakebedError) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(1, pa.binary()), told], schema=ANSWER_SCHEMA)
 
 
-class _Answer(Protocol):
-    """What a task has sent: one of both."""
+def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
+    """Yield what tasks have given, and raise the first error at the end.
 
-    @property
-    def answer(self) -> bytes | None: ...
-    @property
-    def error(self) -> str | None: ...
-
-
-def results(rows: Iterable[Row | _Answer], kind: type[_Result]) -> Iterator[_Result]:
-    """Yield what tasks have given, and raise the first error at the end."""
+    Args:
+        rows: Of `ANSWER`, or other objects with these two attributes.
+        kind: Of what they have given.
+    """
     errors = []
     for row in rows:
         if row.error is None:
-            assert row.answer is not None  # a task sends one of both
             yield msgspec.msgpack.decode(bytes(row.answer), type=kind, dec_hook=_from_wire)
         else:
             errors.append(read_error(row.error))

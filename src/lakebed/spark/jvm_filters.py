@@ -54,7 +54,7 @@ def _leaf(condition: Any) -> Filter | None:
         return None
     attribute = (str(condition.attribute()).replace("`", ""),)
     if kind in (spark.IsNull, spark.IsNotNull):
-        return kind(attribute)  # type: ignore[call-arg]  # of both
+        return kind(attribute)
     try:
         if kind is spark.In:
             return spark.In(attribute, tuple(_value(one) for one in condition.values()))

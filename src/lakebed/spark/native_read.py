@@ -151,8 +151,7 @@ def read_natively(
             some = replace(files, paths=[files.paths[place] for place in places])
             return _read_files(spark, some, way, layout.name)
 
-        types = layout.column_types
-        frame = with_pruning(spark, frame, types, places, listing, len(labels))
+        frame = with_pruning(spark, frame, layout.column_types, places, listing, len(labels))
     for name in from_path:
         if _is_garbled(plan, name):
             frame = frame.withColumn(name, _mended(name))
@@ -169,10 +168,43 @@ def read_natively(
         *[
             _constant(constants[name], layout.column_types[name]).cast(types[name]).alias(name)
             if name in constants
-            else F.col(f"`{name}`")
+            else _safe(name, layout.column_types[name], is_filtered_later=choose is not None)
             for name in names
         ]
     )
+
+
+def _safe(name: str, kind: Type, *, is_filtered_later: bool) -> Column:
+    """Return a column; one that Spark finds no filters for the bounds of row groups in, if need be.
+
+    Parquet's bounds leave NaN out, which is greater than every number. Spark does not look for it, so
+    that it would drop row groups that hold one.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    column = F.col(f"`{name}`")
+    return _guarded(column, kind).alias(name) if is_filtered_later and _has_floats(kind) else column
+
+
+def _guarded(column: Column, kind: Type) -> Column:
+    """Return the same values by an expression that Spark does not see through."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if isinstance(kind, Struct):
+        for field in kind.fields:
+            if _has_floats(field.type):
+                inner = _guarded(column.getField(field.name), field.type)
+                column = column.withField(f"`{field.name}`", inner)
+        return column
+    is_double = kind == Primitive(Kind.DOUBLE)
+    return F.nanvl(column, F.lit(float("nan")).cast("double" if is_double else "float"))
+
+
+def _has_floats(kind: Type) -> bool:
+    """Whether it is a floating-point number, or a record that holds one; lists have no bounds."""
+    if isinstance(kind, Struct):
+        return any(_has_floats(field.type) for field in kind.fields)
+    return kind in (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
 
 
 def _path(store: Store, key: str) -> Path:

@@ -83,7 +83,7 @@ def _with_pruning(
     relation = _relation_of(frame)
     datasources = spark._jvm.org.apache.spark.sql.execution.datasources
     strategy = getattr(getattr(datasources, "DataSourceStrategy$"), "MODULE$")
-    ensure_callback_server_started(spark._sc._gateway)
+    ensure_callback_server_started(spark._sc._gateway)  # type: ignore[no-untyped-call]  # pyspark's
     files = PrunedFiles(
         whole=relation.location(),
         translate=lambda expression: strategy.translateFilter(expression, True),  # noqa: FBT003 - Spark's signature
@@ -101,7 +101,8 @@ def _with_pruning(
         relation.options(),
         relation.sparkSession(),
     )
-    return type(frame)(spark._jsparkSession.baseRelationToDataFrame(pruned), spark)
+    made: DataFrame = type(frame)(spark._jsparkSession.baseRelationToDataFrame(pruned), spark)
+    return made
 
 
 def _relation_of(frame: Any) -> Any:
