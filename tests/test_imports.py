@@ -94,6 +94,18 @@ def test_help_loads_no_verb_and_nothing_that_reads_data() -> None:
     }
 
 
+def test_what_spark_imports_to_look_for_sources_loads_nothing_else_of_ours() -> None:
+    loaded = loaded_by("import pyspark_lakebed")
+
+    assert {module for module in loaded if module.startswith("lakebed")} == {
+        "lakebed",
+        "lakebed.datasource",
+        "lakebed.datasource.source",
+        "lakebed.model",
+        "lakebed.model.lazy",
+    }
+
+
 @pytest.fixture
 def address(tmp_path: Path) -> str:
     """Of a dataset that holds a row."""

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from lakebed.datasource.options import CreationOptions, OptionTexts, ReadOptions, WriteOptions
+from lakebed.datasource.options import CreationOptions, OptionTexts, ReadOptions, SaveOptions
 from lakebed.errors import InvalidInputError
 
 PATH = {"path": "/lake/flights"}
@@ -99,7 +99,7 @@ def test_path_is_asked_for() -> None:
 )
 def test_write_that_cannot_be_meant_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        WriteOptions.parse(PATH | given)
+        SaveOptions.parse(PATH | given)
 
     assert message in str(refused.value)
 
@@ -117,7 +117,7 @@ def test_write_that_cannot_be_meant_is_refused(given: dict[str, str], message: s
 def test_dataset_is_created_only_where_an_option_says_so(
     given: dict[str, str], creation: CreationOptions | None
 ) -> None:
-    assert WriteOptions.parse(PATH | given).creation == creation
+    assert SaveOptions.parse(PATH | given).creation == creation
 
 
 def test_option_is_taken_once_and_what_is_left_is_named() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakebed.datasource.options import ReadOptions, WriteOptions
+from lakebed.datasource.options import ReadOptions, SaveOptions
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Layout
@@ -56,7 +56,7 @@ def open_to_read(options: ReadOptions) -> Opened:
     return Opened(view, dataset._source.store, dataset._source.seen().layout)
 
 
-def open_to_write(options: WriteOptions, given: Schema) -> Opened:
+def open_to_write(options: SaveOptions, given: Schema) -> Opened:
     """Return what is to be written; creates the dataset if it may be missing.
 
     Args:
@@ -100,7 +100,7 @@ def open_to_write(options: WriteOptions, given: Schema) -> Opened:
     return Opened(view, repository.store, dataset._source.seen().layout)
 
 
-def _open(location: str, options: ReadOptions | WriteOptions) -> Repository:
+def _open(location: str, options: ReadOptions | SaveOptions) -> Repository:
     repository = open_repository(location, storage_options=options.storage)
     if not repository.store.is_shared:
         raise InvalidInputError(

@@ -283,7 +283,7 @@ class CreationOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
+class SaveOptions:
     """What a batch write was asked for.
 
     Attributes:

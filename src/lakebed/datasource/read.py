@@ -6,9 +6,10 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakebed.arrow.formats.registry import find_reader
@@ -26,12 +27,14 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, ScanPlan
 from lakebed.spark.answers import table_from_bytes, table_to_bytes
-from lakebed.spark.filters import predicate_of
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.types import struct_type
 from lakebed.state import file_table
 from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _ALL_FIELDS = "*"
 # Spark runs this module where the session lets filters be pushed, and refuses `pushFilters` elsewhere.
@@ -46,7 +49,7 @@ def declared_schema(texts: Mapping[str, str]) -> StructType:
     """Return the columns of a read whose schema the caller has not declared.
 
     Raises:
-        LakebedError: An option cannot be used; see `ReadOptions.parse` and `open_view`.
+        LakebedError: An option cannot be used; see `ReadOptions.parse` and `open_to_read`.
         SchemaMismatchError: A column is unknown, or is named twice.
     """
     return columns_of(ReadOptions.parse(texts))
@@ -126,10 +129,10 @@ class LakebedReader(DataSourceReader):
         """Return for each task its files."""
         return self._partitions
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files."""
         assert self._tasks is not None  # chosen before Spark asks for partitions
-        if partition.value is None:  # Spark's own, where there are none
+        if partition is None or partition.value is None:  # Spark's own, where there are none
             return iter(())
         return self._tasks.read(partition.value)
 
@@ -139,6 +142,9 @@ class PushingReader(LakebedReader):
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Plan by the filters; Spark filters again, so that none must be understood in full."""
+        # Here: Spark 4.0 has no filters, and never calls this.
+        from lakebed.spark.filters import predicate_of
+
         opened = open_to_read(self._options)
         self.choose(opened, predicate_of(filters, opened.layout.predicate_types))
         return filters

@@ -10,7 +10,7 @@ from typing import Self, get_args
 from lakebed.datasource.options import (
     OptionTexts,
     ReadOptions,
-    WriteOptions,
+    SaveOptions,
     creation_options,
     file_options,
 )
@@ -139,7 +139,7 @@ class StreamWriteOptions:
         sink: What happens beside.
     """
 
-    write: WriteOptions
+    write: SaveOptions
     sink: SinkOptions = field(default_factory=SinkOptions)
 
     @classmethod
@@ -153,7 +153,7 @@ class StreamWriteOptions:
         for name in _OF_SPARK:
             texts.text(name)
         parsed = cls(
-            write=WriteOptions(
+            write=SaveOptions(
                 address=texts.address(),
                 storage=texts.storage(),
                 lease=texts.text("lease"),

@@ -22,7 +22,7 @@ from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.datasource.addresses import Opened, open_to_write
 from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
-from lakebed.datasource.options import WriteOptions
+from lakebed.datasource.options import SaveOptions
 from lakebed.errors import ConflictError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.allowed import TOKENS
 from lakebed.model.keys import decode_path
@@ -74,12 +74,12 @@ class LakebedWriter(DataSourceArrowWriter):
 
         Raises:
             SchemaMismatchError: The frame does not fit the dataset.
-            LakebedError: An option cannot be used; see `WriteOptions.parse` and `open_to_write`.
+            LakebedError: An option cannot be used; see `SaveOptions.parse` and `open_to_write`.
 
         Cost:
             A read of the head and one PUT.
         """
-        options = WriteOptions.parse(texts)
+        options = SaveOptions.parse(texts)
         _check_mode(options, is_overwrite=is_overwrite)
         given = schema_from_spark(schema.jsonValue())
         opened = open_to_write(options, given)
@@ -160,7 +160,7 @@ class LakebedWriter(DataSourceArrowWriter):
                 )
 
 
-def _check_mode(options: WriteOptions, *, is_overwrite: bool) -> None:
+def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:
     if not is_overwrite and (options.overwrite_mode or options.replace_where is not None):
         name = "overwriteMode" if options.overwrite_mode else "replaceWhere"
         raise InvalidInputError(
@@ -177,20 +177,20 @@ def _check_mode(options: WriteOptions, *, is_overwrite: bool) -> None:
 
 
 def _what_to_do(
-    options: WriteOptions, opened: Opened, *, is_overwrite: bool
+    options: SaveOptions, opened: Opened, *, is_overwrite: bool
 ) -> tuple[str, Scope | None]:
     """Return the operation, and what it replaces; None for the partitions that the rows touch."""
     if not is_overwrite:
         return "append", Nothing()
     if options.overwrite_mode == "run":
-        assert options.run  # WriteOptions has seen to it
+        assert options.run  # SaveOptions has seen to it
         return "rerun", RunFiles(options.run)
     if options.overwrite_mode == "partitions":
         return "overwrite", None
     return "overwrite", opened.view._whole()
 
 
-def _leases(options: WriteOptions) -> tuple[CommitOptions, dt.timedelta | None]:
+def _leases(options: SaveOptions) -> tuple[CommitOptions, dt.timedelta | None]:
     """Return how to commit, and how long a staged batch is kept."""
     if options.is_staged:
         return CommitOptions(), parse_age(options.lease or _STAGED_FOR)

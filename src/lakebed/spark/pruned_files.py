@@ -65,7 +65,7 @@ def with_pruning(
 
     try:
         return _with_pruning(spark, frame, types, choose, listing, file_count)
-    except (AttributeError, TypeError, PySparkException, Py4JError) as exc:
+    except (ImportError, AttributeError, TypeError, PySparkException, Py4JError) as exc:
         _log.info("no pruning by our planner in this release of Spark reason=%s", exc)
         return frame
 
@@ -80,14 +80,20 @@ def _with_pruning(
 ) -> DataFrame:
     from pyspark.java_gateway import ensure_callback_server_started
 
+    from lakebed.spark.jvm_filters import said_by_jvm
+
     relation = _relation_of(frame)
     datasources = spark._jvm.org.apache.spark.sql.execution.datasources
     strategy = getattr(getattr(datasources, "DataSourceStrategy$"), "MODULE$")
     ensure_callback_server_started(spark._sc._gateway)  # type: ignore[no-untyped-call]  # pyspark's
+
+    def said_by(expression: Any) -> Predicate | None:
+        translated = strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature
+        return said_by_jvm(translated.get(), types) if translated.isDefined() else None
+
     files = PrunedFiles(
         whole=relation.location(),
-        translate=lambda expression: strategy.translateFilter(expression, True),  # noqa: FBT003 - Spark's signature
-        types=types,
+        said_by=said_by,
         choose=choose,
         listing=lambda places: _relation_of(listing(places)).location(),
         file_count=file_count,
@@ -117,15 +123,13 @@ class PrunedFiles:
         self,
         *,
         whole: Any,
-        translate: Callable[[Any], Any],
-        types: Mapping[str, Type],
+        said_by: Callable[[Any], Predicate | None],
         choose: Choose,
         listing: Callable[[Sequence[int]], Any],
         file_count: int,
     ) -> None:
         self._whole = whole
-        self._translate = translate
-        self._types = types
+        self._said_by = said_by
         self._choose = choose
         self._listing = listing
         self._file_count = file_count
@@ -160,13 +164,6 @@ class PrunedFiles:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(places)
         return self._lists[places]
-
-    def _said_by(self, expression: Any) -> Predicate | None:
-        # Here, since it needs pyspark to be imported, which is there by now.
-        from lakebed.spark.jvm_filters import said_by_jvm
-
-        translated = self._translate(expression)
-        return said_by_jvm(translated.get(), self._types) if translated.isDefined() else None
 
     def rootPaths(self) -> Any:  # noqa: N802 - Spark's name
         """Return what was given to the reader."""
