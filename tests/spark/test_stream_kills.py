@@ -28,7 +28,6 @@ DRIVER = Path(__file__).with_name("stream_driver.py")
 SINK_KILLS = int(os.environ.get("STREAM_SINK_KILLS", "30"))
 SOURCE_KILLS = int(os.environ.get("STREAM_SOURCE_KILLS", "20"))
 PAIR_KILLS = int(os.environ.get("STREAM_PAIR_KILLS", "10"))
-_LONGEST_S = 6.0  # after the queries have begun
 
 
 class Drivers:
@@ -38,6 +37,7 @@ class Drivers:
         self._order = json.dumps({"queries": queries})
         self._log = log
         self._rng = random.Random(time.time_ns())
+        self._takes_s = 0.0  # from the begin of the queries to their end
         self.killed: Counter[str] = Counter()
 
     def run(self, *, is_killed: bool) -> None:
@@ -53,10 +53,12 @@ class Drivers:
         try:
             assert process.stdout is not None  # it is a pipe
             assert process.stdout.readline() == "begun\n"
+            began = time.monotonic()
             if not is_killed:
                 assert process.wait(600) == 0
+                self._takes_s = time.monotonic() - began
                 return
-            time.sleep(self._rng.uniform(0, _LONGEST_S))
+            time.sleep(self._rng.uniform(0, self._takes_s))
             if process.poll() is not None:
                 self.killed["too late"] += 1
                 return
@@ -111,6 +113,9 @@ def test_a_sink_takes_each_row_once_whatever_is_killed(lake, tmp_path, capsys):
     fresh = itertools.count()
     with (tmp_path / "log").open("w") as log:
         drivers = Drivers(queries, log)
+        for _ in range(5):
+            _push(tmp_path / "in", fresh)
+        drivers.run(is_killed=False)  # to see how long it takes
         while drivers.killed["driver"] + drivers.killed["workers"] < SINK_KILLS:
             for _ in range(5):
                 _push(tmp_path / "in", fresh)
@@ -131,9 +136,10 @@ def test_a_source_gives_each_row_once_whatever_is_killed(lake, tmp_path, capsys)
     fresh = itertools.count()
     with (tmp_path / "log").open("w") as log:
         drivers = Drivers([query], log)
+        _append(dataset, fresh)
+        drivers.run(is_killed=False)
         while drivers.killed["driver"] + drivers.killed["workers"] < SOURCE_KILLS:
-            for _ in range(5):
-                dataset.append([{"p": f"p{n % 2}", "n": n} for n in itertools.islice(fresh, 3)])
+            _append(dataset, fresh)
             drivers.run(is_killed=True)
             dataset.compact()
         drivers.run(is_killed=False)
@@ -166,10 +172,12 @@ def test_two_streams_into_one_dataset_beside_a_compaction_and_a_cleanup(lake, tm
     try:
         with (tmp_path / "log").open("w") as log:
             drivers = Drivers(queries, log)
+            for name in ("left", "right") * 4:
+                _push(tmp_path / name, fresh)
+            drivers.run(is_killed=False)
             while drivers.killed["driver"] + drivers.killed["workers"] < PAIR_KILLS:
-                for _ in range(4):
-                    _push(tmp_path / "left", fresh)
-                    _push(tmp_path / "right", fresh)
+                for name in ("left", "right") * 4:
+                    _push(tmp_path / name, fresh)
                 drivers.run(is_killed=True)
             drivers.run(is_killed=False)
     finally:
@@ -194,6 +202,11 @@ def _query(directory: Path, name: str, into: str) -> dict[str, str]:
 def _push(folder: Path, fresh: itertools.count[int]) -> None:
     numbers = list(itertools.islice(fresh, 3))
     push(folder, f"{numbers[0]:06d}", *numbers)
+
+
+def _append(dataset: lakebed.Dataset, fresh: itertools.count[int]) -> None:
+    for _ in range(5):
+        dataset.append([{"p": f"p{n % 2}", "n": n} for n in itertools.islice(fresh, 3)])
 
 
 def _tell(capsys, drivers: Drivers, dataset: lakebed.Dataset) -> None:
