@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import batches, hive, work
+from lakebed import batches, delta, hive, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.hive.publication import Publication
     from lakebed.hive.table import Mode
+    from lakebed.publication.report import TablePublication
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -1104,6 +1105,57 @@ class Dataset(View):
         return hive.publication.unpublish(
             self._source.store, self.name, metastore, table, dry_run=dry_run
         )
+
+    def publish_delta(
+        self, *, check: bool = False, repair: bool = False, dry_run: bool = False
+    ) -> TablePublication:
+        """Bring a Delta log over the data files into step with the current version.
+
+        The log lies in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
+        publication is one commit of it, which names the files that came and went; nothing is
+        copied. Readers see one whole version or another, and never a mixture. Other engines can
+        read the table, and refuse to write to it: it is a copy. After a crash anywhere, publish
+        again. With the property `publish.delta` set to `true`, each commit does so.
+
+        Args:
+            check: Change nothing; compare all that the log says with the head.
+            repair: Compare all, and mend it; what others have written to the log is taken back.
+            dry_run: Change nothing; say what would be done.
+
+        Raises:
+            InvalidInputError: Delta cannot say what the dataset is, or others have written to the
+                log; the message names what, and what to do. Nothing has changed.
+            AlreadyExistsError: There is a log that Lakebed did not write.
+            StorageError: The store failed, or others published again and again.
+
+        Cost:
+            The head, the history since the last publication, the facts of files that came since;
+            two GETs of some KiB; a conditional PUT, and two of a note. Each fiftieth time also a
+            checkpoint, whose size is that of the table's metadata. A check or repair reads the
+            whole log.
+
+        Source:
+            docs/design/007-delta-iceberg.md
+        """
+        self._check_writable()
+        return delta.publication.publish(
+            self._source.store, self.name, check=check, repair=repair, dry_run=dry_run
+        )
+
+    def unpublish_delta(self, *, dry_run: bool = False) -> bool:
+        """Delete the Delta log; the dataset and its files stay.
+
+        Args:
+            dry_run: Only say whether there is one.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            AlreadyExistsError: Lakebed did not write it; it was not touched.
+        """
+        self._check_writable()
+        return delta.publication.unpublish(self._source.store, self.name, dry_run=dry_run)
 
     def compact(
         self,

@@ -1,0 +1,12 @@
+"""Delta: a log over the data files of a dataset, by which they are a Delta table."""
+
+from typing import TYPE_CHECKING
+
+from lakebed.model.lazy import lazily
+
+if TYPE_CHECKING:
+    from lakebed.delta import publication
+else:
+    __getattr__, __dir__ = lazily(__name__, {}, modules=("publication",))
+
+__all__ = ["publication"]
