@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import batches, delta, hive, work
+from lakebed import batches, delta, hive, iceberg, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
@@ -1156,6 +1156,82 @@ class Dataset(View):
         """
         self._check_writable()
         return delta.publication.unpublish(self._source.store, self.name, dry_run=dry_run)
+
+    def publish_iceberg(
+        self,
+        *,
+        catalog: str | None = None,
+        table: str | None = None,
+        root: str | None = None,
+        check: bool = False,
+        repair: bool = False,
+        dry_run: bool = False,
+    ) -> TablePublication:
+        """Bring an Iceberg table over the data files into step with the current version.
+
+        A publication is one snapshot, which names the files that came and went; nothing is copied.
+        Readers see one whole version or another, and never a mixture. After a crash anywhere,
+        publish again. With the property `publish.iceberg` set to `true`, each commit does so.
+
+        Without a catalog, the table's metadata files lie in `<dataset>/iceberg/metadata`, numbered
+        and with a version hint, as those of Hadoop tables: that directory is the table.
+
+        Args:
+            catalog: A catalog by the name that it has in pyiceberg's configuration.
+            table: As `namespace.table` of that catalog.
+            root: The repository as the readers of the table spell it, if not by its own URL.
+            check: Change nothing; compare all that the table says with the head.
+            repair: Compare all, and mend it; snapshots of others are taken back.
+            dry_run: Change nothing; say what would be done.
+
+        Raises:
+            InvalidInputError: Iceberg cannot say what the dataset is, or others have written to
+                the table; the message names what, and what to do. Nothing has changed.
+            AlreadyExistsError: There is such a table, and it is not this dataset's.
+            StorageError: Store or catalog failed, or others published again and again.
+            MissingDependencyError: pyiceberg is not installed.
+
+        Cost:
+            The head, the history since the last publication, the facts of files that came since;
+            the table's metadata and list of manifests, both written anew; manifests that name
+            what went. A check or repair reads all manifests.
+
+        Source:
+            docs/design/007-delta-iceberg.md
+        """
+        self._check_writable()
+        return iceberg.publication.publish(
+            self._source.store,
+            self.name,
+            catalog=catalog,
+            table=table,
+            root=root,
+            check=check,
+            repair=repair,
+            dry_run=dry_run,
+        )
+
+    def unpublish_iceberg(
+        self, *, catalog: str | None = None, table: str | None = None, dry_run: bool = False
+    ) -> bool:
+        """Drop the Iceberg table; the dataset and its files stay.
+
+        Args:
+            catalog: As for `publish_iceberg`.
+            table: As for `publish_iceberg`.
+            dry_run: Only say whether there is one.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            AlreadyExistsError: It does not show this dataset; it was not touched.
+            MissingDependencyError: pyiceberg is not installed.
+        """
+        self._check_writable()
+        return iceberg.publication.unpublish(
+            self._source.store, self.name, catalog=catalog, table=table, dry_run=dry_run
+        )
 
     def compact(
         self,

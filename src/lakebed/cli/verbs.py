@@ -91,7 +91,11 @@ VERBS: Mapping[str, Home] = {
     "check": Home(
         "lakebed.cli.upkeep", "check", "Compare what the head says with what is on storage."
     ),
-    "publish": Home("lakebed.cli.hive", "publish", "Bring a Hive table into step with a dataset."),
+    "publish": Home(
+        "lakebed.cli.hive",
+        "publish",
+        "Bring a Hive, Delta or Iceberg table into step with a dataset.",
+    ),
     "unpublish": Home(
         "lakebed.cli.hive",
         "unpublish",

@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.model.layout import delta_folder
+from lakebed.state.delta_log import CHECKPOINT, COMMIT, number_in
 from lakebed.store.base import Store
 
-_COMMIT = re.compile(r"([0-9]{20})\.json")
-_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
 _FIRST_LINE_BYTES = 8192  # ours are far below
 LAST_CHECKPOINT = "_last_checkpoint"
 
@@ -143,7 +142,7 @@ class Log:
         Cost:
             One LIST for each thousand objects of the log, and one GET.
         """
-        numbers = _numbers(self.keys(), _COMMIT)
+        numbers = _numbers(self.keys(), COMMIT)
         return self._read(max(numbers)) if numbers else None
 
     def _read(self, number: int) -> Commit | None:
@@ -178,8 +177,8 @@ class Log:
             One LIST, the last checkpoint, and one GET for each commit since.
         """
         keys = self.keys()
-        commits = _numbers(keys, _COMMIT)
-        checkpoints = _numbers(keys, _CHECKPOINT)
+        commits = _numbers(keys, COMMIT)
+        checkpoints = _numbers(keys, CHECKPOINT)
         first = max(checkpoints, default=-1)
         live = LiveFiles()
         if checkpoints:
@@ -198,8 +197,8 @@ class Log:
 
 
 def _numbers(keys: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
-    matches = (pattern.fullmatch(key.rpartition("/")[2]) for key in keys)
-    return [int(match[1]) for match in matches if match]
+    numbers = (number_in(key.rpartition("/")[2], pattern) for key in keys)
+    return [number for number in numbers if number is not None]
 
 
 def _commit(number: int, line: bytes) -> Commit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ from lakebed.state.state import State
 # table is a copy, and what others write to it would never be in the dataset. Nor may they vacuum
 # it, which would delete what only the dataset's own history names. Readers need not know it.
 WRITER_FEATURE = "lakebed"
-_WIDENING, _NTZ = "typeWidening", "timestampNtz"
+_NTZ = "timestampNtz"
 
 _KINDS = {
     Kind.BOOLEAN: "boolean",
@@ -92,14 +91,15 @@ class TableMetadata:
 def table_metadata(state: State) -> TableMetadata:
     """Return what a dataset is as a Delta table.
 
-    Partition fields become partition columns, those of derived functions too, as last columns.
+    Directory levels become partition columns, in their order: those of derived functions and the
+    batch too, as last columns. Some readers look for every level of a path among them.
 
     Raises:
         InvalidInputError: Delta has no way to say it; the message names the field.
     """
     facts.check_format(state, "Delta")
     facts.check_partition_types(state, "Delta")
-    levels = state.layout.partition_level_types
+    levels = state.layout.partition_types
     declared = state.descriptor.schema
     derived = tuple(
         Field(name=name, type=kind) for name, kind in levels.items() if name not in declared
@@ -107,20 +107,11 @@ def table_metadata(state: State) -> TableMetadata:
     fields = (*declared, *derived)
     facts.check_cases(state, [field.name for field in fields], "Delta")
     used = {kind for field in fields for kind in _kinds(field)}
-    widened = {
-        name: _type_changes(state, name)
-        for name, earlier in state.lineage.types.items()
-        if earlier and isinstance(declared.get(name).type, Primitive | Decimal)
-    }
-    features = [
-        *([_NTZ] if Kind.TIMESTAMP_NTZ in used else ()),
-        *([_WIDENING] if widened else ()),
-    ]
     return TableMetadata(
-        schema=_struct(fields, widened),
+        schema=_struct(fields, ""),
         partition_columns=tuple(levels),
-        protocol=_protocol(features),
-        properties=_PROPERTIES | ({"delta.enableTypeWidening": "true"} if widened else {}),
+        protocol=_protocol([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
+        properties=_PROPERTIES,
     )
 
 
@@ -136,24 +127,10 @@ def _protocol(features: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _type_changes(state: State, name: str) -> list[dict[str, str]]:
-    """Return how the type of a field has grown, as Delta's type widening says it."""
-    kinds = [kind for _, kind in state.lineage.types[name]]
-    kinds.append(state.descriptor.schema.get(name).type)
-    return [
-        {"fromType": str(_type(old, name)), "toType": str(_type(new, name))}
-        for old, new in itertools.pairwise(kinds)
-    ]
-
-
-def _struct(
-    fields: Sequence[Field], widened: Mapping[str, Sequence[Mapping[str, str]]], place: str = ""
-) -> dict[str, Any]:
+def _struct(fields: Sequence[Field], place: str) -> dict[str, Any]:
     members = []
     for field in fields:
         metadata: dict[str, Any] = {"comment": field.doc} if field.doc else {}
-        if field.name in widened:
-            metadata["delta.typeChanges"] = list(widened[field.name])
         members.append(
             {
                 "name": field.name,
@@ -190,7 +167,7 @@ def _type(kind: Type, place: str) -> str | dict[str, Any]:
                 "valueContainsNull": nullable,
             }
         case Struct(fields=fields):
-            return _struct(fields, {}, f"{place}.")
+            return _struct(fields, f"{place}.")
 
 
 def _kinds(field: Field) -> Iterator[Kind]:
@@ -208,24 +185,13 @@ def _kinds(field: Field) -> Iterator[Kind]:
                 inner += [member.type for member in fields]
 
 
-# What Delta's type widening allows, beside decimals, whose rule is that of lineages.
-_WIDENED = {
-    (Kind.INT, Kind.LONG),
-    (Kind.INT, Kind.DOUBLE),
-    (Kind.FLOAT, Kind.DOUBLE),
-    (Kind.DATE, Kind.TIMESTAMP_NTZ),
-}
+def widens(_have: Type, _wanted: Type) -> bool:
+    """Whether readers of a table make of one type another.
 
-
-def widens(have: Type, wanted: Type) -> bool:
-    """Whether readers of a table with type widening make of one type another."""
-    if isinstance(have, Decimal) and isinstance(wanted, Decimal):
-        return True
-    return (
-        isinstance(have, Primitive)
-        and isinstance(wanted, Primitive)
-        and (have.kind, wanted.kind) in _WIDENED
-    )
+    Delta's type widening says how. But who reads it must know the feature, and deltalake 1.6 and
+    Polars 2.1 refuse such a table.
+    """
+    return False
 
 
 def partition_text(value: Scalar, name: str) -> str | None:

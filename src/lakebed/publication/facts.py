@@ -159,16 +159,13 @@ def _written_ms(label: str, state: State) -> int:
 
 
 def _values(state: State, labels: Sequence[str]) -> list[Mapping[str, Scalar]]:
-    levels = frozenset(state.layout.partition_level_types)
     by_directory: dict[str, Mapping[str, Scalar]] = {}
     result = []
     for label in labels:
         directory = split_label(label)[0]
         values = by_directory.get(directory)
         if values is None:
-            decoded = state.layout.directory_values(directory)
-            values = {name: value for name, value in decoded.items() if name in levels}
-            by_directory[directory] = values
+            values = by_directory[directory] = state.layout.directory_values(directory)
         result.append(values)
     return result
 
@@ -183,7 +180,7 @@ def check_partition_types(state: State, table: str) -> None:
     Raises:
         InvalidInputError: It cannot; the message names the field.
     """
-    for name, kind in state.layout.partition_level_types.items():
+    for name, kind in state.layout.partition_types.items():
         if not (isinstance(kind, Primitive) and kind.kind in _PARTITION_KINDS):
             raise InvalidInputError(
                 f"Partition field {name!r} is of type {kind}, which not every reader of {table} "

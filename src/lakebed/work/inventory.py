@@ -16,8 +16,16 @@ from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import batch_id_of, decode_path, is_adopted, is_own_name, split_label
-from lakebed.model.layout import INDEX_SUFFIX, SCHEMA_FILE, TABLE, Folder, is_segment_name
+from lakebed.model.layout import (
+    DELTA_LOG,
+    INDEX_SUFFIX,
+    SCHEMA_FILE,
+    TABLE,
+    Folder,
+    is_segment_name,
+)
 from lakebed.state import history, published, reservation
+from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.history import Entry
 from lakebed.state.published import Shown
 from lakebed.state.readable import kept_files, protected_batches, protected_versions
@@ -191,7 +199,7 @@ class Sight:
         head: As read after the listing.
         entries: The history of that head.
         reserved: The batches that are not committed, by id.
-        published: What tables of a metastore may show, by what publications have noted.
+        published: What tables may show, by what publications have noted.
         shown: Directories that tables of a metastore show, with the name of one of the tables.
     """
 
@@ -235,13 +243,14 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
             if batch is not None
         }
     notes = published.read(store, dataset)
+    tables = [note.table for note in notes if note.kind == "hive"]
     return Sight(
         objects=objects,
         head=head,
         entries=entries,
         reserved=reserved,
         published=notes,
-        shown=ask([note.table for note in notes]) if ask is not None and notes else {},
+        shown=ask(tables) if ask is not None and tables else {},
     )
 
 
@@ -290,10 +299,16 @@ class Judge:
         kept = kept_files(entries, state)
         self._retained, self._protected = kept.retained, kept.protected
         versions = {version for note in published for version in note.versions}
+        for note in published:
+            # Who has opened a table goes on with the version that it showed.
+            held = note.held_since(rules.cutoff)
+            if held is not None:
+                versions.update(range(held, state.version + 1))
         self._directories = shown
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
+        self._dead_log: frozenset[str] = frozenset()
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -342,6 +357,7 @@ class Judge:
 
     def judge(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
         """Judge every object, in the order given."""
+        self._dead_log = dead_log_keys(objects, self._state.name, self._rules.cutoff)
         named = [info for info in objects if info.key in self._referenced]
         by_folder: dict[str, list[dt.datetime]] = {}
         for info in named:
@@ -387,6 +403,9 @@ class Judge:
     def _judge_data(self, info: ObjectInfo, rest: str) -> JudgedFile:
         if rest == SCHEMA_FILE:
             return _found(info, Reason.LIVE)
+        if rest.startswith(f"{DELTA_LOG}/"):
+            is_dead = info.key in self._dead_log
+            return _found(info, Reason.UNREFERENCED if is_dead else Reason.LIVE)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
         if label == rest:
             return _found(info, Reason.UNKNOWN, note="Data files have another suffix.")
