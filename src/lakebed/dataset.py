@@ -23,6 +23,7 @@ from lakebed.model.uri import VERSION
 from lakebed.state import file_table, history, schema_file, updates
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions
+from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from lakebed.hive.publication import Publication
     from lakebed.hive.table import Mode
     from lakebed.publication.report import TablePublication
+    from lakebed.store.base import ObjectInfo, Store
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -964,6 +966,7 @@ class Dataset(View):
             on_progress=on_progress,
             options=commit_options,
             ask=self._asking(metastore, published),
+            find_leftovers=_leftovers_of_tables,
         )
 
     def _asking(
@@ -1497,3 +1500,15 @@ def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
 def _sum(numbers: list[int | None]) -> int | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
+
+
+def _leftovers_of_tables(
+    store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
+) -> frozenset[str]:
+    """Return what of the metadata of Delta and Iceberg tables nobody needs any more."""
+    return frozenset(
+        (
+            *dead_log_keys(store, dataset, objects, cutoff),
+            *iceberg.leftovers.dead_keys(store, dataset, objects, cutoff),
+        )
+    )

@@ -131,7 +131,7 @@ class Log:
         Cost:
             One GET of some KiB for each of them, and one more.
         """
-        commits = []
+        commits: list[Commit] = []
         while (commit := self._read(number + len(commits))) is not None:
             commits.append(commit)
         return tuple(commits)

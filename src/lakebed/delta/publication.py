@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import lakebed
 from lakebed.delta import checkpoint
 from lakebed.delta.actions import adds, encode, path_of
 from lakebed.delta.log import Commit, Log, Mark
@@ -303,7 +302,7 @@ class _DeltaTarget:
                 "operation": "CREATE TABLE" if now.tip is None else "WRITE",
                 "operationParameters": {"lakebedVersion": str(mark.version)},
                 "isBlindAppend": False,
-                "engineInfo": f"lakebed/{lakebed.__version__}",
+                "engineInfo": "lakebed",
                 "userMetadata": mark.to_text(),
             }
         }

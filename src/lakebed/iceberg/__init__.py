@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.iceberg import publication
+    from lakebed.iceberg import leftovers, publication
 else:
-    __getattr__, __dir__ = lazily(__name__, {}, modules=("publication",))
+    __getattr__, __dir__ = lazily(__name__, {}, modules=("leftovers", "publication"))
 
-__all__ = ["publication"]
+__all__ = ["leftovers", "publication"]

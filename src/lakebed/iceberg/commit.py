@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -28,13 +28,13 @@ from pyiceberg.table.update import (
 from lakebed.errors import CorruptMetadataError
 from lakebed.iceberg.homes import Found, Home
 from lakebed.iceberg.manifests import ManifestWriter, Values, data_files, live_manifests
-from lakebed.iceberg.schema import NAME_MAPPING, spec_of
+from lakebed.iceberg.schema import NAME_MAPPING, VERSION, name_mapping_of, spec_of
+from lakebed.model.schema import Field
 from lakebed.publication.facts import ShownFiles
 
 _log = logging.getLogger(__name__)
 
 MOST_SNAPSHOTS = 100  # the metadata names them all, and is written anew by each commit
-LONGEST_AGE = dt.timedelta(days=7)
 
 
 def commit(
@@ -43,6 +43,7 @@ def commit(
     *,
     schema: Schema,
     properties: dict[str, str],
+    dropped: Sequence[Field],
     files: ShownFiles,
     locations: Sequence[str],
     removed: Mapping[str, Values],
@@ -50,6 +51,7 @@ def commit(
     summary: Mapping[str, str],
     levels: tuple[str, ...],
     is_schema_new: bool,
+    horizon: int,
 ) -> Found | None:
     """Make a snapshot, and the table if it is not there.
 
@@ -58,6 +60,7 @@ def commit(
         found: The table; None if it is not there.
         schema: That it shall have.
         properties: That it shall have.
+        dropped: Fields that older files may hold.
         files: To add.
         locations: Of these, as the table names them.
         removed: Locations of files to take out, with the values of their partitions.
@@ -65,6 +68,7 @@ def commit(
         summary: What it says of itself.
         levels: Columns that the table is partitioned by.
         is_schema_new: Whether schema or properties differ from those of the table.
+        horizon: Version of the dataset; snapshots of those before it need not be kept.
 
     Returns:
         The table after it; None if somebody else has changed it meanwhile.
@@ -74,7 +78,7 @@ def commit(
         if found is None:
             return None
         schema = found.metadata.schema()  # a catalog gives ids of its own
-        mapping = schema.name_mapping.model_dump_json()
+        mapping = name_mapping_of(schema, dropped, None).model_dump_json()
         properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
     metadata = found.metadata
     current = metadata.current_snapshot()
@@ -98,34 +102,39 @@ def commit(
         *writer.merge(kept),
     ]
     parent_id = None if current is None else current.snapshot_id
-    sequence_number = metadata.last_sequence_number + 1
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=parent_id,
-        sequence_number=sequence_number,
-        timestamp_ms=_timestamp_ms(metadata),
-        manifest_list=writer.write_list(manifests, parent_id, sequence_number),
-        summary=Summary(operation=Operation(operation), **{**summary, **_totals(writer, current)}),
-        schema_id=metadata.current_schema_id,
+    sequence_number = last_sequence_number(metadata) + 1
+    said = Summary(operation=Operation(operation), **{**summary, **_totals(writer, current)})
+    is_other_schema = schema.as_struct() != metadata.schema().as_struct()
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent_id,
+            "sequence-number": sequence_number,
+            "timestamp-ms": _timestamp_ms(metadata),
+            "manifest-list": writer.write_list(manifests, parent_id, sequence_number),
+            "summary": said,
+            "schema-id": schema.schema_id if is_other_schema else metadata.current_schema_id,
+        }
     )
     updates: list[TableUpdate] = []
+    if is_other_schema:
+        updates += [
+            AddSchemaUpdate.model_validate({"schema": schema}),
+            SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        ]
     if is_schema_new:
-        if schema.as_struct() != metadata.schema().as_struct():
-            updates += [AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)]
-            snapshot = snapshot.model_copy(update={"schema_id": schema.schema_id})
         updates.append(SetPropertiesUpdate(updates=properties))
+    main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
     updates += [
         AddSnapshotUpdate(snapshot=snapshot),
-        SetSnapshotRefUpdate(
-            ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id
-        ),
+        SetSnapshotRefUpdate.model_validate(main),
     ]
-    old = list(_expired(metadata))
+    old = list(_expired(metadata, horizon))
     if old:
-        updates.append(RemoveSnapshotsUpdate(snapshot_ids=old))
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}))
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=metadata.table_uuid),
-        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent_id),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id}),
     )
     committed = home.commit(found, requirements, tuple(updates))
     if committed is None:
@@ -164,17 +173,22 @@ def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:
     }
 
 
-def _expired(metadata: TableMetadata) -> Iterator[int]:
+def _expired(metadata: TableMetadata, horizon: int) -> Iterator[int]:
     """Yield the snapshots that the metadata need not name any more.
 
-    What they name stays on storage for as long as a cleanup of the dataset says.
+    A cleanup of the dataset has given up their files, or they are too many. What they name stays on
+    storage for as long as a cleanup says.
     """
     referenced = {ref.snapshot_id for ref in metadata.refs.values()}
-    limit = _timestamp_ms(metadata) - int(LONGEST_AGE.total_seconds() * 1000)
     snapshots = sorted(metadata.snapshots, key=lambda one: one.timestamp_ms)
     for place, snapshot in enumerate(snapshots):
+        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        is_given_up = int(said.get(VERSION, horizon)) < horizon
         is_many = len(snapshots) - place >= MOST_SNAPSHOTS
-        # It was shown until the next one came.
-        ended = snapshots[place + 1].timestamp_ms if place + 1 < len(snapshots) else limit
-        if snapshot.snapshot_id not in referenced and (is_many or ended < limit):
+        if snapshot.snapshot_id not in referenced and (is_given_up or is_many):
             yield snapshot.snapshot_id
+
+
+def last_sequence_number(metadata: TableMetadata) -> int:
+    """Return the number of the last snapshot; tables of the first format have none."""
+    return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number

@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import read_manifest_list
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -314,3 +315,9 @@ def named_lists(data: bytes) -> list[str]:
     """Return where the lists of manifests are that a metadata file names."""
     document = msgspec.json.decode(data)
     return [snapshot["manifest-list"] for snapshot in document.get("snapshots", ())]
+
+
+def named_manifests(store: Store, key: str, root: str) -> list[str]:
+    """Return where the manifests are that a list names."""
+    listed = read_manifest_list(StoreIO(store, root).new_input(f"{root}/{key}"))
+    return [manifest.manifest_path for manifest in listed]

@@ -11,8 +11,9 @@ import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -37,8 +38,8 @@ from lakebed.publication.facts import ShownFiles
 
 FILES_A_MANIFEST = 1000
 _MERGED_AT_ONCE = 8
-_FORMAT_VERSION = 2
-_CODEC = "deflate"  # what every reader has
+_FORMAT_VERSION: Literal[2] = 2
+_CODEC: AvroCompressionCodec = "deflate"  # what every reader has
 
 # A file that a table names, and the values of its partition, in order of the spec.
 Values = tuple[Any, ...]

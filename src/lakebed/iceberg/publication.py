@@ -12,14 +12,15 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lakebed.errors import AlreadyExistsError, InvalidInputError, MissingDependencyError
 from lakebed.model.keys import schema_number_of, split_label
+from lakebed.model.schema import Field
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
-from lakebed.publication.readable import check_readable
+from lakebed.publication.readable import check_readable, dropped_fields
 from lakebed.publication.report import TablePublication
 from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
@@ -137,6 +138,7 @@ class _Look:
         found: The table; None if it is not there.
         schema: That the table shall have.
         properties: That it shall have.
+        dropped: Fields that older files may hold.
         shown: Version that its snapshot says it shows; None if there is no snapshot of ours.
         added: Labels of files that the table lacks.
         removed: Locations of files that it shall not have, with their values of partitions.
@@ -150,6 +152,7 @@ class _Look:
     found: Found | None
     schema: Schema
     properties: dict[str, str]
+    dropped: tuple[Field, ...]
     shown: int | None
     added: Sequence[str] = ()
     removed: dict[str, tuple[Any, ...]]
@@ -174,7 +177,16 @@ class _IcebergTarget:
 
     def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
         from lakebed.iceberg import manifests
-        from lakebed.iceberg.schema import CREATED, SCHEMA, VERSION, columns_of, schema_of
+        from lakebed.iceberg.schema import (
+            CREATED,
+            NAME_MAPPING,
+            SCHEMA,
+            VERSION,
+            columns_of,
+            highest_id,
+            name_mapping_of,
+            schema_of,
+        )
 
         columns = columns_of(state)
         place, _, snapshot_id = note.place.partition(" ")
@@ -184,13 +196,19 @@ class _IcebergTarget:
             self._check_own(metadata.properties)
         old = None if metadata is None else metadata.schema()
         shown_schema = 0 if metadata is None else int(metadata.properties.get(SCHEMA, "0"))
-        schema = schema_of(columns, state.lineage, old, shown_schema)
-        properties = self._properties(state, schema)
+        mapping = None if metadata is None else metadata.properties.get(NAME_MAPPING)
+        used = 0 if metadata is None else max(metadata.last_column_id, highest_id(mapping))
+        schema = schema_of(columns, state.lineage, old, shown=shown_schema, used=used)
+        is_new = shown_schema != state.lineage.number
+        dropped = dropped_fields(self._store, state) if is_new else ()
+        properties = self._properties(state)
+        properties[NAME_MAPPING] = name_mapping_of(schema, dropped, mapping).model_dump_json()
         look = _Look(
             state=state,
             found=found,
             schema=schema,
             properties=properties,
+            dropped=dropped,
             shown=None,
             removed={},
         )
@@ -209,9 +227,7 @@ class _IcebergTarget:
         foreign = self._foreign(metadata, current, snapshot_id)
         if foreign and not is_full:
             raise self._written_by_others(foreign)
-        said = (
-            cast(dict[str, str], current.summary.additional_properties) if current.summary else {}
-        )
+        said = current.summary.additional_properties if current.summary else {}
         shown = None if foreign else int(said.get(VERSION, "-1"))
         since = None
         if shown is not None and not is_full and snapshot_id:
@@ -305,14 +321,13 @@ class _IcebergTarget:
             check_readable(self._store, state, old, reader="Iceberg", widens=widens)
         return look
 
-    def _properties(self, state: State, schema: Schema) -> dict[str, str]:
-        from lakebed.iceberg.schema import CREATED, DATASET, NAME_MAPPING, SCHEMA
+    def _properties(self, state: State) -> dict[str, str]:
+        from lakebed.iceberg.schema import CREATED, DATASET, SCHEMA
 
         return _PROPERTIES | {
             DATASET: f"{self._store.uri}/{self._dataset}",
             CREATED: state.created_at,
             SCHEMA: str(state.lineage.number),
-            NAME_MAPPING: schema.name_mapping.model_dump_json(),
         }
 
     def _location(self, state: State, label: str) -> str:
@@ -340,6 +355,7 @@ class _IcebergTarget:
             now.found,
             schema=now.schema,
             properties=now.properties,
+            dropped=now.dropped,
             files=shown_files(self._store, now.state, now.added),
             locations=[self._location(now.state, label) for label in now.added],
             removed=now.removed,
@@ -347,6 +363,7 @@ class _IcebergTarget:
             summary=self._summary(now.state),
             levels=tuple(now.state.layout.partition_types),
             is_schema_new=bool(now.schema_changes),
+            horizon=now.state.horizon,
         )
         if committed is None:
             return False
@@ -377,10 +394,11 @@ class _IcebergTarget:
             foreign=now.foreign,
         )
 
-
     def _number(self, now: _Look) -> int:
         """Return the sequence number of the snapshot to make."""
-        return 1 if now.found is None else now.found.metadata.last_sequence_number + 1
+        from lakebed.iceberg.commit import last_sequence_number
+
+        return 1 if now.found is None else last_sequence_number(now.found.metadata) + 1
 
 
 def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal as Number
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyiceberg import types as iceberg
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 
 from lakebed.errors import InvalidInputError
@@ -34,7 +35,7 @@ DATASET, CREATED = "lakebed.dataset", "lakebed.created-at"
 VERSION, COMMIT, SCHEMA = "lakebed.version", "lakebed.commit-id", "lakebed.schema"
 NAME_MAPPING = "schema.name-mapping.default"
 
-_KINDS: Mapping[Kind, type[iceberg.PrimitiveType]] = {
+_KINDS: Mapping[Kind, Callable[[], iceberg.PrimitiveType]] = {
     Kind.BOOLEAN: iceberg.BooleanType,
     Kind.INT: iceberg.IntegerType,
     Kind.LONG: iceberg.LongType,
@@ -80,7 +81,12 @@ def columns_of(state: State) -> tuple[Field, ...]:
 
 
 def schema_of(
-    fields: tuple[Field, ...], lineage: Lineage, old: IcebergSchema | None, shown: int
+    fields: tuple[Field, ...],
+    lineage: Lineage,
+    old: IcebergSchema | None,
+    *,
+    shown: int,
+    used: int,
 ) -> IcebergSchema:
     """Return the columns with their ids, which a column keeps as long as it is the same one.
 
@@ -92,16 +98,56 @@ def schema_of(
         lineage: Of the dataset's schema.
         old: What the table has; None if it is not there.
         shown: Number of the dataset's schema that the table was last brought to.
+        used: The highest id that was ever given away.
     """
-    return _Columns(lineage, old, shown).schema(fields)
+    return _Columns(lineage, old, shown, used).schema(fields)
+
+
+def name_mapping_of(
+    schema: IcebergSchema, dropped: Sequence[Field], old: str | None
+) -> NameMapping:
+    """Return the ids by which readers know the columns of our files, which name none.
+
+    Readers look for every column of a file here, also for those that the table has no more.
+
+    Args:
+        schema: Of the table.
+        dropped: Fields that older files may hold.
+        old: The mapping that the table has, as its property says it.
+    """
+    mapped = list(schema.name_mapping.root)
+    names = {name for one in mapped for name in one.names}
+    before = [] if old is None else parse_mapping_from_json(old).root
+    for one in before:
+        if names.isdisjoint(one.names):
+            mapped.append(one)
+            names.update(one.names)
+    used = max((schema.highest_field_id, *_ids(mapped)))
+    gone = tuple(field for field in dropped if field.name not in names)
+    if gone:
+        columns = _Columns(Lineage(), None, 0, used).schema(gone)
+        mapped += columns.name_mapping.root
+    return NameMapping(mapped)
+
+
+def highest_id(mapping: str | None) -> int:
+    """Return the highest id that a mapping has given away."""
+    return 0 if mapping is None else max(_ids(parse_mapping_from_json(mapping).root), default=0)
+
+
+def _ids(mapped: Iterable[MappedField]) -> Iterator[int]:
+    for one in mapped:
+        if one.field_id is not None:
+            yield one.field_id
+        yield from _ids(one.fields)
 
 
 class _Columns:
-    def __init__(self, lineage: Lineage, old: IcebergSchema | None, shown: int) -> None:
+    def __init__(self, lineage: Lineage, old: IcebergSchema | None, shown: int, used: int) -> None:
         self._lineage = lineage
         self._old = old
         self._shown = shown
-        self._next = itertools.count((old.highest_field_id if old is not None else 0) + 1)
+        self._next = itertools.count(used + 1)
 
     def schema(self, fields: tuple[Field, ...]) -> IcebergSchema:
         before = {} if self._old is None else {f.name: f for f in self._old.fields}
@@ -168,12 +214,8 @@ def _is_same(old: iceberg.IcebergType, new: Type) -> bool:
     """Whether a column of one type may become one of the other."""
     match new:
         case Primitive(kind=kind):
-            wanted = _KINDS.get(kind)
-            if wanted is not None and isinstance(old, wanted):
-                return True
-            return any(
-                kind == after and isinstance(old, _KINDS[before]) for before, after in _WIDENED
-            )
+            befores = {kind, *(before for before, after in _WIDENED if after == kind)}
+            return any(old == _KINDS[before]() for before in befores if before in _KINDS)
         case Decimal(precision=precision, scale=scale):
             return (
                 isinstance(old, iceberg.DecimalType)

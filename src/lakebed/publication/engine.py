@@ -40,9 +40,10 @@ class Report(Protocol):
 
 Look = TypeVar("Look")
 Done = TypeVar("Done", bound=Report)
+Told = TypeVar("Told", bound=Report, covariant=True)
 
 
-class Target(Protocol[Look, Done]):
+class Target(Protocol[Look, Told]):
     """A table that shows a dataset.
 
     `look` compares and proves, and changes nothing; `apply` does what it found.
@@ -71,7 +72,7 @@ class Target(Protocol[Look, Done]):
             False if nothing was done, because somebody else was faster.
         """
 
-    def report(self, now: Look, *, is_applied: bool) -> Done:
+    def report(self, now: Look, *, is_applied: bool) -> Told:
         """Say what was done, or would be."""
 
 

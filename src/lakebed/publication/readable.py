@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
+from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import schema_number_of
 from lakebed.model.layout import Folder
-from lakebed.model.schema import Type
+from lakebed.model.schema import Field, Type
 from lakebed.publication.footers import difference, read_footers, sound_footers
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
@@ -62,13 +63,35 @@ def check_readable(
                 )
 
 
+def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
+    """Return the fields of older schemas whose names the current one does not have.
+
+    Cost:
+        Nothing if there was one schema only; else the history.
+    """
+    dropped: dict[str, Field] = {}
+    if state.lineage.number > 1:
+        for descriptor in _descriptors(store, state).values():
+            gone = (f for f in descriptor.schema if f.name not in state.descriptor.schema)
+            dropped.update((field.name, field) for field in gone)
+    return tuple(dropped.values())
+
+
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
-    names = {}
+    return {
+        number: frozenset(descriptor.schema.names)
+        for number, descriptor in _descriptors(store, state).items()
+    }
+
+
+def _descriptors(store: Store, state: State) -> Mapping[int, DatasetDescriptor]:
+    """Return what the dataset was, by the number of its schema."""
+    descriptors = {}
     for entry in history.read(store, state.lists.history):
         if entry.descriptor is not None:
             descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(state.name))
-            names[lineage.number] = frozenset(descriptor.schema.names)
-    return names
+            descriptors[lineage.number] = descriptor
+    return descriptors
 
 
 def _check_older(

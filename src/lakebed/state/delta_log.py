@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from lakebed.model.layout import delta_folder
-from lakebed.store.base import ObjectInfo
+from lakebed.store.base import ObjectInfo, Store
 
 COMMIT = re.compile(r"([0-9]{20})\.json")
 CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
@@ -20,11 +20,16 @@ def number_in(name: str, pattern: re.Pattern[str]) -> int | None:
 
 
 def dead_log_keys(
-    objects: Iterable[ObjectInfo], dataset: str, cutoff: dt.datetime
+    _store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
 ) -> frozenset[str]:
     """Return what lies before the last checkpoint that is at least as old as a moment.
 
     Whoever began to read since then needs nothing that was before it.
+
+    Args:
+        dataset: Its name.
+        objects: Of the dataset, as listed.
+        cutoff: The moment.
     """
     folder = f"{delta_folder(dataset)}/"
     names = {info: info.key[len(folder) :] for info in objects if info.key.startswith(folder)}

@@ -25,7 +25,6 @@ from lakebed.model.layout import (
     is_segment_name,
 )
 from lakebed.state import history, published, reservation
-from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.history import Entry
 from lakebed.state.published import Shown
 from lakebed.state.readable import kept_files, protected_batches, protected_versions
@@ -41,6 +40,12 @@ _LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
+
+FindLeftovers = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], frozenset[str]]
+"""Is given a dataset, its objects and a moment, and returns keys of a published table's metadata.
+
+They are what readers of the table who began after that moment cannot need.
+"""
 
 AskTables = Callable[[Sequence[str]], Mapping[str, str]]
 """Is given tables, as `database.table`, and returns the directories that they show.
@@ -201,6 +206,7 @@ class Sight:
         reserved: The batches that are not committed, by id.
         published: What tables may show, by what publications have noted.
         shown: Directories that tables of a metastore show, with the name of one of the tables.
+        leftovers: Metadata of published tables that nobody needs any more.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -209,10 +215,19 @@ class Sight:
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    leftovers: frozenset[str] = frozenset()
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return who judges what was seen by what a head says."""
-        return Judge(state, self.entries, self.reserved, rules, self.published, self.shown)
+        return Judge(
+            state,
+            self.entries,
+            self.reserved,
+            rules,
+            self.published,
+            self.shown,
+            self.leftovers,
+        )
 
 
 def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
@@ -289,6 +304,7 @@ class Judge:
         rules: Rules,
         published: Sequence[Shown] = (),
         shown: Mapping[str, str] = MappingProxyType({}),
+        leftovers: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
         self._entries = entries
@@ -308,7 +324,7 @@ class Judge:
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
-        self._dead_log: frozenset[str] = frozenset()
+        self._leftovers = leftovers
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -357,7 +373,6 @@ class Judge:
 
     def judge(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
         """Judge every object, in the order given."""
-        self._dead_log = dead_log_keys(objects, self._state.name, self._rules.cutoff)
         named = [info for info in objects if info.key in self._referenced]
         by_folder: dict[str, list[dt.datetime]] = {}
         for info in named:
@@ -392,6 +407,8 @@ class Judge:
             return self._judge_staged(info, rest.partition("/")[0])
         if folder in (Folder.SIGNALS, Folder.PUBLISHED):
             return _found(info, Reason.LIVE)
+        if folder == Folder.ICEBERG:
+            return self._judge_metadata(info)
         if folder == Folder.CLEANUPS and is_segment_name(rest):
             age = max(KEEP_LOGS, self._rules.retention)
             is_old = info.modified_at < self._rules.now - age
@@ -404,8 +421,7 @@ class Judge:
         if rest == SCHEMA_FILE:
             return _found(info, Reason.LIVE)
         if rest.startswith(f"{DELTA_LOG}/"):
-            is_dead = info.key in self._dead_log
-            return _found(info, Reason.UNREFERENCED if is_dead else Reason.LIVE)
+            return self._judge_metadata(info)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
         if label == rest:
             return _found(info, Reason.UNKNOWN, note="Data files have another suffix.")
@@ -422,6 +438,13 @@ class Judge:
                 info, Reason.UNKNOWN, note="No commit brought it, and its name is no own."
             )
         return self._judge_staged(info, str(batch_id))
+
+    def _judge_metadata(self, info: ObjectInfo) -> JudgedFile:
+        """Judge what a published table consists of."""
+        if info.key not in self._leftovers:
+            return _found(info, Reason.LIVE)
+        note = "A later version of the published table has taken its place."
+        return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
 
     def _judge_known(self, info: ObjectInfo, label: str) -> JudgedFile:
         """Judge a file that a commit has brought."""
