@@ -11,9 +11,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.delta.log import LAST_CHECKPOINT, Log
+from lakebed.errors import ObjectNotFoundError
 from lakebed.store.base import Store
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -105,6 +107,27 @@ def write(
     store.put(log.checkpoint_key(number), data)
     last = {"version": number, "size": table.num_rows, "sizeInBytes": data.size}
     store.put(f"{log.folder}/{LAST_CHECKPOINT}", msgspec.json.encode(last))
+
+
+def read_adds(store: Store, log: Log, number: int) -> pa.StructArray | None:
+    """Return the files that a checkpoint of ours names; None if it is not there, or not as ours.
+
+    Cost:
+        The checkpoint, in memory.
+    """
+    try:
+        data = store.get(log.checkpoint_key(number)).data
+        column = pq.read_table(pa.BufferReader(data), columns=["add"]).column("add")
+        adds = column.cast(_SCHEMA.field("add").type).combine_chunks()
+    except (ObjectNotFoundError, pa.ArrowException, OSError, ValueError, KeyError):
+        return None
+    return adds.filter(adds.is_valid())
+
+
+def changed(adds: pa.StructArray, removed: Sequence[str], added: pa.StructArray) -> pa.StructArray:
+    """Return files without some, by their paths, and with others."""
+    gone = pc.is_in(adds.field("path"), value_set=pa.array(removed, pa.string()))
+    return pa.concat_arrays([adds.filter(pc.invert(gone)), added])
 
 
 def adds_array(adds: Sequence[Mapping[str, Any]]) -> pa.StructArray:

@@ -132,7 +132,7 @@ class Log:
             One GET of some KiB for each of them, and one more.
         """
         commits: list[Commit] = []
-        while (commit := self._read(number + len(commits))) is not None:
+        while (commit := self.read(number + len(commits))) is not None:
             commits.append(commit)
         return tuple(commits)
 
@@ -143,9 +143,14 @@ class Log:
             One LIST for each thousand objects of the log, and one GET.
         """
         numbers = _numbers(self.keys(), COMMIT)
-        return self._read(max(numbers)) if numbers else None
+        return self.read(max(numbers)) if numbers else None
 
-    def _read(self, number: int) -> Commit | None:
+    def read(self, number: int) -> Commit | None:
+        """Return a commit; None if it is not there.
+
+        Cost:
+            One GET of some KiB.
+        """
         try:
             start = self._store.get_range(self.key(number), 0, _FIRST_LINE_BYTES)
         except ObjectNotFoundError:

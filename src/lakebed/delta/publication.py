@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from lakebed.delta import checkpoint
 from lakebed.delta.actions import adds, encode, path_of
 from lakebed.delta.log import Commit, Log, Mark
@@ -258,7 +260,7 @@ class _DeltaTarget:
         )
 
     def apply(self, now: _Look, note: Note) -> bool:
-        state, number = now.state, now.number
+        number = now.number
         mark = self._mark(now)
         lines = [encode(action) for action in self._actions(now, mark)]
         check_deadline(note, self.title)
@@ -267,7 +269,7 @@ class _DeltaTarget:
         note.place = str(number)
         if mark.checkpoint == number:
             try:
-                self._write_checkpoint(state, now.metadata, mark, number)
+                self._write_checkpoint(now, mark)
             except LakebedError as exc:
                 _log.warning(
                     "no checkpoint of a Delta log dataset=%s version=%d: %s",
@@ -317,13 +319,35 @@ class _DeltaTarget:
         for add in adds(files, naming, is_change=now.is_change):
             yield {"add": add}
 
-    def _write_checkpoint(
-        self, state: State, metadata: TableMetadata, mark: Mark, number: int
-    ) -> None:
-        files = shown_files(self._store, state, state.labels)
-        column = checkpoint.adds_array(list(adds(files, state.layout.naming, is_change=False)))
-        rest = (*metadata.actions(mark.table_id, mark.created_ms), _transaction(mark, _now_ms()))
-        checkpoint.write(self._store, self._log, number, rest, column)
+    def _write_checkpoint(self, now: _Look, mark: Mark) -> None:
+        """Write what the log says by now, from the last checkpoint where there is one."""
+        state = now.state
+        adds = None if self._is_repairing else self._adds_from_last(now)
+        if adds is None or len(adds) != len(state.labels):
+            adds = self._adds_of(state, state.labels)
+        rest = (
+            *now.metadata.actions(mark.table_id, mark.created_ms),
+            _transaction(mark, _now_ms()),
+        )
+        checkpoint.write(self._store, self._log, now.number, rest, adds)
+
+    def _adds_from_last(self, now: _Look) -> pa.StructArray | None:
+        if now.mark is None or now.mark.checkpoint < 0 or now.foreign:
+            return None
+        last = self._log.read(now.mark.checkpoint)
+        if last is None or last.mark is None:
+            return None
+        since = find_since(self._store, now.state, last.mark.version, last.mark.created_at)
+        adds = None if since is None else checkpoint.read_adds(self._store, self._log, last.number)
+        if since is None or adds is None:
+            return None
+        added, removed = since.labels
+        gone = [path_of(label, now.state.layout.naming) for label in removed]
+        return checkpoint.changed(adds, gone, self._adds_of(now.state, added))
+
+    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.StructArray:
+        files = shown_files(self._store, state, labels)
+        return checkpoint.adds_array(list(adds(files, state.layout.naming, is_change=False)))
 
     def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
         return TablePublication(
