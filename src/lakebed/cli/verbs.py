@@ -99,7 +99,7 @@ VERBS: Mapping[str, Home] = {
     "unpublish": Home(
         "lakebed.cli.hive",
         "unpublish",
-        "Drop the Hive table of a dataset; the dataset and its files stay.",
+        "Drop the Hive, Delta or Iceberg table of a dataset; the dataset and its files stay.",
     ),
     "adopt": Home("lakebed.cli.hive", "adopt", "Make a dataset of Parquet files where they lie."),
     "archive": Home(
