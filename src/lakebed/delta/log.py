@@ -60,7 +60,7 @@ class _Marked(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class LogCommit:
     """A commit of the log.
 
     Attributes:
@@ -125,18 +125,18 @@ class Log:
         """
         return [info.key for info in self._store.list(f"{self.folder}/")]
 
-    def commits_since(self, number: int) -> tuple[Commit, ...]:
+    def commits_since(self, number: int) -> tuple[LogCommit, ...]:
         """Return a commit and all after it; nothing if it is not there.
 
         Cost:
             One GET of some KiB for each of them, and one more.
         """
-        commits: list[Commit] = []
+        commits: list[LogCommit] = []
         while (commit := self.read(number + len(commits))) is not None:
             commits.append(commit)
         return tuple(commits)
 
-    def last(self) -> Commit | None:
+    def last(self) -> LogCommit | None:
         """Return the last commit; None if there is no log.
 
         Cost:
@@ -145,7 +145,7 @@ class Log:
         numbers = _numbers(self.keys(), COMMIT)
         return self.read(max(numbers)) if numbers else None
 
-    def read(self, number: int) -> Commit | None:
+    def read(self, number: int) -> LogCommit | None:
         """Return a commit; None if it is not there.
 
         Cost:
@@ -206,17 +206,17 @@ def _numbers(keys: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _commit(number: int, line: bytes) -> Commit:
+def _commit(number: int, line: bytes) -> LogCommit:
     try:
         info = msgspec.json.decode(line)["commitInfo"]
         told = " ".join(str(info.get(name, "")) for name in ("operation", "engineInfo"))
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, AttributeError):
-        return Commit(number=number, mark=None)
+        return LogCommit(number=number, mark=None)
     try:
         mark = msgspec.json.decode(info["userMetadata"], type=_Marked).lakebed
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
-        return Commit(number=number, mark=None, told=told.strip())
-    return Commit(number=number, mark=mark, told=told.strip())
+        return LogCommit(number=number, mark=None, told=told.strip())
+    return LogCommit(number=number, mark=mark, told=told.strip())
 
 
 def _lines(store: Store, key: str) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lakebed.delta import checkpoint
 from lakebed.delta.actions import adds, encode, path_of
-from lakebed.delta.log import Commit, Log, Mark
+from lakebed.delta.log import Log, LogCommit, Mark
 from lakebed.delta.schema import TableMetadata, table_metadata, widens
 from lakebed.errors import (
     AlreadyExistsError,
@@ -114,7 +114,7 @@ class _Look:
 
     state: State
     metadata: TableMetadata
-    tip: Commit | None
+    tip: LogCommit | None
     mark: Mark | None
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
@@ -199,7 +199,7 @@ class _DeltaTarget:
             )
         )
 
-    def _is_own(self, commit: Commit, state: State) -> bool:
+    def _is_own(self, commit: LogCommit, state: State) -> bool:
         mark = commit.mark
         return mark is not None and mark.created_at == state.created_at
 

@@ -26,8 +26,8 @@ from pyiceberg.table.update import (
 )
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.iceberg.homes import Found, Home
-from lakebed.iceberg.manifests import ManifestWriter, Values, data_files, live_manifests
+from lakebed.iceberg.homes import Found, TableHome
+from lakebed.iceberg.manifests import ManifestWriter, PartitionKey, data_files, live_manifests
 from lakebed.iceberg.schema import NAME_MAPPING, VERSION, name_mapping_of, spec_of
 from lakebed.model.schema import Field
 from lakebed.publication.facts import ShownFiles
@@ -38,7 +38,7 @@ MOST_SNAPSHOTS = 100  # the metadata names them all, and is written anew by each
 
 
 def commit(
-    home: Home,
+    home: TableHome,
     found: Found | None,
     *,
     schema: Schema,
@@ -46,7 +46,7 @@ def commit(
     dropped: Sequence[Field],
     files: ShownFiles,
     locations: Sequence[str],
-    removed: Mapping[str, Values],
+    removed: Mapping[str, PartitionKey],
     operation: str,
     summary: Mapping[str, str],
     levels: tuple[str, ...],

@@ -63,7 +63,7 @@ class Found:
     handle: Any = None
 
 
-class Home(Protocol):
+class TableHome(Protocol):
     """Where the metadata of one table is kept."""
 
     @property
@@ -113,21 +113,21 @@ class FilesBeside:
 
     @property
     def table(self) -> str:
-        """See `Home`."""
+        """See `TableHome`."""
         return self._location
 
     @property
     def folder(self) -> str | None:
-        """See `Home`."""
+        """See `TableHome`."""
         return f"{self._location}/metadata"
 
     @property
     def io(self) -> FileIO:
-        """See `Home`."""
+        """See `TableHome`."""
         return self._io
 
     def find(self, place: str) -> Found | None:
-        """See `Home`."""
+        """See `TableHome`."""
         number = int(place) if place.isascii() and place.isdecimal() else None
         if number is None or not self._exists(number):
             number = max(self._numbers(), default=None)
@@ -164,7 +164,7 @@ class FilesBeside:
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
     ) -> Found | None:
-        """See `Home`."""
+        """See `TableHome`."""
         metadata = new_table_metadata(
             schema=schema,
             partition_spec=spec,
@@ -182,7 +182,7 @@ class FilesBeside:
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> Found | None:
-        """See `Home`."""
+        """See `TableHome`."""
         number = int(found.place)
         for requirement in requirements:
             requirement.validate(found.metadata)
@@ -197,7 +197,7 @@ class FilesBeside:
         return Found(metadata, str(number + 1))
 
     def drop(self) -> None:
-        """See `Home`."""
+        """See `TableHome`."""
         keys = [info.key for info in self._store.list(f"{self._keys}/")]
         # What readers begin with goes first, so that they find a whole table or none.
         keys.sort(key=lambda key: (not key.endswith(HINT), not key.endswith(".json"), key))
@@ -227,22 +227,22 @@ class InCatalog:
 
     @property
     def table(self) -> str:
-        """See `Home`."""
+        """See `TableHome`."""
         return f"{self._name}.{self._identifier}"
 
     @property
     def folder(self) -> str | None:
-        """See `Home`."""
+        """See `TableHome`."""
         return None
 
     @property
     def io(self) -> FileIO:
-        """See `Home`."""
+        """See `TableHome`."""
         assert self._io is not None  # the table was found or made
         return self._io
 
     def find(self, place: str) -> Found | None:  # noqa: ARG002 - the catalog knows
-        """See `Home`."""
+        """See `TableHome`."""
         with _errors_of(self._name):
             try:
                 table = self._catalog.load_table(self._identifier)
@@ -257,7 +257,7 @@ class InCatalog:
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
     ) -> Found | None:
-        """See `Home`."""
+        """See `TableHome`."""
         with _errors_of(self._name):
             namespace = self._identifier.rpartition(".")[0]
             try:
@@ -279,7 +279,7 @@ class InCatalog:
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> Found | None:
-        """See `Home`."""
+        """See `TableHome`."""
         with _errors_of(self._name):
             try:
                 response = self._catalog.commit_table(found.handle, requirements, updates)
@@ -288,7 +288,7 @@ class InCatalog:
         return Found(response.metadata, response.metadata_location, found.handle)
 
     def drop(self) -> None:
-        """See `Home`."""
+        """See `TableHome`."""
         with _errors_of(self._name):
             self._catalog.drop_table(self._identifier)
 

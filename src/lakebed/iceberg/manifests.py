@@ -42,11 +42,11 @@ _FORMAT_VERSION: Literal[2] = 2
 _CODEC: AvroCompressionCodec = "deflate"  # what every reader has
 
 # A file that a table names, and the values of its partition, in order of the spec.
-Values = tuple[Any, ...]
+PartitionKey = tuple[Any, ...]
 
 
 @dataclass(slots=True)
-class Counts:
+class FileCounts:
     """Files and rows that came and went."""
 
     added_files: int = 0
@@ -75,7 +75,7 @@ class ManifestWriter:
     spec: PartitionSpec
     snapshot_id: int
     written: list[str] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    counts: FileCounts = field(default_factory=FileCounts)
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def add(self, files: Sequence[DataFile]) -> list[ManifestFile]:
@@ -94,7 +94,7 @@ class ManifestWriter:
         return manifests
 
     def remove(
-        self, manifests: Sequence[ManifestFile], gone: Mapping[str, Values]
+        self, manifests: Sequence[ManifestFile], gone: Mapping[str, PartitionKey]
     ) -> tuple[list[ManifestFile], set[str]]:
         """Return manifests without some files, and which of them were not found.
 
@@ -125,7 +125,7 @@ class ManifestWriter:
             status = ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING
             yield _as(entry, status, self.snapshot_id if is_gone else entry.snapshot_id)
 
-    def _may_hold(self, manifest: ManifestFile, values: Iterable[Values]) -> bool:
+    def _may_hold(self, manifest: ManifestFile, values: Iterable[PartitionKey]) -> bool:
         """Whether a manifest may name a file of one of these partitions."""
         summaries = manifest.partitions
         if manifest.partition_spec_id != self.spec.spec_id or not summaries:
@@ -211,7 +211,7 @@ def live_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
     ]
 
 
-def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, Values]:
+def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]:
     """Return the paths of all files of a snapshot, each with the values of its partition."""
     return {
         entry.data_file.file_path: _values(entry.data_file)
@@ -261,7 +261,7 @@ def data_files(
     return result
 
 
-def _values(file: DataFile) -> Values:
+def _values(file: DataFile) -> PartitionKey:
     return tuple(file.partition[place] for place in range(len(file.partition)))
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
-    from lakebed.iceberg.homes import Found, Home
+    from lakebed.iceberg.homes import Found, TableHome
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,9 @@ def unpublish(
     return found is not None
 
 
-def _home(store: Store, dataset: str, catalog: str | None, table: str | None, root: str) -> Home:
+def _home(
+    store: Store, dataset: str, catalog: str | None, table: str | None, root: str
+) -> TableHome:
     try:
         from lakebed.iceberg.homes import FilesBeside, InCatalog
     except ImportError as exc:
@@ -122,7 +124,7 @@ def _note_name(catalog: str | None, table: str | None) -> str:
     return NOTE if catalog is None else f"{NOTE}-{quote(f'{catalog}.{table}', safe='.')}"
 
 
-def _not_ours(home: Home) -> AlreadyExistsError:
+def _not_ours(home: TableHome) -> AlreadyExistsError:
     return AlreadyExistsError(
         f"There is an Iceberg table {home.table!r} that does not show this dataset.",
         hint="Choose another name; the table was not touched.",
@@ -165,7 +167,7 @@ class _Look:
 class _IcebergTarget:
     """The Iceberg table of one dataset."""
 
-    def __init__(self, store: Store, dataset: str, home: Home, root: str) -> None:
+    def __init__(self, store: Store, dataset: str, home: TableHome, root: str) -> None:
         self._store = store
         self._dataset = dataset
         self._home = home

@@ -27,7 +27,7 @@ _MAX_ROUNDS = 10  # commits that may come while one is published, and lost races
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  # after a lost race
 
 
-class Report(Protocol):
+class HasVersion(Protocol):
     """What a publication has done."""
 
     @property
@@ -39,8 +39,8 @@ class Report(Protocol):
 
 
 Look = TypeVar("Look")
-Done = TypeVar("Done", bound=Report)
-Told = TypeVar("Told", bound=Report, covariant=True)
+Ended = TypeVar("Ended", bound=HasVersion)
+Told = TypeVar("Told", bound=HasVersion, covariant=True)
 
 
 class Target(Protocol[Look, Told]):
@@ -102,8 +102,8 @@ class Wish:
 
 
 def bring_into_step(
-    store: Store, dataset: str, target: Target[Look, Done], note: Note, wish: Wish
-) -> Done:
+    store: Store, dataset: str, target: Target[Look, Ended], note: Note, wish: Wish
+) -> Ended:
     """Bring a table into step with a dataset.
 
     Raises:
@@ -115,7 +115,7 @@ def bring_into_step(
         The head and the note; if there is anything to do, two PUTs of the note; and what the
         target costs. All of it again for each commit and each publisher that comes between.
     """
-    total: Done | None = None
+    total: Ended | None = None
     is_open = True
     for number in range(1, _MAX_ROUNDS + 1):
         state = read_own_head(store, dataset).state
@@ -152,7 +152,7 @@ class _LostRaceError(Exception):
         self.error = StorageError(message, hint="Publish again.", retryable=True)
 
 
-def _apply_and_note(target: Target[Look, Done], now: Look, note: Note, version: int) -> bool:
+def _apply_and_note(target: Target[Look, Ended], now: Look, note: Note, version: int) -> bool:
     """Change the table, and let cleanups and other publishers know what it may show.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.state.published import Kind
+from lakebed.state.published import TableKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class TablePublication:
     True
     """
 
-    kind: Kind
+    kind: TableKind
     table: str
     version: int
     table_version: int | None = None

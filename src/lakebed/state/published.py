@@ -34,7 +34,7 @@ _SUFFIX = ".json"
 _SPAN_S = 3600  # versions that left a table within the same hour are told together
 _LONGEST_RETENTION = dt.timedelta(days=366)  # of readers, and so of what is told
 
-Kind = Literal["hive", "delta", "iceberg"]
+TableKind = Literal["hive", "delta", "iceberg"]
 
 _Version = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -78,7 +78,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     table: str
     versions: tuple[_Version, ...]
     publishers: dict[str, Publisher] = msgspec.field(default_factory=dict)
-    kind: Kind = "hive"
+    kind: TableKind = "hive"
     left: tuple[Left, ...] = ()
     place: str = ""
 
@@ -103,7 +103,7 @@ class Note:
     """
 
     def __init__(
-        self, store: Store, dataset: str, table: str, *, kind: Kind = "hive", name: str = ""
+        self, store: Store, dataset: str, table: str, *, kind: TableKind = "hive", name: str = ""
     ) -> None:
         """Take part in the note of a table.
 
@@ -117,7 +117,7 @@ class Note:
         self._store = store
         self._key = _key(dataset, name or table)
         self._table = table
-        self._kind: Kind = kind
+        self._kind: TableKind = kind
         self._own = uuid.uuid4().hex
         self._version = 0
         self._until: dt.datetime | None = None
