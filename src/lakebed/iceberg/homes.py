@@ -101,6 +101,9 @@ class TableHome(Protocol):
     def drop(self) -> None:
         """Take the table away; data files stay."""
 
+    def close(self) -> None:
+        """Let go of connections."""
+
 
 class FilesBeside:
     """Metadata files in the dataset's own directory, numbered, as Hadoop tables have them."""
@@ -203,6 +206,9 @@ class FilesBeside:
         keys.sort(key=lambda key: (not key.endswith(HINT), not key.endswith(".json"), key))
         self._store.delete(keys)
 
+    def close(self) -> None:
+        """See `TableHome`."""
+
 
 class InCatalog:
     """A table of a catalog that pyiceberg knows by its configuration."""
@@ -291,6 +297,11 @@ class InCatalog:
         """See `TableHome`."""
         with _errors_of(self._name):
             self._catalog.drop_table(self._identifier)
+
+    def close(self) -> None:
+        """See `TableHome`."""
+        with _errors_of(self._name):
+            self._catalog.close()
 
 
 @contextmanager

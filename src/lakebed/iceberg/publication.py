@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -65,7 +66,8 @@ def publish(
     target = _IcebergTarget(store, dataset, home, spelled)
     title = dataset if catalog is None else home.table
     note = Note(store, dataset, title, kind="iceberg", name=_note_name(catalog, table))
-    done = bring_into_step(store, dataset, target, note, wish)
+    with closing(home):
+        done = bring_into_step(store, dataset, target, note, wish)
     done = replace(done, seconds=time.monotonic() - began)
     _log.info(
         "published dataset=%s to=iceberg table=%s version=%d added=%d removed=%d applied=%s",
@@ -92,15 +94,17 @@ def unpublish(
 
     spelled = root_of(store, None, {})
     home = _home(store, dataset, catalog, table, spelled)
-    found = home.find("")
-    if found is not None and found.metadata.properties.get(DATASET) is None:
-        raise _not_ours(home)
-    if dry_run:
+    with closing(home):
+        found = home.find("")
+        own = f"{store.uri}/{dataset}"
+        if found is not None and found.metadata.properties.get(DATASET) != own:
+            raise _not_ours(home)
+        if dry_run:
+            return found is not None
+        if found is not None:
+            home.drop()
+        published.forget(store, dataset, _note_name(catalog, table))
         return found is not None
-    if found is not None:
-        home.drop()
-    published.forget(store, dataset, _note_name(catalog, table))
-    return found is not None
 
 
 def _home(
