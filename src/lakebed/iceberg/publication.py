@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from lakebed.model.keys import schema_number_of, split_label
 from lakebed.model.schema import Field
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
-from lakebed.publication.readable import check_readable, dropped_fields
+from lakebed.publication.readable import check_readable, dropped_fields, unknown_fields
 from lakebed.publication.report import TablePublication
 from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
@@ -157,11 +157,11 @@ class _Look:
     state: State
     found: Found | None
     schema: Schema
-    properties: dict[str, str]
-    dropped: tuple[Field, ...]
-    shown: int | None
+    properties: dict[str, str] = field(default_factory=dict)
+    dropped: tuple[Field, ...] = ()
+    shown: int | None = None
     added: Sequence[str] = ()
-    removed: dict[str, tuple[Any, ...]]
+    removed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     operation: str = "append"
     schema_changes: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
@@ -182,92 +182,91 @@ class _IcebergTarget:
         return f"Iceberg {self._home.table}"
 
     def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
-        from lakebed.iceberg import manifests
-        from lakebed.iceberg.schema import (
-            CREATED,
-            NAME_MAPPING,
-            SCHEMA,
-            VERSION,
-            columns_of,
-            highest_id,
-            name_mapping_of,
-            schema_of,
-        )
-
-        columns = columns_of(state)
         place, _, snapshot_id = note.place.partition(" ")
-        found = self._home.find(place)
-        metadata = None if found is None else found.metadata
-        if metadata is not None:
-            self._check_own(metadata.properties)
-        old = None if metadata is None else metadata.schema()
-        shown_schema = 0 if metadata is None else int(metadata.properties.get(SCHEMA, "0"))
-        mapping = None if metadata is None else metadata.properties.get(NAME_MAPPING)
-        used = 0 if metadata is None else max(metadata.last_column_id, highest_id(mapping))
-        schema = schema_of(columns, state.lineage, old, shown=shown_schema, used=used)
-        is_new = shown_schema != state.lineage.number
-        dropped = dropped_fields(self._store, state) if is_new else ()
-        properties = self._properties(state)
-        properties[NAME_MAPPING] = name_mapping_of(schema, dropped, mapping).model_dump_json()
-        look = _Look(
-            state=state,
-            found=found,
-            schema=schema,
-            properties=properties,
-            dropped=dropped,
-            shown=None,
-            removed={},
-        )
-        current = None if metadata is None else metadata.current_snapshot()
-        if metadata is not None:
-            assert old is not None
+        look = self._described(state, self._home.find(place))
+        look = self._with_files(look, snapshot_id, is_full=is_full)
+        self._prove(look)
+        return self._with_properties(look)
+
+    def _described(self, state: State, found: Found | None) -> _Look:
+        """Say what columns the table shall have."""
+        from lakebed.iceberg.schema import NAME_MAPPING, columns_of, highest_id, schema_of
+
+        columns, number, used, old = columns_of(state), 0, 0, None
+        if found is not None:
+            self._check_own(found.metadata.properties)
+            number, old = _schema_number(found), found.metadata.schema()
+            mapping = found.metadata.properties.get(NAME_MAPPING)
+            used = max(found.metadata.last_column_id, highest_id(mapping))
+        schema = schema_of(columns, state.lineage, old, shown=number, used=used)
+        look = _Look(state=state, found=found, schema=schema)
+        if found is not None:
             self._check_partitions(look)
-            changes = []
-            if old.as_struct() != schema.as_struct():
-                changes.append("columns of the table")
-            if any(metadata.properties.get(n) != v for n, v in properties.items()):
-                changes.append("properties of the table")
-            look = replace(look, schema_changes=tuple(changes))
-        if current is None:
-            return self._proven(replace(look, added=state.labels), shown_schema)
-        foreign = self._foreign(metadata, current, snapshot_id)
+        return look
+
+    def _with_files(self, look: _Look, known: str, *, is_full: bool) -> _Look:
+        """Say which files come and go.
+
+        Args:
+            look: So far.
+            known: Id of the snapshot that was noted; empty if none was.
+            is_full: Whether to compare all files.
+        """
+        from lakebed.iceberg import manifests
+        from lakebed.iceberg.schema import CREATED, VERSION
+
+        state = look.state
+        current = None if look.found is None else look.found.metadata.current_snapshot()
+        if look.found is None or current is None:
+            return replace(look, added=state.labels)
+        foreign = self._foreign(look.found.metadata, current, known)
         if foreign and not is_full:
             raise self._written_by_others(foreign)
         said = current.summary.additional_properties if current.summary else {}
         shown = None if foreign else int(said.get(VERSION, "-1"))
-        since = None
-        if shown is not None and not is_full and snapshot_id:
-            since = find_since(self._store, state, shown, said.get(CREATED, ""))
         look = replace(look, shown=shown, foreign=foreign)
+        since = None
+        if shown is not None and not is_full and known:
+            since = find_since(self._store, state, shown, said.get(CREATED, ""))
         if since is not None:
             added, removed = since.labels
+            gone = {self._location(state, one): self._values(state, one) for one in removed}
             operations = {entry.operation for entry in since.entries}
-            return self._proven(
-                replace(
-                    look,
-                    added=added,
-                    removed={
-                        self._location(state, one): self._values(state, one) for one in removed
-                    },
-                    operation=_operation(added, removed, operations),
-                ),
-                shown_schema,
-            )
-        io = self._home.io
-        have = manifests.live_files(current, io)
+            operation = _operation(added, removed, operations)
+            return replace(look, added=added, removed=gone, operation=operation)
+        have = manifests.live_files(current, self._home.io)
         wanted = {self._location(state, label): label for label in state.labels}
         added = tuple(label for location, label in wanted.items() if location not in have)
         gone = {location: values for location, values in have.items() if location not in wanted}
-        return self._proven(
-            replace(
-                look,
-                added=added,
-                removed=gone,
-                operation=_operation(added, tuple(gone), set()),
-                has_deletes=manifests.has_deletes(current, io),
-            ),
-            shown_schema,
+        return replace(
+            look,
+            added=added,
+            removed=gone,
+            operation=_operation(added, tuple(gone), set()),
+            has_deletes=manifests.has_deletes(current, self._home.io),
         )
+
+    def _with_properties(self, look: _Look) -> _Look:
+        """Say what else of the table differs; readers must know every column of every file."""
+        from lakebed.iceberg.schema import NAME_MAPPING, name_mapping_of
+
+        state, found = look.state, look.found
+        is_known = found is not None and _schema_number(found) == state.lineage.number
+        dropped = (
+            *(() if is_known else dropped_fields(self._store, state)),
+            *unknown_fields(self._store, state, look.added),
+        )
+        mapping = None if found is None else found.metadata.properties.get(NAME_MAPPING)
+        properties = self._properties(state)
+        properties[NAME_MAPPING] = name_mapping_of(look.schema, dropped, mapping).model_dump_json()
+        changes = []
+        if found is not None:
+            have = found.metadata.properties
+            if found.metadata.schema().as_struct() != look.schema.as_struct():
+                changes.append("columns of the table")
+            if any(have.get(name) != value for name, value in properties.items()):
+                changes.append("properties of the table")
+        return replace(look, dropped=dropped, properties=properties, schema_changes=tuple(changes))
 
     def _check_own(self, properties: dict[str, str]) -> None:
         from lakebed.iceberg.schema import DATASET
@@ -316,16 +315,16 @@ class _IcebergTarget:
             "repair: that takes their changes out of the table; their files stay.",
         )
 
-    def _proven(self, look: _Look, shown_schema: int) -> _Look:
+    def _prove(self, look: _Look) -> None:
         """Prove that readers of the table read the new files as Lakebed does."""
         from lakebed.iceberg.schema import widens
 
         state, number = look.state, look.state.lineage.number
-        labels = look.added if shown_schema == number else state.labels
+        is_known = look.found is not None and _schema_number(look.found) == number
+        labels = look.added if is_known else state.labels
         old = [label for label in labels if schema_number_of(label, newest=number) != number]
         if old:
             check_readable(self._store, state, old, reader="Iceberg", widens=widens)
-        return look
 
     def _properties(self, state: State) -> dict[str, str]:
         from lakebed.iceberg.schema import CREATED, DATASET, SCHEMA
@@ -405,6 +404,13 @@ class _IcebergTarget:
         from lakebed.iceberg.commit import last_sequence_number
 
         return 1 if now.found is None else last_sequence_number(now.found.metadata) + 1
+
+
+def _schema_number(found: Found) -> int:
+    """Return which schema of the dataset a table was last brought to."""
+    from lakebed.iceberg.schema import SCHEMA
+
+    return int(found.metadata.properties.get(SCHEMA, "0"))
 
 
 def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:

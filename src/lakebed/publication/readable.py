@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lakebed.arrow.older import OlderFiles
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.arrow_types import type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import schema_number_of
 from lakebed.model.layout import Folder
-from lakebed.model.schema import Field, Type
+from lakebed.model.schema import Field, Kind, Primitive, Type
 from lakebed.publication.footers import difference, read_footers, sound_footers
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
@@ -75,6 +76,28 @@ def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
             gone = (f for f in descriptor.schema if f.name not in state.descriptor.schema)
             dropped.update((field.name, field) for field in gone)
     return tuple(dropped.values())
+
+
+def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[Field, ...]:
+    """Return the columns of files of other tools that are no fields, such as an index of pandas.
+
+    Cost:
+        A footer for each file of another tool.
+    """
+    number = state.lineage.number
+    foreign = [one for one in labels if schema_number_of(one, newest=number) is None]
+    unknown: dict[str, Field] = {}
+    footers = sound_footers(read_footers(store, map(state.layout.key, foreign)))
+    for footer in footers.values():
+        for column in footer.schema.to_arrow_schema():
+            if column.name in state.layout.column_types or column.name in unknown:
+                continue
+            try:
+                kind = type_from_arrow(column.type, place=column.name, strict_names=False)
+            except SchemaMismatchError:
+                kind = Primitive(Kind.STRING)  # nobody reads it
+            unknown[column.name] = Field(name=column.name, type=kind)
+    return tuple(unknown.values())
 
 
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
