@@ -196,8 +196,14 @@ class FilesBeside:
             self._store.create(self._key(number + 1), data)
         except ObjectExistsError:
             return None
-        self._store.put(f"{self._keys}/{HINT}", str(number + 1).encode())
+        self._point_to(number + 1)
         return Found(metadata, str(number + 1))
+
+    def _point_to(self, number: int) -> None:
+        """Tell readers of a version; if there is a later one by then, of that."""
+        self._store.put(f"{self._keys}/{HINT}", str(number).encode())
+        if self._exists(number + 1):
+            self._point_to(number + 1)
 
     def drop(self) -> None:
         """See `TableHome`."""

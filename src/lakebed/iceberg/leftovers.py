@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from lakebed.errors import LakebedError, ObjectNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.publication.root import root_of
+from lakebed.state.published import LEASE, LEASE_MARGIN
 from lakebed.store.base import ObjectInfo, Store
 
 _log = logging.getLogger(__name__)
@@ -37,8 +38,8 @@ def dead_keys(
         cutoff: What was replaced by then is dead.
 
     Cost:
-        Nothing without such a table; else its metadata, and each list of manifests of a snapshot
-        that was the table's after `cutoff`, or that the metadata names.
+        Nothing without such a table; else its metadata files that were replaced by then and the
+        current one, and each list of manifests.
     """
     folder = f"{Folder.ICEBERG.of(dataset, 'metadata')}/"
     files = {info.key[len(folder) :]: info for info in objects if info.key.startswith(folder)}
@@ -50,18 +51,30 @@ def dead_keys(
     except ImportError:
         _log.warning("metadata of Iceberg is kept: pyiceberg is not installed dataset=%s", dataset)
         return frozenset()
+    # Nothing that is younger may be taken for a leftover: its publisher may be about to name it.
+    oldest = dt.datetime.now(dt.UTC) - LEASE - LEASE_MARGIN
+
+    def lists_in(name: str) -> set[str]:
+        data = bytes(store.get(f"{folder}{name}").data)
+        return {place.rpartition("/")[2] for place in named_lists(data)}
+
+    def manifests_in(name: str) -> set[str]:
+        listed = named_manifests(store, f"{folder}{name}", root_of(store, None, {}))
+        return {place.rpartition("/")[2] for place in listed}
+
     old = [name for _, name in numbered[:-1] if files[name].modified_at <= cutoff]
     lists = sorted((n for n in files if _LIST.fullmatch(n)), key=lambda n: files[n].modified_at)
+    past = [name for name in lists if files[name].modified_at <= cutoff][:-1]
     try:
-        current = store.get(f"{folder}{numbered[-1][1]}")
-        named = {place.rpartition("/")[2] for place in named_lists(bytes(current.data))}
-        dead = [name for name in lists if files[name].modified_at <= cutoff][:-1]
-        dead_lists = {name for name in dead if name not in named}
-        live = {
-            place.rpartition("/")[2]
-            for name in (set(lists) | named) - dead_lists
-            for place in named_manifests(store, f"{folder}{name}", root_of(store, None, {}))
+        named = lists_in(numbered[-1][1])
+        were_named = {one for name in old for one in lists_in(name)}
+        dead_lists = {
+            name
+            for name in past
+            if name not in named and (name in were_named or files[name].modified_at <= oldest)
         }
+        live = {one for name in {*lists, *named} - dead_lists for one in manifests_in(name)}
+        were_listed = {one for name in dead_lists for one in manifests_in(name)}
     except ObjectNotFoundError:
         return frozenset()  # a publication or a cleanup is at work: the next one will tell
     except (LakebedError, ValueError) as exc:
@@ -70,7 +83,10 @@ def dead_keys(
     manifests = {
         name
         for name, info in files.items()
-        if _MANIFEST.fullmatch(name) and name not in live and info.modified_at <= cutoff
+        if _MANIFEST.fullmatch(name)
+        and name not in live
+        and info.modified_at <= cutoff
+        and (name in were_listed or info.modified_at <= oldest)
     }
     # The last metadata file before the moment may have been opened after it.
     return frozenset(f"{folder}{name}" for name in (*old[:-1], *dead_lists, *manifests))
