@@ -6,6 +6,7 @@ import logging
 
 from lakebed import delta, iceberg
 from lakebed.errors import LakebedError
+from lakebed.state.after import PUBLISH
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -13,6 +14,7 @@ _log = logging.getLogger(__name__)
 
 DELTA, ICEBERG = "publish.delta", "publish.iceberg"
 ICEBERG_CATALOG, ICEBERG_TABLE = "publish.iceberg.catalog", "publish.iceberg.table"
+_KNOWN = (DELTA, ICEBERG, ICEBERG_CATALOG, ICEBERG_TABLE)
 
 
 def publish(store: Store, state: State) -> None:
@@ -22,6 +24,10 @@ def publish(store: Store, state: State) -> None:
     `publish.iceberg.table` name a catalog of pyiceberg's configuration and the table in it.
     """
     properties = state.descriptor.properties
+    for name in properties:
+        if name.startswith(PUBLISH) and name not in _KNOWN:
+            known = ", ".join(_KNOWN)
+            _log.warning("unknown property dataset=%s %s; known: %s", state.name, name, known)
     if _is_on(properties.get(DELTA)):
         try:
             delta.publication.publish(store, state.name)

@@ -43,7 +43,13 @@ def rows(batch: int) -> list[dict]:
     return [{"p": p, "batch": batch} for p in "ab"]
 
 
-@pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize(
+    "is_done",
+    [
+        pytest.param(True, id="after"),  # which is before the next one
+        pytest.param(False, id="before", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("door", DOORS, ids=str)
 def test_reader_sees_a_whole_version_and_the_next_publisher_goes_on(
     door, worker, tmp_path, is_done

@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import lakebed
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
+    MissingDependencyError,
     StorageError,
 )
 from lakebed.state import published
@@ -720,3 +722,26 @@ def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_p
         old.publish_delta()
     old.publish_iceberg()
     assert_shows(ICEBERG, old)
+
+
+def test_misspelled_property_is_told(lake, caplog):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties={"publish.detla": "true"})
+    lake.create("auto", descriptor).append(rows(1, "a"))
+
+    assert "unknown property dataset=auto publish.detla" in caplog.text
+
+
+def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, monkeypatch):
+    days.append(rows(1, "a"))
+    gone = ("lakebed.iceberg.", "pyiceberg", "deltalake")
+    for name in [name for name in sys.modules if name.startswith(gone)]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("pyiceberg", "deltalake"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    for call in (days.publish_iceberg, days.unpublish_iceberg):
+        with pytest.raises(MissingDependencyError, match="pyiceberg") as info:
+            call()
+        assert info.value.extra == "iceberg"
+    assert days.publish_delta().created
+    days.cleanup("0s", dry_run=False)

@@ -90,10 +90,11 @@ def unpublish(
     dry_run: bool = False,
 ) -> bool:
     """Drop the Iceberg table of a dataset; see `Dataset.unpublish_iceberg`."""
-    from lakebed.iceberg.schema import DATASET
-
     spelled = root_of(store, None, {})
     home = _home(store, dataset, catalog, table, spelled)
+
+    from lakebed.iceberg.schema import DATASET
+
     with closing(home):
         found = home.find("")
         own = f"{store.uri}/{dataset}"
