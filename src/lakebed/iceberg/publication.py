@@ -62,8 +62,8 @@ def publish(
     began = time.monotonic()
     wish = Wish(check=check, repair=repair, dry_run=dry_run)
     spelled = root_of(store, root, {})
-    home = _home(store, dataset, catalog, table, spelled)
-    target = _IcebergTarget(store, dataset, home, spelled)
+    home = _home(store, dataset, catalog, table, root_of(store, None, {}))
+    target = _IcebergTarget(store, dataset, home, spelled, is_root_given=root is not None)
     title = dataset if catalog is None else home.table
     note = Note(store, dataset, title, kind="iceberg", name=_note_name(catalog, table))
     with closing(home):
@@ -97,8 +97,10 @@ def unpublish(
 
     with closing(home):
         found = home.find("")
-        own = f"{store.uri}/{dataset}"
-        if found is not None and found.metadata.properties.get(DATASET) != own:
+        said = None if found is None else found.metadata.properties.get(DATASET)
+        # What lies beside the data is of this dataset, wherever that was when it was published.
+        is_own = said == f"{store.uri}/{dataset}" or (said is not None and home.folder is not None)
+        if found is not None and not is_own:
             raise _not_ours(home)
         if dry_run:
             return found is not None
@@ -172,7 +174,10 @@ class _Look:
 class _IcebergTarget:
     """The Iceberg table of one dataset."""
 
-    def __init__(self, store: Store, dataset: str, home: TableHome, root: str) -> None:
+    def __init__(
+        self, store: Store, dataset: str, home: TableHome, root: str, *, is_root_given: bool
+    ) -> None:
+        self._is_root_given = is_root_given
         self._store = store
         self._dataset = dataset
         self._home = home
@@ -270,10 +275,25 @@ class _IcebergTarget:
         return replace(look, dropped=dropped, properties=properties, schema_changes=tuple(changes))
 
     def _check_own(self, properties: dict[str, str]) -> None:
-        from lakebed.iceberg.schema import DATASET
+        """Check that the table shows this dataset, and go on as it spells the repository."""
+        from lakebed.iceberg.schema import DATASET, ROOT
 
-        if properties.get(DATASET) != f"{self._store.uri}/{self._dataset}":
+        own, said = f"{self._store.uri}/{self._dataset}", properties.get(DATASET)
+        if said != own:
+            if said is not None and self._home.folder is not None:
+                raise InvalidInputError(
+                    f"The Iceberg table beside {own!r} was published when the dataset was at "
+                    f"{said!r}, and names its files there.",
+                    hint="Unpublish it and publish it again.",
+                )
             raise _not_ours(self._home)
+        root = properties.get(ROOT, self._root)
+        if self._is_root_given and root != self._root:
+            raise InvalidInputError(
+                f"Table {self._home.table!r} names its files in {root!r}, not in {self._root!r}.",
+                hint="Unpublish it and publish it again; readers miss it in between.",
+            )
+        self._root = root
 
     def _check_partitions(self, look: _Look) -> None:
         """Check that the table's partitions are those of the dataset, which never change here."""
@@ -328,12 +348,13 @@ class _IcebergTarget:
             check_readable(self._store, state, old, reader="Iceberg", widens=widens)
 
     def _properties(self, state: State) -> dict[str, str]:
-        from lakebed.iceberg.schema import CREATED, DATASET, SCHEMA
+        from lakebed.iceberg.schema import CREATED, DATASET, ROOT, SCHEMA
 
         return _PROPERTIES | {
             DATASET: f"{self._store.uri}/{self._dataset}",
             CREATED: state.created_at,
             SCHEMA: str(state.lineage.number),
+            ROOT: self._root,
         }
 
     def _location(self, state: State, label: str) -> str:

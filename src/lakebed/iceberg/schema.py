@@ -31,7 +31,7 @@ from lakebed.model.values import EPOCH, Scalar
 from lakebed.publication import facts
 from lakebed.state.state import State
 
-DATASET, CREATED = "lakebed.dataset", "lakebed.created-at"
+DATASET, CREATED, ROOT = "lakebed.dataset", "lakebed.created-at", "lakebed.root"
 VERSION, COMMIT, SCHEMA = "lakebed.version", "lakebed.commit-id", "lakebed.schema"
 NAME_MAPPING = "schema.name-mapping.default"
 
