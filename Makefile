@@ -11,6 +11,7 @@ VENV := .venv
 PLATEAU_VENV := .venv-plateau
 DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
+DOORS_VENV := .venv-doors
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
 # A worker a core. ARGS='-n 0' takes none.
@@ -23,7 +24,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale bench-streams clean
+.PHONY: help setup interop-env doors-env doors demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-doors bench-index bench-scale bench-streams clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
@@ -31,12 +32,14 @@ help:
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: more than an hour on two cores"
 	@echo "make interop    only the comparison with plateau and datalake"
+	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
 	@echo "make format     put the code into shape"
 	@echo "make bench      Lakebed against Spark's own Parquet reader and writer; partitioned writes"
 	@echo "make bench-archive  100,000 archived files, and ingest against Spark alone"
 	@echo "make bench-publish  1,000 changed partitions, beside as many ALTER TABLE … SET LOCATION"
+	@echo "make bench-doors  publication to Delta and Iceberg after a commit of one file, up to 100,000 files"
 	@echo "make bench-index  what inverted indices cost an append"
 	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
 	@echo "make setup      only the environment, in $(VENV)"
@@ -70,6 +73,14 @@ $(PEERS_VENV)/.installed: constraints-peers.txt
 	$(PEERS_VENV)/bin/python -m pip install --quiet -r constraints-peers.txt
 	@touch $@
 
+doors-env: $(DOORS_VENV)/.installed
+
+$(DOORS_VENV)/.installed: constraints-doors.txt
+	$(call make-venv,$(DOORS_VENV))
+	@echo "Installing Spark 4.1 and DuckDB's extensions into $(DOORS_VENV) …"
+	$(DOORS_VENV)/bin/python -m pip install --quiet -r constraints-doors.txt
+	@touch $@
+
 demo: setup
 	$(BIN) examples/flights.py
 	$(BIN) examples/archive.py
@@ -91,6 +102,9 @@ coverage: setup interop-env
 interop: setup interop-env
 	$(PYTEST) -m interop $(ARGS)
 
+doors: setup doors-env
+	$(PYTEST) tests/publication -m long $(ARGS)
+
 check: setup
 	$(BIN) -m ruff check .
 	$(BIN) -m ruff format --check .
@@ -110,6 +124,9 @@ bench: setup
 bench-publish: setup
 	$(BIN) bench/publish.py $(ARGS)
 
+bench-doors: setup
+	$(BIN) bench/doors_publish.py $(ARGS)
+
 bench-archive: setup
 	$(BIN) bench/archive.py $(ARGS)
 
@@ -123,7 +140,7 @@ bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
 	$(BIN) bench/scale/run.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) build dist .coverage htmlcov .hypothesis
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

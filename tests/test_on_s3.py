@@ -102,3 +102,35 @@ def test_spark_tasks_write_to_the_store_and_read_from_it(spark, dataset):
     assert sorted(row.n for row in found.collect()) == [n for n in range(30) if n % 3 != 2]
     with pytest.raises(InvalidInputError, match="no connector"):
         dataset.spark(spark, way="native")
+
+
+def test_tables_of_other_formats_are_published_and_read_back(dataset, s3_options):
+    import polars
+    from pyiceberg.table import StaticTable
+
+    dataset.append(rows(4), run="first")
+    dataset.publish_delta()
+    dataset.publish_iceberg()
+    dataset.rerun(rows(6), run="first")
+    assert dataset.publish_delta().removed_count == dataset.publish_iceberg().removed_count > 0
+
+    wanted = sorted(dataset.arrow()["n"].to_pylist())
+    options = {
+        "aws_endpoint_url": s3_options["endpoint"],
+        "aws_access_key_id": "testing",
+        "aws_secret_access_key": "testing",
+        "aws_region": "us-east-1",
+        "aws_allow_http": "true",
+    }
+    frame = polars.read_delta(f"{dataset.uri}/data", storage_options=options)
+    assert sorted(frame["n"].to_list()) == wanted
+    properties = {
+        "s3.endpoint": s3_options["endpoint"],
+        "s3.access-key-id": "testing",
+        "s3.secret-access-key": "testing",
+        "s3.region": "us-east-1",
+    }
+    table = StaticTable.from_metadata(f"{dataset.uri}/iceberg", properties)
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == wanted
+    assert dataset.publish_delta(check=True).was_in_step
+    assert dataset.publish_iceberg(check=True).was_in_step

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import batches, hive, work
+from lakebed import batches, delta, hive, iceberg, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.hive.publication import Publication
     from lakebed.hive.table import Mode
+    from lakebed.publication.report import TablePublication
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.sources import SourceFile
+    from lakebed.store.base import ObjectInfo, Store
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -1011,6 +1013,7 @@ class Dataset(View):
             on_progress=on_progress,
             options=commit_options,
             ask=self._asking(metastore, published),
+            find_leftovers=_leftovers_of_tables,
         )
 
     def _asking(
@@ -1151,6 +1154,133 @@ class Dataset(View):
         self._check_writable()
         return hive.publication.unpublish(
             self._source.store, self.name, metastore, table, dry_run=dry_run
+        )
+
+    def publish_delta(
+        self, *, check: bool = False, repair: bool = False, dry_run: bool = False
+    ) -> TablePublication:
+        """Bring a Delta log over the data files into step with the current version.
+
+        The log lies in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
+        publication is one commit of it, which names the files that came and went; nothing is
+        copied. Readers see one whole version or another, and never a mixture. Other engines can
+        read the table, and refuse to write to it: it is a copy. After a crash anywhere, publish
+        again. With the property `publish.delta` set to `true`, each commit does so.
+
+        Args:
+            check: Change nothing; compare all that the log says with the head.
+            repair: Compare all, and mend it; what others have written to the log is taken back.
+            dry_run: Change nothing; say what would be done.
+
+        Raises:
+            InvalidInputError: Delta cannot say what the dataset is, or others have written to the
+                log; the message names what, and what to do. Nothing has changed.
+            AlreadyExistsError: There is a log that Lakebed did not write.
+            StorageError: The store failed, or others published again and again.
+
+        Cost:
+            The head, the history since the last publication, the facts of files that came since;
+            two GETs of some KiB; a conditional PUT, and two of a note. Each fiftieth time also a
+            checkpoint, whose size is that of the table's metadata. A check or repair reads the
+            whole log.
+
+        Source:
+            docs/design/007-delta-iceberg.md
+        """
+        self._check_writable()
+        return delta.publication.publish(
+            self._source.store, self.name, check=check, repair=repair, dry_run=dry_run
+        )
+
+    def unpublish_delta(self, *, dry_run: bool = False) -> bool:
+        """Delete the Delta log; the dataset and its files stay.
+
+        Args:
+            dry_run: Only say whether there is one.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            AlreadyExistsError: Lakebed did not write it; it was not touched.
+        """
+        self._check_writable()
+        return delta.publication.unpublish(self._source.store, self.name, dry_run=dry_run)
+
+    def publish_iceberg(
+        self,
+        *,
+        catalog: str | None = None,
+        table: str | None = None,
+        root: str | None = None,
+        check: bool = False,
+        repair: bool = False,
+        dry_run: bool = False,
+    ) -> TablePublication:
+        """Bring an Iceberg table over the data files into step with the current version.
+
+        A publication is one snapshot, which names the files that came and went; nothing is copied.
+        Readers see one whole version or another, and never a mixture. After a crash anywhere,
+        publish again. With the property `publish.iceberg` set to `true`, each commit does so.
+
+        Without a catalog, the table's metadata files lie in `<dataset>/iceberg/metadata`, numbered
+        and with a version hint, as those of Hadoop tables: that directory is the table.
+
+        Args:
+            catalog: A catalog by the name that it has in pyiceberg's configuration.
+            table: As `namespace.table` of that catalog.
+            root: The repository as the readers of the table spell it, if not by its own URL.
+            check: Change nothing; compare all that the table says with the head.
+            repair: Compare all, and mend it; snapshots of others are taken back.
+            dry_run: Change nothing; say what would be done.
+
+        Raises:
+            InvalidInputError: Iceberg cannot say what the dataset is, or others have written to
+                the table; the message names what, and what to do. Nothing has changed.
+            AlreadyExistsError: There is such a table, and it is not this dataset's.
+            StorageError: Store or catalog failed, or others published again and again.
+            MissingDependencyError: pyiceberg is not installed.
+
+        Cost:
+            The head, the history since the last publication, the facts of files that came since;
+            the table's metadata and list of manifests, both written anew; manifests that name
+            what went. A check or repair reads all manifests.
+
+        Source:
+            docs/design/007-delta-iceberg.md
+        """
+        self._check_writable()
+        return iceberg.publication.publish(
+            self._source.store,
+            self.name,
+            catalog=catalog,
+            table=table,
+            root=root,
+            check=check,
+            repair=repair,
+            dry_run=dry_run,
+        )
+
+    def unpublish_iceberg(
+        self, *, catalog: str | None = None, table: str | None = None, dry_run: bool = False
+    ) -> bool:
+        """Drop the Iceberg table; the dataset and its files stay.
+
+        Args:
+            catalog: As for `publish_iceberg`.
+            table: As for `publish_iceberg`.
+            dry_run: Only say whether there is one.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            AlreadyExistsError: It does not show this dataset; it was not touched.
+            MissingDependencyError: pyiceberg is not installed.
+        """
+        self._check_writable()
+        return iceberg.publication.unpublish(
+            self._source.store, self.name, catalog=catalog, table=table, dry_run=dry_run
         )
 
     def compact(
@@ -1432,3 +1562,17 @@ def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
 def _sum(numbers: list[int | None]) -> int | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
+
+
+def _leftovers_of_tables(
+    store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
+) -> frozenset[str]:
+    """Return what of the metadata of Delta and Iceberg tables nobody needs any more."""
+    from lakebed.state.delta_log import dead_log_keys
+
+    return frozenset(
+        (
+            *dead_log_keys(store, dataset, objects, cutoff),
+            *iceberg.leftovers.dead_keys(store, dataset, objects, cutoff),
+        )
+    )

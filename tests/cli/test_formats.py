@@ -88,6 +88,10 @@ OTHER_SHAPES = {
     "discard --dry-run": "{lake}/flights {staged}",
     "cleanup --delete": "{lake}/flights --older-than 0s --yes --kept",
     "publish --dry-run": "{lake}/flights --table lake.{table}",
+    "publish --delta": "{lake}/flights",
+    "publish --iceberg": "{lake}/flights --repair",
+    "unpublish --delta": "{lake}/flights",
+    "unpublish --iceberg": "{lake}/flights --dry-run",
     "adopt --dry-run": "{lake}/plain",
     "check --deep": "{lake}/flights --repair",
 }
@@ -129,7 +133,8 @@ CHECKS: dict[str, Callable[[str], None]] = {
 
 
 def needs_spark(verb: str) -> bool:
-    return verb.split()[0] in ("publish", "unpublish")
+    is_publication = verb.split()[0] in ("publish", "unpublish")
+    return is_publication and "--delta" not in verb and "--iceberg" not in verb
 
 
 def test_every_verb_and_every_format_is_checked() -> None:

@@ -237,7 +237,7 @@ def drop(
     for _, note in published.read_each(repository.store, name):
         if isinstance(note, published.Shown):
             output.note(
-                f"It is published as {note.table}, and queries of that will fail without its "
+                f"It is published as {note.title}, and queries of that will fail without its "
                 "files: unpublish it first."
             )
     if is_dry_run:

@@ -1,4 +1,4 @@
-"""The verbs publish, unpublish and adopt: datasets and tables of a Hive metastore."""
+"""The verbs publish, unpublish and adopt: datasets and tables of other formats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakebed.cli.records import dataset_facts, dataset_record
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
 from lakebed.hive.table import MODES
+from lakebed.publication.report import TablePublication
 from lakebed.repository import Repository
 
 _DRIFT_EXIT_CODE = 1
@@ -25,7 +26,14 @@ _PARTITION_LISTS = ("added", "changed", "dropped")
 )
 @takes_dataset
 @takes_metastore
-@click.option("--table", required=True, metavar="DB.TABLE", help="What to call it there.")
+@click.option(
+    "--table", metavar="DB.TABLE", help="What to call it in the metastore, or in the catalog."
+)
+@click.option("--delta", "is_delta", is_flag=True, help="As a Delta table, in its own directory.")
+@click.option(
+    "--iceberg", "is_iceberg", is_flag=True, help="As an Iceberg table, by itself or of a catalog."
+)
+@click.option("--catalog", metavar="NAME", help="Of the Iceberg table, as pyiceberg knows it.")
 @click.option(
     "--mode",
     type=click.Choice(MODES),
@@ -43,38 +51,87 @@ def publish(
     repository: Repository,
     name: str,
     metastore: str | None,
-    table: str,
+    table: str | None,
+    is_delta: bool,
+    is_iceberg: bool,
+    catalog: str | None,
     mode: Any,
     root: str | None,
     is_check: bool,
     is_repair: bool,
     is_dry_run: bool,
 ) -> None:
-    """Bring a Hive table into step with a dataset.
+    """Bring a Hive, Delta or Iceberg table into step with a dataset.
 
     The table is created if it is not there. Later only what commits have touched since is
-    changed: partitions are added, pointed to their new batch, or dropped. No file moves.
+    changed. No file moves, and none is copied.
     """
     if is_check and is_repair:
-        message = "Give only one of --check and --repair."
-        raise click.UsageError(message, click.get_current_context())
+        raise _misused("Give only one of --check and --repair.")
+    _check_target(table, is_delta=is_delta, is_iceberg=is_iceberg, catalog=catalog)
+    dataset = repository.open(name)
+    wish = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
+    done: Publication | TablePublication
     with output.progress("Publishing"):
-        done = repository.open(name).publish(
-            metastore,
-            table=table,
-            mode=mode,
-            root=root,
-            check=is_check,
-            repair=is_repair,
-            dry_run=is_dry_run,
-        )
-    record = _record(done)
+        if is_delta:
+            _refuse_given(metastore=metastore, mode=mode, root=root)
+            done = dataset.publish_delta(**wish)
+        elif is_iceberg:
+            _refuse_given(metastore=metastore, mode=mode)
+            done = dataset.publish_iceberg(catalog=catalog, table=table, root=root, **wish)
+        else:
+            assert table is not None  # as was checked
+            done = dataset.publish(metastore, table=table, mode=mode, root=root, **wish)
+    record = _record(done) if isinstance(done, Publication) else _table_record(done)
     facts = {key.replace("_", " "): value for key, value in record.items()}
     output.record(record, facts=facts)
     if not done.is_applied and not done.is_in_step:
         output.note("The table is not in step." if is_check else "Nothing was changed.")
     if is_check and not done.is_in_step:
         click.get_current_context().exit(_DRIFT_EXIT_CODE)
+
+
+def _check_target(
+    table: str | None, *, is_delta: bool, is_iceberg: bool, catalog: str | None
+) -> None:
+    if is_delta and is_iceberg:
+        raise _misused("Give only one of --delta and --iceberg.")
+    if not (table or is_delta or is_iceberg):
+        raise _misused("Give --table for a Hive table, or --delta, or --iceberg.")
+    if is_delta and table:
+        raise _misused("A Delta table has no name: give --delta without --table.")
+    if catalog and not is_iceberg:
+        raise _misused("--catalog is for --iceberg.")
+
+
+def _refuse_given(**options: object) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise _misused(f"--{option} is for a Hive table.")
+
+
+def _misused(message: str) -> click.UsageError:
+    return click.UsageError(message, click.get_current_context())
+
+
+def _table_record(done: TablePublication) -> dict[str, object]:
+    return {
+        "table": done.table,
+        "kind": done.kind,
+        "version": done.version,
+        "table_version": done.table_version,
+        "is_applied": done.is_applied,
+        "is_in_step": done.is_in_step,
+        "was_in_step": done.was_in_step,
+        "created": done.created,
+        "schema_changes": list(done.schema_changes),
+        "added_count": done.added_count,
+        "removed_count": done.removed_count,
+        "unchanged_count": done.unchanged_count,
+        "foreign": list(done.foreign),
+        "damaged": list(done.damaged),
+        "seconds": round(done.seconds, 3),
+    }
 
 
 def _record(done: Publication) -> dict[str, object]:
@@ -98,7 +155,10 @@ def _record(done: Publication) -> dict[str, object]:
 @verb("unpublish", example="lakebed unpublish lake/flights --table lake.flights --warehouse hive")
 @takes_dataset
 @takes_metastore
-@click.option("--table", required=True, metavar="DB.TABLE", help="Which one.")
+@click.option("--table", metavar="DB.TABLE", help="Which one.")
+@click.option("--delta", "is_delta", is_flag=True, help="The Delta table.")
+@click.option("--iceberg", "is_iceberg", is_flag=True, help="The Iceberg table.")
+@click.option("--catalog", metavar="NAME", help="Of the Iceberg table, as pyiceberg knows it.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say whether there is one.")
 def unpublish(
     output: Output,
@@ -106,11 +166,24 @@ def unpublish(
     repository: Repository,
     name: str,
     metastore: str | None,
-    table: str,
+    table: str | None,
+    is_delta: bool,
+    is_iceberg: bool,
+    catalog: str | None,
     is_dry_run: bool,
 ) -> None:
-    """Drop the Hive table of a dataset; the dataset and its files stay."""
-    is_there = repository.open(name).unpublish(metastore, table=table, dry_run=is_dry_run)
+    """Drop the Hive, Delta or Iceberg table of a dataset; the dataset and its files stay."""
+    _check_target(table, is_delta=is_delta, is_iceberg=is_iceberg, catalog=catalog)
+    dataset = repository.open(name)
+    if is_delta:
+        _refuse_given(metastore=metastore)
+        is_there = dataset.unpublish_delta(dry_run=is_dry_run)
+    elif is_iceberg:
+        _refuse_given(metastore=metastore)
+        is_there = dataset.unpublish_iceberg(catalog=catalog, table=table, dry_run=is_dry_run)
+    else:
+        assert table is not None  # as was checked
+        is_there = dataset.unpublish(metastore, table=table, dry_run=is_dry_run)
     output.record(
         {"table": table, "was_there": is_there, "is_dropped": is_there and not is_dry_run}
     )

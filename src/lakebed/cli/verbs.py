@@ -98,11 +98,15 @@ VERBS: Mapping[str, Home] = {
     "check": Home(
         "lakebed.cli.upkeep", "check", "Compare what the head says with what is on storage."
     ),
-    "publish": Home("lakebed.cli.hive", "publish", "Bring a Hive table into step with a dataset."),
+    "publish": Home(
+        "lakebed.cli.hive",
+        "publish",
+        "Bring a Hive, Delta or Iceberg table into step with a dataset.",
+    ),
     "unpublish": Home(
         "lakebed.cli.hive",
         "unpublish",
-        "Drop the Hive table of a dataset; the dataset and its files stay.",
+        "Drop the Hive, Delta or Iceberg table of a dataset; the dataset and its files stay.",
     ),
     "adopt": Home("lakebed.cli.hive", "adopt", "Make a dataset of Parquet files where they lie."),
     "archive": Home(

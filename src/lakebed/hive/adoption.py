@@ -37,8 +37,6 @@ from lakebed.hive.batch_directories import (
     limit_history,
     steps_of,
 )
-from lakebed.hive.directories import root_of
-from lakebed.hive.footers import difference, read_footers, sound_footers
 from lakebed.hive.metastore import Metastore, plain_location
 from lakebed.hive.session import session_of
 from lakebed.hive.table import TableName
@@ -58,6 +56,8 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
+from lakebed.publication.footers import difference, read_footers, sound_footers
+from lakebed.publication.root import HADOOP_SCHEMES, root_of
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import FileFacts, facts_table
@@ -197,7 +197,7 @@ def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[s
 
 def _key_of(store: Store, name: str, location: str) -> str:
     """Return the key of a directory that must be the dataset's, or lie in it."""
-    root = root_of(store, None)
+    root = root_of(store, None, HADOOP_SCHEMES)
     if ":" not in location.partition("/")[0]:
         location = f"file://{os.path.abspath(location)}"  # noqa: PTH100 - links in it must stay
     here = re.sub(r"^s3a?://", "s3a://", plain_location(location))

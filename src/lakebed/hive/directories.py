@@ -7,18 +7,15 @@ of a task that failed, none that somebody put there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
-from lakebed.hive.footers import THREADS, difference, read_footers, sound_footers
 from lakebed.hive.table import Columns, Spec
-from lakebed.model.keys import partition_of, schema_number_of
-from lakebed.model.layout import Folder
+from lakebed.model.keys import partition_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.state import history
-from lakebed.state.descriptors import descriptor_from
+from lakebed.publication import readable
+from lakebed.publication.footers import THREADS
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
@@ -30,8 +27,6 @@ _WIDENED = {
     (Kind.FLOAT, Kind.DOUBLE),
     (Kind.DATE, Kind.TIMESTAMP_NTZ),
 }
-# Hadoop's name for a store, where it differs.
-_HADOOP_SCHEMES = {"s3": "s3a"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,62 +146,9 @@ def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
         InvalidInputError: It would not; the message names the field.
 
     Cost:
-        Nothing for files of the current schema; the history where there are older ones, and a
-        footer for each file of another tool.
+        As `lakebed.publication.readable.check_readable`.
     """
-    lineage = state.lineage
-    numbers: dict[int | None, list[str]] = {}
-    for label in labels:
-        number = schema_number_of(label, newest=lineage.number)
-        numbers.setdefault(number, []).append(label)
-    if any(number is not None and number < lineage.number for number in numbers):
-        names = _names_by_schema(store, state)
-        for number in numbers:
-            if number is not None and number < lineage.number:
-                _check_older(state, number, names.get(number))
-    foreign = numbers.get(None, [])
-    if foreign:
-        stored = state.layout.stored_schema
-        for key, footer in sound_footers(
-            read_footers(store, map(state.layout.key, foreign))
-        ).items():
-            reason = difference(footer, stored)
-            if reason:
-                raise InvalidInputError(
-                    f"Data file {key!r} would not read in Hive as in {state.name!r}: {reason}.",
-                    hint="Overwrite its partition with its own rows.",
-                )
-
-
-def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
-    names = {}
-    for entry in history.read(store, state.lists.history):
-        if entry.descriptor is not None:
-            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(state.name))
-            names[lineage.number] = frozenset(descriptor.schema.names)
-    return names
-
-
-def _check_older(state: State, number: int, names: frozenset[str] | None) -> None:
-    older = OlderFiles.of(state.layout, number)
-    reason = ""
-    for name, value in older.reading.constants.items():
-        if value is not None:
-            reason = f"field {name!r} reads as {value!r} in them"
-        elif names is None or name in names:
-            reason = f"they hold an earlier field of the name {name!r}"
-    for name, kind in older.reading.promoted.items():
-        wanted = state.descriptor.schema.get(name).type
-        if not _is_widened(kind, wanted):
-            reason = f"they hold field {name!r} as {kind} instead of {wanted}"
-    for name in older.reading.rebuilt:
-        reason = f"they hold field {name!r} in another form"
-    if reason:
-        raise InvalidInputError(
-            f"Files of schema {number} of {state.name!r} would not read in Hive as they do here: "
-            f"{reason}.",
-            hint="Overwrite their partitions with their own rows: new files are of the new schema.",
-        )
+    readable.check_readable(store, state, labels, reader="Hive", widens=_is_widened)
 
 
 def _is_widened(have: Type, wanted: Type) -> bool:
@@ -217,24 +159,3 @@ def _is_widened(have: Type, wanted: Type) -> bool:
         and isinstance(wanted, Primitive)
         and (have.kind, wanted.kind) in _WIDENED
     )
-
-
-def root_of(store: Store, root: str | None) -> str:
-    """Return the repository as the readers of the table spell it.
-
-    Raises:
-        InvalidInputError: The store has no name that others could use.
-    """
-    if root is not None:
-        return root.rstrip("/")
-    scheme, separator, location = store.uri.partition("://")
-    if not store.is_shared or not separator:
-        raise InvalidInputError(
-            f"{store.uri} cannot be published: no other process sees it.",
-            hint="Publish from a directory or an object store.",
-        )
-    if scheme == "file":
-        path = store.local_path("x")
-        assert path is not None  # a store of files has paths
-        return f"file://{path.parent}"
-    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{location}"

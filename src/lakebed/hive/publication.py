@@ -3,8 +3,7 @@
 The table remembers which version it shows, so that a publication touches only the partitions that
 commits have touched since. It is believed only if the note on storage, where publishers say what
 they are about to show, tells of nobody else: after a crash, and beside other publishers, the whole
-table is compared. Nothing is locked. Who publishes looks at the head once more at the end, and goes
-on if it has moved; so of several publishers the last one leaves the table right.
+table is compared. The rounds of a publication are those of `lakebed.publication.engine`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +19,6 @@ from typing import TYPE_CHECKING
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
-    LakebedError,
-    StorageError,
     noting,
 )
 from lakebed.hive.directories import (
@@ -30,7 +26,6 @@ from lakebed.hive.directories import (
     check_readable,
     directories_of,
     problems,
-    root_of,
 )
 from lakebed.hive.metastore import FoundTable, Metastore, plain_location
 from lakebed.hive.session import session_of
@@ -47,8 +42,10 @@ from lakebed.hive.table import (
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
 from lakebed.model.layout import Folder
-from lakebed.state import history, published
-from lakebed.state.reader import read_own_head
+from lakebed.publication.engine import Wish, bring_into_step
+from lakebed.publication.root import HADOOP_SCHEMES, root_of
+from lakebed.publication.since import find_since
+from lakebed.state import published
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -59,8 +56,6 @@ _log = logging.getLogger(__name__)
 
 _DATASET, _CREATED = "lakebed.dataset", "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
-_MAX_ROUNDS = 10  # commits that may come while one is published, and lost races
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  # after a lost race
 _UNPARTITIONED = Spec("")
 
 
@@ -119,6 +114,17 @@ class Publication:
             or self.changed
             or self.dropped
             or self.damaged
+        )
+
+    def followed_by(self, later: Publication) -> Publication:
+        """Return what two rounds of one publication did."""
+        return replace(
+            later,
+            created=self.created,
+            schema_changes=(*self.schema_changes, *later.schema_changes),
+            added=tuple(dict.fromkeys((*self.added, *later.added))),
+            changed=tuple(dict.fromkeys((*self.changed, *later.changed))),
+            dropped=tuple(dict.fromkeys((*self.dropped, *later.dropped))),
         )
 
     def _repr_html_(self) -> str:
@@ -282,48 +288,19 @@ class _Publisher:
         self._metastore = metastore
         self._table = table
         self._options = options
-        self._root = root_of(store, options.root)
+        self._root = root_of(store, options.root, HADOOP_SCHEMES)
         self._note = published.Note(store, dataset, str(table))
 
     def run(self) -> Publication:
         options = self._options
-        is_applied = not (options.check or options.dry_run)
-        total: Publication | None = None
-        is_open = True
-        for number in range(1, _MAX_ROUNDS + 1):
-            state = read_own_head(self._store, self._dataset).state
-            if not is_open and total is not None and total.version == state.version:
-                break
-            try:
-                self._note.read()  # before the table, so that it tells what others do to that
-                now = self._look(state, is_full=(options.check or options.repair) and is_open)
-                done = self._report(now, is_applied=is_applied)
-                total = done if total is None else _sum(total, done)
-                is_open = is_applied and self._apply_and_note(now)
-            except StorageError as exc:
-                if number == _MAX_ROUNDS or not self._note.is_disturbed():
-                    raise
-                self._wait(number, exc)
-                is_open = True
-            else:
-                if not is_applied:
-                    break
-        assert total is not None  # the last round has raised, or looked
-        return total
+        wish = Wish(check=options.check, repair=options.repair, dry_run=options.dry_run)
+        return bring_into_step(self._store, self._dataset, self, self._note, wish)
 
-    def _wait(self, number: int, lost: StorageError) -> None:
-        """Let another publisher, which was faster at something, go on."""
-        wait_s = random.uniform(0, min(_FIRST_WAIT_S * 2**number, _LONGEST_WAIT_S))
-        _log.warning(
-            "publication looks again table=%s round=%d wait_ms=%.0f lost=%s",
-            self._table,
-            number,
-            wait_s * 1000,
-            lost.message,
-        )
-        time.sleep(wait_s)
+    @property
+    def title(self) -> str:
+        return str(self._table)
 
-    def _look(self, state: State, *, is_full: bool) -> _Round:
+    def look(self, state: State, note: published.Note, *, is_full: bool) -> _Round:
         """Compare the table with the dataset, as far as is needed."""
         table = self._metastore.find()
         if table is not None:
@@ -340,7 +317,7 @@ class _Publisher:
             here = self._location(wanted[_UNPARTITIONED]) if wanted else self._empty_location()
             moved = {} if have[_UNPARTITIONED] == here else have
             return self._checked(state, mode, columns, table, wanted, have, moved, changes)
-        touched = None if is_full else self._touched(state, table)
+        touched = None if is_full else self._touched(state, table, note)
         wanted = directories_of(state, columns, touched)
         if touched is None:
             have = self._metastore.locations(table.columns.keys)
@@ -457,23 +434,18 @@ class _Publisher:
             )
         return known
 
-    def _touched(self, state: State, table: FoundTable) -> frozenset[str] | None:
+    def _touched(
+        self, state: State, table: FoundTable, note: published.Note
+    ) -> frozenset[str] | None:
         """Return the partitions that commits have touched since; None if that is not known."""
         shown = table.properties.get(_VERSION, "")
-        if table.properties.get(_CREATED) != state.created_at or state.is_changed_by_others:
+        if not shown.isascii() or not shown.isdecimal():
             return None
-        if not shown.isascii() or not shown.isdecimal() or int(shown) > state.version:
-            return None
-        base = int(shown)
-        if not self._note.shows_only(base):
+        if not note.shows_only(int(shown)):
             return None  # others are at work, or one has failed: some partitions show another one
-        if base == state.version:
-            return frozenset()
-        entries = history.read(self._store, state.lists.history, after=base)
-        entries = tuple(entry for entry in entries if entry.version <= state.version)
-        if [entry.version for entry in entries] != list(range(base + 1, state.version + 1)):
-            return None  # the history does not reach back so far
-        return frozenset(path for entry in entries for path in entry.partitions)
+        created_at = table.properties.get(_CREATED, "")
+        since = find_since(self._store, state, int(shown), created_at)
+        return None if since is None else since.partitions
 
     def _location(self, directory: Directory) -> str:
         return plain_location(f"{self._root}/{directory.key}")
@@ -486,34 +458,15 @@ class _Publisher:
         """
         return plain_location(f"{self._root}/{Folder.HIVE.of(self._dataset, str(self._table))}")
 
-    def _apply_and_note(self, now: _Round) -> bool:
-        """Change the table, and let cleanups and other publishers know what it may show.
-
-        Returns:
-            Whether to look again: others may have changed it too.
-        """
-        note, metastore = self._note, self._metastore
-        if not self._is_to_change(now) and note.shows_only(now.state.version):
-            return False
-        if not note.begin(now.state.version):
-            raise StorageError(
-                f"Others publish table {str(self._table)!r} at the same time.",
-                hint="Publish again.",
-                retryable=True,
-            )
-        metastore.deadline = note.deadline
+    def apply(self, now: _Round, note: published.Note) -> bool:
+        self._metastore.deadline = note.deadline
         try:
             self._apply(now)
-        except Exception:
-            # What dies otherwise says nothing: its calls may still be under way.
-            with contextlib.suppress(LakebedError):
-                note.give_up()
-            raise
         finally:
-            metastore.deadline = None
-        return note.finish()
+            self._metastore.deadline = None
+        return True
 
-    def _is_to_change(self, now: _Round) -> bool:
+    def is_to_change(self, now: _Round) -> bool:
         differences = (now.added, now.changed, now.dropped, now.schema_changes)
         return now.found is None or any(differences) or self._is_to_note(now)
 
@@ -580,7 +533,7 @@ class _Publisher:
             hint="Unpublish it and publish it again; readers miss it in between.",
         )
 
-    def _report(self, now: _Round, *, is_applied: bool) -> Publication:
+    def report(self, now: _Round, *, is_applied: bool) -> Publication:
         return Publication(
             table=str(self._table),
             version=now.state.version,
@@ -606,15 +559,3 @@ def _count(state: State, mode: Mode) -> int:
 
 def _paths(specs: Mapping[Spec, Directory] | tuple[Spec, ...]) -> tuple[str, ...]:
     return tuple(sorted(str(spec) for spec in specs))
-
-
-def _sum(one: Publication, other: Publication) -> Publication:
-    """Return what two rounds of one publication did."""
-    return replace(
-        other,
-        created=one.created,
-        schema_changes=(*one.schema_changes, *other.schema_changes),
-        added=tuple(dict.fromkeys((*one.added, *other.added))),
-        changed=tuple(dict.fromkeys((*one.changed, *other.changed))),
-        dropped=tuple(dict.fromkeys((*one.dropped, *other.dropped))),
-    )

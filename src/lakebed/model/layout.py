@@ -7,6 +7,7 @@ It is Kartothek's layout, so that plateau reads what we write, and ours beside i
     flights.by-dataset-metadata.json     the head
     flights/data/_common_metadata        the schema, for plateau and kartothek
     flights/data/dt=…/batch_id=…/part-…  data files; see `lakebed.model.keys`
+    flights/data/_delta_log/…            a log by which the data files are a Delta table
     flights/files/0000000012-….parquet   segments, in one of the folders of `Folder`
 """
 
@@ -38,6 +39,9 @@ JSON_SUFFIX = ".by-dataset-metadata.json"
 MSGPACK_SUFFIX = ".by-dataset-metadata.msgpack.zstd"
 SCHEMA_FILE = "_common_metadata"
 INDEX_SUFFIX = ".by-dataset-index.parquet"
+DELTA_LOG = (
+    "_delta_log"  # in the table's folder, as Delta wants it; its readers hide what begins so
+)
 
 _SEGMENT_NAME = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}[^/]*")
 
@@ -50,9 +54,10 @@ class Folder(StrEnum):
     FILES = "files"  # the file table
     HISTORY = "history"
     HIVE = "hive"  # where tables of a metastore are said to be; nothing lies there
+    ICEBERG = "iceberg"  # metadata by which the data files are an Iceberg table
     INDICES = "indices"  # Kartothek's index files
     POSTINGS = "postings"  # the inverted indices
-    PUBLISHED = "published"  # what tables of a metastore show
+    PUBLISHED = "published"  # what tables of other formats show
     RUNS = "runs"  # which run wrote what
     SIGNALS = "signals"  # which views are ready
     SOURCES = "sources"  # which raw files were read in
@@ -70,6 +75,11 @@ class Folder(StrEnum):
 def schema_key(dataset: str, table: str) -> str:
     """Return the key of the schema file."""
     return f"{dataset}/{table}/{SCHEMA_FILE}"
+
+
+def delta_folder(dataset: str) -> str:
+    """Return where the log of the Delta table of a dataset lies."""
+    return f"{dataset}/{TABLE}/{DELTA_LOG}"
 
 
 def postings_folder(dataset: str, column: str) -> str:

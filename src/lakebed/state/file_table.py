@@ -287,6 +287,24 @@ def find(
     )
 
 
+def covering(
+    store: Store, segments: Sequence[Segment], labels: Collection[str]
+) -> tuple[Segment, ...]:
+    """Return the newest segments, as many as tell of all these files; all if some are unknown.
+
+    Cost:
+        One GET for each of them; none of those that the process has read before.
+    """
+    missing, chosen = set(labels), []
+    for segment in reversed(segments):
+        if not missing:
+            break
+        for table in _readable(store, [segment], ["label"], _as_it_is)[0]:
+            missing.difference_update(table.column("label").to_pylist())
+        chosen.append(segment)
+    return tuple(chosen)
+
+
 def _readable(
     store: Store,
     segments: Sequence[Segment],

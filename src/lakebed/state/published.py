@@ -1,9 +1,13 @@
-"""What tables of a Hive metastore show: those files stay, whatever else is cleaned up.
+"""What tables of other formats show: those files stay, whatever else is cleaned up.
 
-A metastore cannot be asked by who cleans up, perhaps on another machine. So publications note, in
-one small object for each table, which versions it may show. A publisher says there what it is
-about to show before it changes the table, and takes that back when it has ended. So the note
-covers what the table shows at any moment, and each publisher learns whether it was alone with it.
+A metastore or a catalog cannot be asked by who cleans up, perhaps on another machine. So
+publications note, in one small object for each table, which versions it may show. A publisher says
+there what it is about to show before it changes the table, and takes that back when it has ended.
+So the note covers what the table shows at any moment, and each publisher learns whether it was
+alone with it.
+
+Readers of Delta and Iceberg tables go on with the version that they have opened. So the notes of
+these also tell until when a version was shown: for the retention of a cleanup, its files stay.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -27,6 +31,10 @@ from lakebed.store.base import Store
 LEASE = dt.timedelta(hours=6)  # then a publisher that has not ended is taken for dead
 LEASE_MARGIN = dt.timedelta(minutes=15)  # clocks that differ, and the last call of a publisher
 _SUFFIX = ".json"
+_SPAN_S = 3600  # versions that left a table within the same hour are told together
+_LONGEST_RETENTION = dt.timedelta(days=366)  # of readers, and so of what is told
+
+TableKind = Literal["hive", "delta", "iceberg"]
 
 _Version = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -43,18 +51,48 @@ class Publisher(msgspec.Struct, frozen=True, kw_only=True):
     until: Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions that a table does not show any more, and that readers may still hold.
+
+    Attributes:
+        since: The lowest of them; those above it may have been shown, too.
+        at: When the last of them was shown.
+    """
+
+    since: _Version
+    at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a table may show.
 
     Attributes:
-        table: As `database.table`.
+        table: As `database.table`; of a Delta or Iceberg table, what it is called in messages.
         versions: Of the dataset; several while the table moves, or after it failed to.
         publishers: Those at work, each by an id of its own.
+        kind: Of the table.
+        left: What it has shown before, oldest first.
+        place: Where the publisher found itself in the table's own log, to look there first.
     """
 
     table: str
     versions: tuple[_Version, ...]
     publishers: dict[str, Publisher] = msgspec.field(default_factory=dict)
+    kind: TableKind = "hive"
+    left: tuple[Left, ...] = ()
+    place: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return self.table if self.kind == "hive" else f"{self.kind.capitalize()} {self.table}"
+
+    def held_since(self, cutoff: dt.datetime) -> int | None:
+        """Return the lowest version that a reader may hold who began after `cutoff`.
+
+        None if there is none but those that the table shows.
+        """
+        return min((left.since for left in self.left if left.at > cutoff), default=None)
 
 
 class Note:
@@ -64,17 +102,31 @@ class Note:
     `give_up`. Between these calls nothing is locked: they tell what others did.
     """
 
-    def __init__(self, store: Store, dataset: str, table: str) -> None:
+    def __init__(
+        self, store: Store, dataset: str, table: str, *, kind: TableKind = "hive", name: str = ""
+    ) -> None:
+        """Take part in the note of a table.
+
+        Args:
+            store: Where the dataset is.
+            dataset: Its name.
+            table: What it is called in messages.
+            kind: Of the table.
+            name: Of the note, if not that of the table.
+        """
         self._store = store
-        self._key = _key(dataset, table)
+        self._key = _key(dataset, name or table)
         self._table = table
+        self._kind: TableKind = kind
         self._own = uuid.uuid4().hex
         self._version = 0
         self._until: dt.datetime | None = None
         self._versions: tuple[int, ...] = ()
         self._others: Mapping[str, Publisher] = {}
+        self._left: tuple[Left, ...] = ()
         self._etag: str | None = None
         self._is_changed = False
+        self.place = ""  # as it was read; who publishes may change it before `finish`
 
     def read(self) -> None:
         """Read it anew; what `begin` and `is_disturbed` tell is about the time since.
@@ -88,6 +140,8 @@ class Note:
         shown, self._etag = self._get()
         now = dt.datetime.now(dt.UTC)
         self._versions = shown.versions
+        self._left = shown.left
+        self.place = shown.place
         self._others = {
             publisher_id: publisher
             for publisher_id, publisher in shown.publishers.items()
@@ -112,10 +166,12 @@ class Note:
         self._version, self._until = version, own.until
         wanted = self._shown((*self._versions, version), {**self._others, self._own: own})
         if self._put(wanted):
+            self._versions = wanted.versions
             return True
         shown, etag = self._get()
         if shown == wanted:
             self._etag = etag  # it is ours, from a put whose answer was lost
+            self._versions = wanted.versions
             return True
         self._is_changed = True
         return False
@@ -131,7 +187,9 @@ class Note:
             One PUT; some more if others publish too.
         """
         # Who else has changed the table since it was looked at is in the note, if that is as it was.
-        versions = (self._version, *(publisher.version for publisher in self._others.values()))
+        versions = {self._version, *(publisher.version for publisher in self._others.values())}
+        gone = set(self._versions) - versions
+        self._left = self._with_left(gone) if self._kind != "hive" else ()
         if self._put(self._shown(versions, self._others)):
             return False
         return not self._end()
@@ -171,16 +229,31 @@ class Note:
                 for publisher_id, publisher in shown.publishers.items()
                 if publisher_id != self._own
             }
+            self._left, self.place = shown.left, shown.place or self.place
             wanted = self._shown((*shown.versions, self._version), others)
             if wanted == shown or self._put(wanted):
                 now = dt.datetime.now(dt.UTC)
                 return any(publisher.until > now for publisher in others.values())
+
+    def _with_left(self, gone: Iterable[int]) -> tuple[Left, ...]:
+        """Return what readers may hold, with versions that the table shows no more."""
+        now = dt.datetime.now(dt.UTC)
+        left = [one for one in self._left if one.at > now - _LONGEST_RETENTION]
+        for version in sorted(gone):
+            if left and _span_of(left[-1].at) == _span_of(now) and version > left[-1].since:
+                left[-1] = Left(since=left[-1].since, at=now)
+            else:
+                left.append(Left(since=version, at=now))
+        return tuple(left)
 
     def _shown(self, versions: Iterable[int], publishers: Mapping[str, Publisher]) -> Shown:
         return Shown(
             table=self._table,
             versions=tuple(sorted(set(versions))),
             publishers=dict(publishers),
+            kind=self._kind,
+            left=self._left,
+            place=self.place,
         )
 
     def _get(self) -> tuple[Shown, str | None]:
@@ -238,6 +311,10 @@ def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | Corrupt
             yield key, exc
 
 
+def _span_of(moment: dt.datetime) -> int:
+    return int(moment.timestamp()) // _SPAN_S
+
+
 def _key(dataset: str, table: str) -> str:
     return Folder.PUBLISHED.of(dataset, f"{table}{_SUFFIX}")
 
@@ -247,6 +324,6 @@ def _decode(data: bytes, key: str) -> Shown:
         return msgspec.json.decode(data, type=Shown)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
-            f"{key!r} does not say what a table of the metastore shows: {exc}.",
+            f"{key!r} does not say what a published table shows: {exc}.",
             hint="Delete the object, and publish the table again if there is one.",
         ) from exc

@@ -26,6 +26,7 @@ from lakebed.model.keys import schema_number_of
 from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
+from lakebed.state.after import after_commit
 from lakebed.state.commit import CommitOptions, Committed, commit_change
 from lakebed.state.conflicts import Read
 from lakebed.state.head import HeadFormat
@@ -431,6 +432,7 @@ class Transaction:
             committed = self._commit(terms)
         if committed.state is not None:
             self._delete_undone(change.edits, committed.state)
+        after_commit(self._store, committed.state or self._base)
         return committed
 
     def commit_staged(
@@ -459,7 +461,9 @@ class Transaction:
             staged_until=until,
         )
         with self._deciding():
-            return self._commit(terms)
+            committed = self._commit(terms)
+        after_commit(self._store, committed.state or self._base)
+        return committed
 
     def _change(self, commit_id: str, changes: Changes) -> Change:
         lineage = changes.get("lineage", self._base.lineage)

@@ -33,6 +33,7 @@ from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.model.shown import counted
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
+from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
@@ -43,6 +44,7 @@ from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.inventory import (
     REQUESTS_AT_ONCE,
     AskTables,
+    FindLeftovers,
     JudgedFile,
     Reason,
     Rules,
@@ -227,14 +229,24 @@ def cleanup(
     on_progress: Progress = NO_PROGRESS,
     options: CommitOptions | None = None,
     ask: AskTables | None = None,
+    find_leftovers: FindLeftovers = dead_log_keys,
 ) -> CleanupReport:
-    """Delete what is proven dead; see `Dataset.cleanup`, and for `ask` `look`."""
+    """Delete what is proven dead; see `Dataset.cleanup`, and for `ask` `look`.
+
+    `find_leftovers` tells what of the metadata of published tables is dead.
+    """
     rules = Rules(
         now=dt.datetime.now(dt.UTC),
         retention=parse_age(older_than),
         clock_skew=parse_age(clock_skew),
     )
-    sight = look(store, dataset, ask)
+
+    def look_anew() -> Sight:
+        sight = look(store, dataset, ask)
+        leftovers = find_leftovers(store, dataset, sight.objects, rules.cutoff)
+        return replace(sight, leftovers=leftovers)
+
+    sight = look_anew()
     planned, judged = _plan(sight, rules)
     version = None
     state = planned
@@ -249,7 +261,7 @@ def cleanup(
             if not freed and not temporary:
                 raise _too_full(sight, exc) from exc
             try:
-                state, judged, version = _give_up(store, look(store, dataset, ask), rules, options)
+                state, judged, version = _give_up(store, look_anew(), rules, options)
             except StorageFullError as again:
                 raise _too_full(sight, again, (*freed, *temporary)) from again
     dead = [file for file in judged if file.reason.is_dead]

@@ -15,7 +15,14 @@ from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import batch_id_of, decode_path, is_adopted, is_own_name, split_label
-from lakebed.model.layout import INDEX_SUFFIX, SCHEMA_FILE, TABLE, Folder, is_segment_name
+from lakebed.model.layout import (
+    DELTA_LOG,
+    INDEX_SUFFIX,
+    SCHEMA_FILE,
+    TABLE,
+    Folder,
+    is_segment_name,
+)
 from lakebed.state import history, published, reservation
 from lakebed.state.history import Entry
 from lakebed.state.published import Shown
@@ -33,6 +40,12 @@ _LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
+
+FindLeftovers = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], frozenset[str]]
+"""Is given a dataset, its objects and a moment, and returns keys of a published table's metadata.
+
+They are what readers of the table who began after that moment cannot need.
+"""
 
 AskTables = Callable[[Sequence[str]], Mapping[str, str]]
 """Is given tables, as `database.table`, and returns the directories that they show.
@@ -191,8 +204,9 @@ class Sight:
         head: As read after the listing.
         entries: The history of that head.
         reserved: The batches that are not committed, by id.
-        published: What tables of a metastore may show, by what publications have noted.
+        published: What tables may show, by what publications have noted.
         shown: Directories that tables of a metastore show, with the name of one of the tables.
+        leftovers: Metadata of published tables that nobody needs any more.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -201,10 +215,19 @@ class Sight:
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    leftovers: frozenset[str] = frozenset()
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return who judges what was seen by what a head says."""
-        return Judge(state, self.entries, self.reserved, rules, self.published, self.shown)
+        return Judge(
+            state,
+            self.entries,
+            self.reserved,
+            rules,
+            self.published,
+            self.shown,
+            self.leftovers,
+        )
 
 
 def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
@@ -232,13 +255,14 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
         batch_id: batch for batch_id, batch in zip(open_ids, read, strict=True) if batch is not None
     }
     notes = published.read(store, dataset)
+    tables = [note.table for note in notes if note.kind == "hive"]
     return Sight(
         objects=objects,
         head=head,
         entries=entries,
         reserved=reserved,
         published=notes,
-        shown=ask([note.table for note in notes]) if ask is not None and notes else {},
+        shown=ask(tables) if ask is not None and tables else {},
     )
 
 
@@ -277,6 +301,7 @@ class Judge:
         rules: Rules,
         published: Sequence[Shown] = (),
         shown: Mapping[str, str] = MappingProxyType({}),
+        leftovers: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
         self._entries = entries
@@ -287,10 +312,16 @@ class Judge:
         kept = kept_files(entries, state)
         self._retained, self._protected = kept.retained, kept.protected
         versions = {version for note in published for version in note.versions}
+        for note in published:
+            # Who has opened a table goes on with the version that it showed.
+            held = note.held_since(rules.cutoff)
+            if held is not None:
+                versions.update(range(held, state.version + 1))
         self._directories = shown
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
+        self._leftovers = leftovers
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -373,6 +404,8 @@ class Judge:
             return self._judge_staged(info, rest.partition("/")[0])
         if folder in (Folder.SIGNALS, Folder.PUBLISHED):
             return _found(info, Reason.LIVE)
+        if folder == Folder.ICEBERG:
+            return self._judge_metadata(info)
         if folder == Folder.CLEANUPS and is_segment_name(rest):
             age = max(KEEP_LOGS, self._rules.retention)
             is_old = info.modified_at < self._rules.now - age
@@ -384,6 +417,8 @@ class Judge:
     def _judge_data(self, info: ObjectInfo, rest: str) -> JudgedFile:
         if rest == SCHEMA_FILE:
             return _found(info, Reason.LIVE)
+        if rest.startswith(f"{DELTA_LOG}/"):
+            return self._judge_metadata(info)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
         if label == rest:
             return _found(info, Reason.UNKNOWN, note="Data files have another suffix.")
@@ -400,6 +435,13 @@ class Judge:
                 info, Reason.UNKNOWN, note="No commit brought it, and its name is no own."
             )
         return self._judge_staged(info, str(batch_id))
+
+    def _judge_metadata(self, info: ObjectInfo) -> JudgedFile:
+        """Judge what a published table consists of."""
+        if info.key not in self._leftovers:
+            return _found(info, Reason.LIVE)
+        note = "A later version of the published table has taken its place."
+        return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
 
     def _judge_known(self, info: ObjectInfo, label: str) -> JudgedFile:
         """Judge a file that a commit has brought."""

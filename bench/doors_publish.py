@@ -1,0 +1,105 @@
+"""How long a publication to Delta and to Iceberg takes after a commit of one file.
+
+    python bench/doors_publish.py [--files 1000 10000 100000] [--rounds 5]
+
+The datasets are those of `bench/scale`: all that Lakebed keeps of so many files, of which none
+exists. In each round one file is appended and published, then one is overwritten and published,
+to either format, in this process and with a dataset opened anew. Medians, and bytes that were
+written. The first publication, which names all files, is measured once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed import Dataset, Repository
+from lakebed.store import open_store
+from lakebed.testing import CountingStore
+
+SCALE = Path(__file__).parent / "scale"
+SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("amount", pa.float64())])
+NAME = "t"
+DAY = dt.date(2000, 1, 2)
+TARGETS = {"delta": Dataset.publish_delta, "iceberg": Dataset.publish_iceberg}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--files", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    print(f"{'files':>8} {'target':8} {'what':12} {'seconds':>8} {'requests':>8} {'bytes':>11}")
+    for count in given.files:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(folder, count, given.rounds)
+
+
+def measure(folder: str, count: int, rounds: int) -> None:
+    wanted = {
+        "location": folder,
+        "count": count,
+        "head": "msgpack.zstd",
+        "index": False,
+        "storage": {},
+    }
+    worker = [sys.executable, str(SCALE / "lakebed_worker.py"), "prepare", json.dumps(wanted)]
+    subprocess.run(worker, check=True, stdout=subprocess.DEVNULL)
+    store = CountingStore(open_store(folder))
+    for target, publish in TARGETS.items():
+        tell(count, target, "first", [timed(store, publish)])
+    found: dict[tuple[str, str], list[tuple[float, int, int]]] = {}
+    for number in range(rounds):
+        for what, change in (("append", append), ("overwrite", overwrite)):
+            change(Repository(store).open(NAME), count + number)
+            for target, publish in TARGETS.items():
+                found.setdefault((target, what), []).append(timed(store, publish))
+    for (target, what), measured in sorted(found.items()):
+        tell(count, target, what, measured)
+
+
+def new_rows(number: int) -> pa.Table:
+    """Return the rows of one more file, of a day in the middle."""
+    rows = {"day": [DAY] * 10, "id": range(number * 10, number * 10 + 10), "amount": [1.5] * 10}
+    return pa.table({name: list(values) for name, values in rows.items()}, schema=SCHEMA)
+
+
+def append(dataset: Dataset, number: int) -> None:
+    dataset.append(new_rows(number))
+
+
+def overwrite(dataset: Dataset, number: int) -> None:
+    """Replace the one file that the last run of this name has written."""
+    dataset.rerun(new_rows(number), run="again")
+
+
+def timed(store: CountingStore, publish: Callable[..., Any]) -> tuple[float, int, int]:
+    dataset = Repository(store).open(NAME)
+    store.reset()
+    began = time.perf_counter()
+    publish(dataset)
+    seconds = time.perf_counter() - began
+    counts = store.reset()
+    return seconds, counts.total, counts.bytes_written
+
+
+def tell(count: int, target: str, what: str, measured: list[tuple[float, int, int]]) -> None:
+    seconds, requests, size = (statistics.median(values) for values in zip(*measured, strict=True))
+    print(
+        f"{count:8} {target:8} {what:12} {seconds:8.3f} {requests:8.0f} {size:11,.0f}", flush=True
+    )
+
+
+if __name__ == "__main__":
+    main()

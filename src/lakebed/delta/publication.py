@@ -1,0 +1,380 @@
+"""Publish to Delta: keep a Delta log over the data files in step with a dataset.
+
+Each publication is one commit of the log, and says of which version of the dataset the table is
+since. So a publication names the files that commits have added and removed since, and believes
+the rest; `check` and `repair` compare all that the log names. What others have written to the log,
+though its protocol asks them not to, is told, and only a repair takes it back.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.delta import checkpoint
+from lakebed.delta.actions import adds, encode, path_of
+from lakebed.delta.log import Log, LogCommit, Mark
+from lakebed.delta.schema import TableMetadata, table_metadata, widens
+from lakebed.errors import (
+    AlreadyExistsError,
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+)
+from lakebed.model.keys import schema_number_of
+from lakebed.publication.engine import Wish, bring_into_step, check_deadline
+from lakebed.publication.facts import shown_files
+from lakebed.publication.readable import check_readable
+from lakebed.publication.report import TablePublication
+from lakebed.publication.since import find_since
+from lakebed.state import published
+from lakebed.state.published import Note
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
+
+NOTE = "delta"
+_COMMITS_A_CHECKPOINT = 50
+_COMPARED = ("schemaString", "partitionColumns", "configuration")
+_MANY_FILES = 2_000  # whose commit is long to read as JSON
+
+
+def publish(
+    store: Store, dataset: str, *, check: bool = False, repair: bool = False, dry_run: bool = False
+) -> TablePublication:
+    """Bring the Delta log of a dataset into step; see `Dataset.publish_delta`."""
+    began = time.monotonic()
+    wish = Wish(check=check, repair=repair, dry_run=dry_run)
+    target = _DeltaTarget(store, dataset, is_repairing=wish.repair)
+    note = Note(store, dataset, dataset, kind="delta", name=NOTE)
+    done = bring_into_step(store, dataset, target, note, wish)
+    done = replace(done, seconds=time.monotonic() - began)
+    _log.info(
+        "published dataset=%s to=delta version=%d added=%d removed=%d applied=%s",
+        dataset,
+        done.version,
+        done.added_count,
+        done.removed_count,
+        done.is_applied,
+    )
+    return done
+
+
+def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
+    """Delete the Delta log of a dataset; see `Dataset.unpublish_delta`."""
+    log = Log(store, dataset)
+    last = log.last()
+    if last is not None:
+        commits = log.commits_since(last.number)
+        if all(commit.mark is None for commit in commits) and not _is_noted(store, dataset):
+            raise _not_ours(log)
+    if dry_run:
+        return last is not None
+    # The last commits first: without the first ones, what is left is no table for any reader.
+    store.delete(sorted(log.keys()))
+    published.forget(store, dataset, NOTE)
+    return last is not None
+
+
+def _is_noted(store: Store, dataset: str) -> bool:
+    return any(note.kind == "delta" for note in published.read(store, dataset))
+
+
+def _not_ours(log: Log) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"There is a Delta log at {log.folder!r} that Lakebed did not write.",
+        hint="It was not touched. Move it away, if nobody reads it any more.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What one look at head and log says is to be done.
+
+    Attributes:
+        state: Of the dataset.
+        metadata: What the table shall be.
+        tip: The last commit of the log; None if there is no log.
+        mark: Of the last commit of ours.
+        added: Labels of files that the table lacks.
+        removed: Paths, as in the log, that it shall not have.
+        is_change: Whether rows come or go, and are not only in other files.
+        schema_changes: What else differs.
+        foreign: Commits of others.
+        damaged: Why the log cannot be read.
+    """
+
+    state: State
+    metadata: TableMetadata
+    tip: LogCommit | None
+    mark: Mark | None
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    is_change: bool = True
+    schema_changes: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Of the commit to make."""
+        return 0 if self.tip is None else self.tip.number + 1
+
+
+class _DeltaTarget:
+    """The Delta log of one dataset."""
+
+    def __init__(self, store: Store, dataset: str, *, is_repairing: bool) -> None:
+        self._store = store
+        self._dataset = dataset
+        self._log = Log(store, dataset)
+        self._is_repairing = is_repairing
+
+    @property
+    def title(self) -> str:
+        return f"Delta {self._dataset}"
+
+    def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
+        metadata = table_metadata(state)
+        place = int(note.place) if note.place.isascii() and note.place.isdecimal() else None
+        commits = self._log.commits_since(place) if place is not None else ()
+        if not commits:
+            # Nobody has noted how far it goes, or somebody has taken it away.
+            tip = self._log.last()
+            commits, is_full = (() if tip is None else (tip,)), True
+        if not commits:
+            return self._proven(
+                _Look(
+                    state=state,
+                    metadata=metadata,
+                    tip=None,
+                    mark=None,
+                    added=state.labels,
+                )
+            )
+        marks = [commit.mark for commit in commits if self._is_own(commit, state)]
+        foreign = tuple(
+            f"commit {commit.number}: {commit.told or 'nothing said'}"
+            for commit in commits[1 if place is not None else 0 :]
+            if commit.mark is None
+        )
+        if not marks and not foreign and commits[-1].mark is not None:
+            marks = [commits[-1].mark]  # of a dataset that was dropped and created again
+        if not marks and place is None:
+            raise _not_ours(self._log)
+        if foreign and not is_full:
+            raise self._written_by_others(foreign)
+        mark = marks[-1] if marks else None
+        since = None
+        if mark is not None and not is_full:
+            since = find_since(self._store, state, mark.version, mark.created_at)
+        differs = mark is None or mark.digest != metadata.digest
+        changes = ("columns or properties of the table",) if differs else ()
+        look = _Look(
+            state=state,
+            metadata=metadata,
+            tip=commits[-1],
+            mark=mark,
+            schema_changes=changes,
+            foreign=foreign,
+        )
+        if since is None:
+            return self._compared(look)
+        added, removed = since.labels
+        naming = state.layout.naming
+        return self._proven(
+            replace(
+                look,
+                added=added,
+                removed=[path_of(label, naming) for label in removed],
+                is_change=any(entry.operation != "compact" for entry in since.entries),
+            )
+        )
+
+    def _is_own(self, commit: LogCommit, state: State) -> bool:
+        mark = commit.mark
+        return mark is not None and mark.created_at == state.created_at
+
+    def _compared(self, look: _Look) -> _Look:
+        """Compare all that the log names with the head."""
+        state = look.state
+        try:
+            live = self._log.live_files()
+        except CorruptMetadataError as exc:
+            if not self._is_repairing:
+                return replace(look, damaged=(exc.message,))
+            raise
+        naming = state.layout.naming
+        by_path = {path_of(label, naming): label for label in state.labels}
+        odd = {path for path, vector in live.files.items() if vector is not None}
+        protocol, metadata = look.metadata.actions("", 0)
+        wanted = {name: metadata["metaData"][name] for name in _COMPARED}
+        has = {name: live.metadata.get(name) for name in _COMPARED}
+        if has != wanted or live.protocol != protocol["protocol"]:
+            look = replace(look, schema_changes=("columns or properties of the table",))
+        return self._proven(
+            replace(
+                look,
+                added=[
+                    label
+                    for path, label in by_path.items()
+                    if path not in live.files or path in odd
+                ],
+                removed=[path for path in live.files if path not in by_path or path in odd],
+            )
+        )
+
+    def _proven(self, look: _Look) -> _Look:
+        """Prove that readers of the table read the new files as Lakebed does."""
+        state, mark = look.state, look.mark
+        is_same = mark is not None and mark.schema == state.lineage.number
+        labels = look.added if is_same else state.labels
+        number = state.lineage.number
+        old = [label for label in labels if schema_number_of(label, newest=number) != number]
+        if old:
+            check_readable(self._store, state, old, reader="Delta", widens=widens)
+        return look
+
+    def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:
+        return InvalidInputError(
+            f"Others have written to the Delta log of {self._dataset!r}: {'; '.join(foreign[:3])}. "
+            "The dataset knows nothing of it, and nothing was changed.",
+            hint="Bring what they wrote into the dataset first, if it is wanted. Then publish with "
+            "repair: that takes their changes out of the table; their files stay.",
+        )
+
+    def is_to_change(self, now: _Look) -> bool:
+        return (
+            now.mark is None
+            or now.mark.version != now.state.version
+            or now.mark.created_at != now.state.created_at
+            or bool(now.added or now.removed or now.schema_changes or now.foreign)
+        )
+
+    def apply(self, now: _Look, note: Note) -> bool:
+        number = now.number
+        mark = self._mark(now)
+        lines = [encode(action) for action in self._actions(now, mark)]
+        check_deadline(note, self.title)
+        if not self._log.add(number, lines):
+            return False
+        note.place = str(number)
+        if mark.checkpoint == number:
+            try:
+                self._write_checkpoint(now, mark)
+            except LakebedError as exc:
+                _log.warning(
+                    "no checkpoint of a Delta log dataset=%s version=%d: %s",
+                    self._dataset,
+                    number,
+                    exc.message,
+                )
+        return True
+
+    def _mark(self, now: _Look) -> Mark:
+        state, old, number = now.state, now.mark, now.number
+        last = -1 if old is None else old.checkpoint
+        changes = len(now.added) + len(now.removed)
+        is_due = number - max(last, 0) >= _COMMITS_A_CHECKPOINT or changes >= _MANY_FILES
+        return Mark(
+            dataset=self._dataset,
+            created_at=state.created_at,
+            version=state.version,
+            commit_id=state.commit_id,
+            digest=now.metadata.digest,
+            schema=state.lineage.number,
+            table_id=str(uuid.uuid4()) if old is None else old.table_id,
+            created_ms=_now_ms() if old is None else old.created_ms,
+            checkpoint=number if is_due or self._is_repairing else last,
+        )
+
+    def _actions(self, now: _Look, mark: Mark) -> Iterator[Mapping[str, Any]]:
+        moment = _now_ms()
+        yield {
+            "commitInfo": {
+                "timestamp": moment,
+                "operation": "CREATE TABLE" if now.tip is None else "WRITE",
+                "operationParameters": {"lakebedVersion": str(mark.version)},
+                "isBlindAppend": False,
+                "engineInfo": "lakebed",
+                "userMetadata": mark.to_text(),
+            }
+        }
+        if now.mark is None or now.schema_changes or now.foreign:
+            yield from now.metadata.actions(mark.table_id, mark.created_ms)
+        yield _transaction(mark, moment)
+        for path in now.removed:
+            removed = {"path": path, "deletionTimestamp": moment, "dataChange": now.is_change}
+            yield {"remove": removed}
+        naming = now.state.layout.naming
+        files = shown_files(self._store, now.state, now.added)
+        for add in adds(files, naming, is_change=now.is_change):
+            yield {"add": add}
+
+    def _write_checkpoint(self, now: _Look, mark: Mark) -> None:
+        """Write what the log says by now, from the last checkpoint where there is one."""
+        state = now.state
+        adds = None if self._is_repairing else self._adds_from_last(now)
+        if adds is None or len(adds) != len(state.labels):
+            adds = self._adds_of(state, state.labels)
+        rest = (
+            *now.metadata.actions(mark.table_id, mark.created_ms),
+            _transaction(mark, _now_ms()),
+        )
+        checkpoint.write(self._store, self._log, now.number, rest, adds)
+
+    def _adds_from_last(self, now: _Look) -> pa.StructArray | None:
+        if now.mark is None or now.mark.checkpoint < 0 or now.foreign:
+            return None
+        last = self._log.read(now.mark.checkpoint)
+        if last is None or last.mark is None:
+            return None
+        since = find_since(self._store, now.state, last.mark.version, last.mark.created_at)
+        adds = None if since is None else checkpoint.read_adds(self._store, self._log, last.number)
+        if since is None or adds is None:
+            return None
+        added, removed = since.labels
+        gone = [path_of(label, now.state.layout.naming) for label in removed]
+        return checkpoint.changed(adds, gone, self._adds_of(now.state, added))
+
+    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.StructArray:
+        files = shown_files(self._store, state, labels)
+        return checkpoint.adds_array(list(adds(files, state.layout.naming, is_change=False)))
+
+    def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
+        return TablePublication(
+            kind="delta",
+            table=f"{self._store.uri}/{self._log.folder.rpartition('/')[0]}",
+            version=now.state.version,
+            table_version=now.number if is_applied and self.is_to_change(now) else None,
+            is_applied=is_applied,
+            created=now.tip is None,
+            schema_changes=now.schema_changes,
+            added_count=len(now.added),
+            removed_count=len(now.removed),
+            unchanged_count=len(now.state.labels) - len(now.added),
+            foreign=now.foreign,
+            damaged=now.damaged,
+        )
+
+
+def _transaction(mark: Mark, moment: int) -> dict[str, Any]:
+    return {
+        "txn": {
+            "appId": f"lakebed:{mark.dataset}:{mark.created_at}",
+            "version": mark.version,
+            "lastUpdated": moment,
+        }
+    }
+
+
+def _now_ms() -> int:
+    return int(dt.datetime.now(dt.UTC).timestamp() * 1000)

@@ -1,0 +1,11 @@
+"""Iceberg: metadata over the data files of a dataset, by which they are an Iceberg table."""
+
+from typing import TYPE_CHECKING
+
+from lakebed.model.lazy import lazily
+
+if TYPE_CHECKING:
+    from lakebed.iceberg import leftovers as leftovers
+    from lakebed.iceberg import publication as publication
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,0 +1,443 @@
+"""Publish to Iceberg: keep metadata over the data files in step with a dataset.
+
+Each publication is one snapshot, which says of which version of the dataset the table is since. So
+a publication names the files that commits have added and removed since, and believes the rest;
+`check` and `repair` compare all files of the snapshot. Snapshots of others are told, and only a
+repair takes them back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from lakebed.errors import AlreadyExistsError, InvalidInputError, MissingDependencyError
+from lakebed.model.keys import schema_number_of, split_label
+from lakebed.model.schema import Field
+from lakebed.publication.engine import Wish, bring_into_step, check_deadline
+from lakebed.publication.facts import shown_files
+from lakebed.publication.readable import check_readable, dropped_fields, unknown_fields
+from lakebed.publication.report import TablePublication
+from lakebed.publication.root import root_of
+from lakebed.publication.since import find_since
+from lakebed.state import published
+from lakebed.state.published import Note
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lakebed.iceberg.homes import Found, TableHome
+
+_log = logging.getLogger(__name__)
+
+NOTE = "iceberg"
+_PROPERTIES = {
+    "gc.enabled": "false",  # orphans and old snapshots are the dataset's, and its cleanup's
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "false",
+}
+
+
+def publish(
+    store: Store,
+    dataset: str,
+    *,
+    catalog: str | None = None,
+    table: str | None = None,
+    root: str | None = None,
+    check: bool = False,
+    repair: bool = False,
+    dry_run: bool = False,
+) -> TablePublication:
+    """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
+    began = time.monotonic()
+    wish = Wish(check=check, repair=repair, dry_run=dry_run)
+    spelled = root_of(store, root, {})
+    home = _home(store, dataset, catalog, table, root_of(store, None, {}))
+    target = _IcebergTarget(store, dataset, home, spelled, is_root_given=root is not None)
+    title = dataset if catalog is None else home.table
+    note = Note(store, dataset, title, kind="iceberg", name=_note_name(catalog, table))
+    with closing(home):
+        done = bring_into_step(store, dataset, target, note, wish)
+    done = replace(done, seconds=time.monotonic() - began)
+    _log.info(
+        "published dataset=%s to=iceberg table=%s version=%d added=%d removed=%d applied=%s",
+        dataset,
+        home.table,
+        done.version,
+        done.added_count,
+        done.removed_count,
+        done.is_applied,
+    )
+    return done
+
+
+def unpublish(
+    store: Store,
+    dataset: str,
+    *,
+    catalog: str | None = None,
+    table: str | None = None,
+    dry_run: bool = False,
+) -> bool:
+    """Drop the Iceberg table of a dataset; see `Dataset.unpublish_iceberg`."""
+    spelled = root_of(store, None, {})
+    home = _home(store, dataset, catalog, table, spelled)
+
+    from lakebed.iceberg.schema import DATASET
+
+    with closing(home):
+        found = home.find("")
+        said = None if found is None else found.metadata.properties.get(DATASET)
+        # What lies beside the data is of this dataset, wherever that was when it was published.
+        is_own = said == f"{store.uri}/{dataset}" or (said is not None and home.folder is not None)
+        if found is not None and not is_own:
+            raise _not_ours(home)
+        if dry_run:
+            return found is not None
+        if found is not None:
+            home.drop()
+        published.forget(store, dataset, _note_name(catalog, table))
+        return found is not None
+
+
+def _home(
+    store: Store, dataset: str, catalog: str | None, table: str | None, root: str
+) -> TableHome:
+    try:
+        from lakebed.iceberg.homes import FilesBeside, InCatalog
+    except ImportError as exc:
+        raise MissingDependencyError.for_extra("pyiceberg", "iceberg", "An Iceberg table") from exc
+    if catalog is None and table is None:
+        return FilesBeside(store, dataset, root)
+    if catalog is None or table is None:
+        raise InvalidInputError(
+            "Only one of catalog and table is given.",
+            hint="Give both, or neither for metadata files beside the data.",
+        )
+    return InCatalog(catalog, table)
+
+
+def _note_name(catalog: str | None, table: str | None) -> str:
+    return NOTE if catalog is None else f"{NOTE}-{quote(f'{catalog}.{table}', safe='.')}"
+
+
+def _not_ours(home: TableHome) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"There is an Iceberg table {home.table!r} that does not show this dataset.",
+        hint="Choose another name; the table was not touched.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What one look at head and table says is to be done.
+
+    Attributes:
+        state: Of the dataset.
+        found: The table; None if it is not there.
+        schema: That the table shall have.
+        properties: That it shall have.
+        dropped: Fields that older files may hold.
+        shown: Version that its snapshot says it shows; None if there is no snapshot of ours.
+        added: Labels of files that the table lacks.
+        removed: Locations of files that it shall not have, with their values of partitions.
+        operation: What the snapshot is called.
+        schema_changes: What else differs.
+        foreign: Snapshots of others.
+        has_deletes: Whether others have deleted rows in files.
+    """
+
+    state: State
+    found: Found | None
+    schema: Schema
+    properties: dict[str, str] = field(default_factory=dict)
+    dropped: tuple[Field, ...] = ()
+    shown: int | None = None
+    added: Sequence[str] = ()
+    removed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    operation: str = "append"
+    schema_changes: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    has_deletes: bool = False
+
+
+class _IcebergTarget:
+    """The Iceberg table of one dataset."""
+
+    def __init__(
+        self, store: Store, dataset: str, home: TableHome, root: str, *, is_root_given: bool
+    ) -> None:
+        self._is_root_given = is_root_given
+        self._store = store
+        self._dataset = dataset
+        self._home = home
+        self._root = root
+
+    @property
+    def title(self) -> str:
+        return f"Iceberg {self._home.table}"
+
+    def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
+        place, _, snapshot_id = note.place.partition(" ")
+        look = self._described(state, self._home.find(place))
+        look = self._with_files(look, snapshot_id, is_full=is_full)
+        self._prove(look)
+        return self._with_properties(look)
+
+    def _described(self, state: State, found: Found | None) -> _Look:
+        """Say what columns the table shall have."""
+        from lakebed.iceberg.schema import NAME_MAPPING, columns_of, highest_id, schema_of
+
+        columns, number, used, old = columns_of(state), 0, 0, None
+        if found is not None:
+            self._check_own(found.metadata.properties)
+            number, old = _schema_number(found), found.metadata.schema()
+            mapping = found.metadata.properties.get(NAME_MAPPING)
+            used = max(found.metadata.last_column_id, highest_id(mapping))
+        schema = schema_of(columns, state.lineage, old, shown=number, used=used)
+        look = _Look(state=state, found=found, schema=schema)
+        if found is not None:
+            self._check_partitions(look)
+        return look
+
+    def _with_files(self, look: _Look, known: str, *, is_full: bool) -> _Look:
+        """Say which files come and go.
+
+        Args:
+            look: So far.
+            known: Id of the snapshot that was noted; empty if none was.
+            is_full: Whether to compare all files.
+        """
+        from lakebed.iceberg import manifests
+        from lakebed.iceberg.schema import CREATED, VERSION
+
+        state = look.state
+        current = None if look.found is None else look.found.metadata.current_snapshot()
+        if look.found is None or current is None:
+            return replace(look, added=state.labels)
+        foreign = self._foreign(look.found.metadata, current, known)
+        if foreign and not is_full:
+            raise self._written_by_others(foreign)
+        said = current.summary.additional_properties if current.summary else {}
+        shown = None if foreign else int(said.get(VERSION, "-1"))
+        look = replace(look, shown=shown, foreign=foreign)
+        since = None
+        if shown is not None and not is_full and known:
+            since = find_since(self._store, state, shown, said.get(CREATED, ""))
+        if since is not None:
+            added, removed = since.labels
+            gone = {self._location(state, one): self._values(state, one) for one in removed}
+            operations = {entry.operation for entry in since.entries}
+            operation = _operation(added, removed, operations)
+            return replace(look, added=added, removed=gone, operation=operation)
+        have = manifests.live_files(current, self._home.io)
+        wanted = {self._location(state, label): label for label in state.labels}
+        added = tuple(label for location, label in wanted.items() if location not in have)
+        gone = {location: values for location, values in have.items() if location not in wanted}
+        return replace(
+            look,
+            added=added,
+            removed=gone,
+            operation=_operation(added, tuple(gone), set()),
+            has_deletes=manifests.has_deletes(current, self._home.io),
+        )
+
+    def _with_properties(self, look: _Look) -> _Look:
+        """Say what else of the table differs; readers must know every column of every file."""
+        from lakebed.iceberg.schema import NAME_MAPPING, name_mapping_of
+
+        state, found = look.state, look.found
+        is_known = found is not None and _schema_number(found) == state.lineage.number
+        dropped = (
+            *(() if is_known else dropped_fields(self._store, state)),
+            *unknown_fields(self._store, state, look.added),
+        )
+        mapping = None if found is None else found.metadata.properties.get(NAME_MAPPING)
+        properties = self._properties(state)
+        properties[NAME_MAPPING] = name_mapping_of(look.schema, dropped, mapping).model_dump_json()
+        changes = []
+        if found is not None:
+            have = found.metadata.properties
+            if found.metadata.schema().as_struct() != look.schema.as_struct():
+                changes.append("columns of the table")
+            if any(have.get(name) != value for name, value in properties.items()):
+                changes.append("properties of the table")
+        return replace(look, dropped=dropped, properties=properties, schema_changes=tuple(changes))
+
+    def _check_own(self, properties: dict[str, str]) -> None:
+        """Check that the table shows this dataset, and go on as it spells the repository."""
+        from lakebed.iceberg.schema import DATASET, ROOT
+
+        own, said = f"{self._store.uri}/{self._dataset}", properties.get(DATASET)
+        if said != own:
+            if said is not None and self._home.folder is not None:
+                raise InvalidInputError(
+                    f"The Iceberg table beside {own!r} was published when the dataset was at "
+                    f"{said!r}, and names its files there.",
+                    hint="Unpublish it and publish it again.",
+                )
+            raise _not_ours(self._home)
+        root = properties.get(ROOT, self._root)
+        if self._is_root_given and root != self._root:
+            raise InvalidInputError(
+                f"Table {self._home.table!r} names its files in {root!r}, not in {self._root!r}.",
+                hint="Unpublish it and publish it again; readers miss it in between.",
+            )
+        self._root = root
+
+    def _check_partitions(self, look: _Look) -> None:
+        """Check that the table's partitions are those of the dataset, which never change here."""
+        assert look.found is not None
+        metadata, names = look.found.metadata, tuple(look.state.layout.partition_types)
+        spec = metadata.spec()
+        old = metadata.schema()
+        same = [part.name for part in spec.fields] == list(names) and all(
+            look.schema.find_field(part.name).field_id == part.source_id
+            and look.schema.find_type(part.name) == old.find_type(part.name)
+            for part in spec.fields
+        )
+        if not same:
+            raise InvalidInputError(
+                f"The partitions of {self._home.table!r} cannot be changed in place.",
+                hint="Unpublish it and publish it again; readers miss it in between.",
+            )
+
+    def _foreign(self, metadata: Any, current: Snapshot, known: str) -> tuple[str, ...]:
+        """Return the snapshots of others since the one that was noted, newest first."""
+        from lakebed.iceberg.schema import VERSION
+
+        told = []
+        snapshot: Snapshot | None = current
+        while snapshot is not None and str(snapshot.snapshot_id) != known:
+            summary = snapshot.summary
+            said = {} if summary is None else summary.additional_properties
+            if VERSION not in said:
+                operation = "nothing said" if summary is None else summary.operation.value
+                told.append(f"snapshot {snapshot.snapshot_id}: {operation}")
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+        return tuple(told)
+
+    def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:
+        return InvalidInputError(
+            f"Others have written to the Iceberg table {self._home.table!r}: "
+            f"{'; '.join(foreign[:3])}. The dataset knows nothing of it, and nothing was changed.",
+            hint="Bring what they wrote into the dataset first, if it is wanted. Then publish with "
+            "repair: that takes their changes out of the table; their files stay.",
+        )
+
+    def _prove(self, look: _Look) -> None:
+        """Prove that readers of the table read the new files as Lakebed does."""
+        from lakebed.iceberg.schema import widens
+
+        state, number = look.state, look.state.lineage.number
+        is_known = look.found is not None and _schema_number(look.found) == number
+        labels = look.added if is_known else state.labels
+        old = [label for label in labels if schema_number_of(label, newest=number) != number]
+        if old:
+            check_readable(self._store, state, old, reader="Iceberg", widens=widens)
+
+    def _properties(self, state: State) -> dict[str, str]:
+        from lakebed.iceberg.schema import CREATED, DATASET, ROOT, SCHEMA
+
+        return _PROPERTIES | {
+            DATASET: f"{self._store.uri}/{self._dataset}",
+            CREATED: state.created_at,
+            SCHEMA: str(state.lineage.number),
+            ROOT: self._root,
+        }
+
+    def _location(self, state: State, label: str) -> str:
+        return f"{self._root}/{state.layout.key(label)}"
+
+    def _values(self, state: State, label: str) -> tuple[Any, ...]:
+        from lakebed.iceberg.schema import internal
+
+        values = state.layout.directory_values(split_label(label)[0])
+        return tuple(internal(value) for value in values.values())
+
+    def is_to_change(self, now: _Look) -> bool:
+        return (
+            now.shown != now.state.version
+            or bool(now.added or now.removed or now.schema_changes or now.foreign)
+            or now.has_deletes
+        )
+
+    def apply(self, now: _Look, note: Note) -> bool:
+        from lakebed.iceberg.commit import commit
+
+        check_deadline(note, self.title)
+        committed = commit(
+            self._home,
+            now.found,
+            schema=now.schema,
+            properties=now.properties,
+            dropped=now.dropped,
+            files=shown_files(self._store, now.state, now.added),
+            locations=[self._location(now.state, label) for label in now.added],
+            removed=now.removed,
+            operation=now.operation,
+            summary=self._summary(now.state),
+            levels=tuple(now.state.layout.partition_types),
+            is_schema_new=bool(now.schema_changes),
+            horizon=now.state.horizon,
+        )
+        if committed is None:
+            return False
+        note.place = f"{committed.place} {committed.metadata.current_snapshot_id}"
+        return True
+
+    def _summary(self, state: State) -> dict[str, str]:
+        from lakebed.iceberg.schema import COMMIT, CREATED, VERSION
+
+        return {
+            VERSION: str(state.version),
+            COMMIT: state.commit_id,
+            CREATED: state.created_at,
+        }
+
+    def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
+        return TablePublication(
+            kind="iceberg",
+            table=self._home.table,
+            version=now.state.version,
+            table_version=self._number(now) if is_applied and self.is_to_change(now) else None,
+            is_applied=is_applied,
+            created=now.found is None,
+            schema_changes=now.schema_changes,
+            added_count=len(now.added),
+            removed_count=len(now.removed),
+            unchanged_count=len(now.state.labels) - len(now.added),
+            foreign=now.foreign,
+        )
+
+    def _number(self, now: _Look) -> int:
+        """Return the sequence number of the snapshot to make."""
+        from lakebed.iceberg.commit import last_sequence_number
+
+        return 1 if now.found is None else last_sequence_number(now.found.metadata) + 1
+
+
+def _schema_number(found: Found) -> int:
+    """Return which schema of the dataset a table was last brought to."""
+    from lakebed.iceberg.schema import SCHEMA
+
+    return int(found.metadata.properties.get(SCHEMA, "0"))
+
+
+def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:
+    if operations == {"compact"}:
+        return "replace"
+    if removed:
+        return "overwrite" if added else "delete"
+    return "append"

@@ -1,0 +1,46 @@
+"""Names in the log of a Delta table: which commits and checkpoints nobody needs any more."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+
+from lakebed.model.layout import delta_folder
+from lakebed.store.base import ObjectInfo, Store
+
+COMMIT = re.compile(r"([0-9]{20})\.json")
+CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
+
+
+def number_in(name: str, pattern: re.Pattern[str]) -> int | None:
+    """Return the number of a commit or checkpoint; None if it is none."""
+    match = pattern.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def dead_log_keys(
+    _store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
+) -> frozenset[str]:
+    """Return what lies before the last checkpoint that is at least as old as a moment.
+
+    Whoever began to read since then needs nothing that was before it.
+
+    Args:
+        dataset: Its name.
+        objects: Of the dataset, as listed.
+        cutoff: The moment.
+    """
+    folder = f"{delta_folder(dataset)}/"
+    names = {info: info.key[len(folder) :] for info in objects if info.key.startswith(folder)}
+    checkpoints = (
+        number_in(name, CHECKPOINT) for info, name in names.items() if info.modified_at <= cutoff
+    )
+    first = max((number for number in checkpoints if number is not None), default=0)
+    dead = set()
+    for info, name in names.items():
+        for pattern in (COMMIT, CHECKPOINT):
+            number = number_in(name, pattern)
+            if number is not None and number < first:
+                dead.add(info.key)
+    return frozenset(dead)

@@ -1,0 +1,241 @@
+"""Engines of an environment of their own read what was published: Spark 4.1 with Delta and Iceberg, DuckDB.
+
+`make doors-env` installs it, and Spark fetches its jars.
+"""
+
+import datetime as dt
+import decimal
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from table_doors import rows_of
+
+import lakebed
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-doors" / "bin" / "python"
+ENGINES = ["delta-spark", "iceberg-spark", "duckdb delta", "duckdb iceberg"]
+TIMEOUT_S = 300
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not PYTHON.exists(), reason="make doors-env installs the engines"),
+]
+
+
+class Peers:
+    """The process that reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [PYTHON, Path(__file__).parent / "peer_worker.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def ask(self, **question: object) -> dict:
+        timer = threading.Timer(TIMEOUT_S, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            while not (line := self._process.stdout.readline()).startswith("{"):
+                assert line, (self._folder / "log").read_text()[-2000:]
+        finally:
+            timer.cancel()
+        return json.loads(line)
+
+    def read(self, engine: str, dataset) -> pa.Table:
+        out = self._folder / "rows.arrow"
+        root = dataset.uri.removeprefix("file://")
+        answer = self.ask(engine=engine, root=root, out=str(out))
+        assert "error" not in answer, f"{engine}: {answer}"
+        with pa.memory_map(str(out)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._log.close()
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory):
+    peers = Peers(tmp_path_factory.mktemp("peers"))
+    yield peers
+    peers.close()
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return lakebed.open_repository(str(tmp_path / "lake"))
+
+
+def assert_all_read(peers, dataset) -> None:
+    wanted = dataset.arrow()
+    names = list(wanted.schema.names)
+    for engine in ENGINES:
+        table = peers.read(engine, dataset)
+        assert rows_of(table, names) == rows_of(wanted, names), engine
+
+
+def publish(dataset) -> None:
+    dataset.publish_delta()
+    dataset.publish_iceberg()
+
+
+def test_types_nulls_and_odd_partitions_are_read_back(peers, lake):
+    struct = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
+    schema = pa.schema(
+        [
+            ("p", pa.string()),
+            ("day", pa.date32()),
+            ("boolean", pa.bool_()),
+            ("int", pa.int32()),
+            ("long", pa.int64()),
+            ("float", pa.float32()),
+            ("double", pa.float64()),
+            ("text", pa.string()),
+            ("bytes", pa.binary()),
+            ("date", pa.date32()),
+            ("instant", pa.timestamp("us", "UTC")),
+            ("clock", pa.timestamp("us")),
+            ("small", pa.decimal128(7, 2)),
+            ("big", pa.decimal128(38, 10)),
+            ("list", pa.list_(pa.int64())),
+            ("map", pa.map_(pa.string(), pa.float64())),
+            ("struct", struct),
+            ("structs", pa.list_(struct)),
+        ]
+    )
+    whole = {
+        "p": "a",
+        "day": dt.date(2013, 1, 1),
+        "boolean": True,
+        "int": -(2**31),
+        "long": 2**63 - 1,
+        "float": 1.5,
+        "double": -0.1,
+        "text": "ä/%\n'\"",
+        "bytes": b"\x00\xff",
+        "date": dt.date(1969, 12, 31),
+        "instant": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=dt.UTC),
+        "clock": dt.datetime(1900, 1, 1, 0, 0, 0, 1),
+        "small": decimal.Decimal("-12345.67"),
+        "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
+        "list": [1, None, 3],
+        "map": {"a": 1.5, "b": None},
+        "struct": {"x": 1, "y": ["z", None]},
+        "structs": [{"x": None, "y": None}, {"x": 2, "y": []}],
+    }
+    odd = ["a/b", "a=b", "%41", "ä ö", "a b", ".x", "'q\"", "null", "a\\b", "a#?&+"]
+    odd += ["__HIVE_DEFAULT_PARTITION__", None, "1"]
+    typed = lake.create(
+        "typed",
+        lakebed.DatasetDescriptor(schema=schema, partition_by="p, day, hash(long, 4) as h"),
+    )
+    typed.append(
+        [
+            whole,
+            dict.fromkeys(whole),
+            {**whole, "double": float("inf"), "text": "x" * 999},
+            {**whole, "double": float("nan"), "float": float("-inf")},
+            *({**whole, "p": p, "day": None} for p in odd),
+        ]
+    )
+    publish(typed)
+
+    assert_all_read(peers, typed)
+
+
+def test_schema_versions_are_read_back(peers, lake):
+    old = pa.schema([("p", pa.string()), ("n", pa.int64()), ("gone", pa.string())])
+    new = pa.schema([("p", pa.string()), ("n", pa.int64()), ("more", pa.float64())])
+    grown = lake.create("grown", lakebed.DatasetDescriptor(schema=old, partition_by="p"))
+    grown.append([{"p": "a", "n": 1, "gone": "x"}])
+    publish(grown)
+    grown.update(lambda _: lakebed.DatasetDescriptor(schema=new, partition_by="p"))
+    grown.append([{"p": "b", "n": 2, "more": 1.5}])
+    publish(grown)
+
+    assert_all_read(peers, grown)
+
+
+def test_promoted_fields_are_read_back_by_iceberg(peers, lake):
+    kinds = {"i": (pa.int32(), pa.int64()), "f": (pa.float32(), pa.float64())}
+    kinds["d"] = (pa.decimal128(7, 2), pa.decimal128(20, 2))
+    grown = lake.create(
+        "grown",
+        lakebed.DatasetDescriptor(schema=pa.schema([(n, k[0]) for n, k in kinds.items()])),
+    )
+    row = {"i": 1, "f": 1.5, "d": decimal.Decimal("1.25")}
+    grown.append([row])
+    new = pa.schema([(n, k[1]) for n, k in kinds.items()])
+    grown.update(lambda _: lakebed.DatasetDescriptor(schema=new))
+    grown.append([{**row, "i": 2**40, "d": decimal.Decimal("123456789012.25")}])
+    grown.publish_iceberg()
+
+    wanted = grown.arrow()
+    for engine in ("iceberg-spark", "duckdb iceberg"):
+        table = peers.read(engine, grown)
+        assert rows_of(table, wanted.schema.names) == rows_of(wanted, wanted.schema.names), engine
+
+
+def test_empty_text_as_a_partition_is_read_back_by_iceberg(peers, lake):
+    schema = pa.schema([("p", pa.string()), ("n", pa.int64())])
+    odd = lake.create("odd", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
+    odd.append([{"p": "", "n": 1}, {"p": None, "n": 2}])
+    odd.publish_iceberg()
+
+    wanted = rows_of(odd.arrow(), ["p", "n"])
+    assert rows_of(peers.read("iceberg-spark", odd), ["p", "n"]) == wanted
+    assert rows_of(peers.read("duckdb iceberg", odd), ["p", "n"]) == wanted
+
+
+def test_each_verb_is_read_back(peers, lake):
+    schema = pa.schema([("p", pa.string()), ("n", pa.int64())])
+    days = lake.create("days", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
+    for do in (
+        lambda: days.append([{"p": p, "n": n} for p in "ab" for n in range(3)], run="first"),
+        lambda: days.rerun([{"p": "b", "n": 9}], run="first"),
+        lambda: days.overwrite([{"p": "c", "n": n} for n in range(5)]),
+        lambda: days.delete(days.where("n > 2")),
+        lambda: days.compact(gather=True),
+        lambda: days.rollback(version=1),
+        lambda: days.cleanup("0s", dry_run=False),
+    ):
+        do()
+        publish(days)
+        assert_all_read(peers, days)
+
+
+def test_spark_may_not_write_to_the_delta_table_nor_vacuum_it(peers, lake):
+    schema = pa.schema([("n", pa.int64())])
+    days = lake.create("days", lakebed.DatasetDescriptor(schema=schema))
+    for n in range(3):
+        days.overwrite([{"n": n}])
+    days.publish_delta()
+    root = days.uri.removeprefix("file://")
+    files = sorted(Path(root).rglob("*.parquet"))
+
+    for statement in (
+        "VACUUM {table}",
+        "SET spark.databricks.delta.retentionDurationCheck.enabled=false",
+        "VACUUM {table} RETAIN 0 HOURS",
+        "DELETE FROM {table} WHERE n = 2",
+        "INSERT INTO {table} SELECT 1, 1",
+        "UPDATE {table} SET n = 1",
+    ):
+        said = peers.ask(root=root, sql=statement)["said"]
+        assert ("lakebed" in said) != statement.startswith("SET"), said
+
+    # What an INSERT writes before it asks may be left over; no file of ours is gone.
+    assert set(files) <= set(Path(root).rglob("*.parquet"))
+    assert days.publish_delta(check=True).was_in_step

@@ -1,0 +1,747 @@
+"""Datasets as Delta and as Iceberg tables: readers of these get what readers of the dataset do."""
+
+import datetime as dt
+import decimal
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from table_doors import DELTA, DOORS, ICEBERG, assert_shows, rows_of
+
+import lakebed
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MissingDependencyError,
+    StorageError,
+)
+from lakebed.state import published
+from lakebed.store.posix import PosixStore
+from lakebed.testing import CountingStore, DelegatingStore
+
+SCHEMA = pa.schema([("p", pa.string()), ("batch", pa.int64()), ("n", pa.int64())])
+
+
+@pytest.fixture(params=DOORS, ids=str)
+def door(request):
+    return request.param
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return lakebed.Repository(PosixStore(tmp_path / "lake", durable=False))
+
+
+@pytest.fixture
+def days(lake):
+    return lake.create("days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p"))
+
+
+def rows(batch: int, *partitions: str) -> list[dict]:
+    return [{"p": p, "batch": batch, "n": n} for p in partitions for n in range(3)]
+
+
+def test_each_verb_is_read_back(door, days):
+    verbs = {
+        "append": lambda: days.append(rows(1, "a", "b"), run="first"),
+        "another append": lambda: days.append(rows(2, "a"), run="second"),
+        "rerun": lambda: days.rerun(rows(3, "b", "c"), run="first"),
+        "overwrite": lambda: days.overwrite(rows(4, "c")),
+        "delete": lambda: days.delete(days.where("p = 'a' AND n > 1")),
+        "delete a partition": lambda: days.delete(days.where("p = 'c'")),
+        "compact": lambda: days.compact(gather=True),
+        "rollback": lambda: days.rollback(version=2),
+        "cleanup": lambda: days.cleanup("0s", dry_run=False),
+        "empty": lambda: days.delete(days.where("n >= 0")),
+    }
+    for verb, do in verbs.items():
+        do()
+        done = door.publish(days)
+        assert (done.version, done.is_in_step) == (days.version, True), verb
+        assert_shows(door, days)
+        assert door.publish(days, check=True).was_in_step, verb
+
+
+def test_types_and_nulls_are_read_back(door, lake):
+    struct = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
+    schema = pa.schema(
+        [
+            ("day", pa.date32()),
+            ("boolean", pa.bool_()),
+            ("int", pa.int32()),
+            ("long", pa.int64()),
+            ("float", pa.float32()),
+            ("double", pa.float64()),
+            ("text", pa.string()),
+            ("bytes", pa.binary()),
+            ("date", pa.date32()),
+            ("instant", pa.timestamp("us", "UTC")),
+            ("clock", pa.timestamp("us")),
+            ("small", pa.decimal128(7, 2)),
+            ("big", pa.decimal128(38, 10)),
+            ("list", pa.list_(pa.int64())),
+            ("map", pa.map_(pa.string(), pa.float64())),
+            ("struct", struct),
+            ("structs", pa.list_(struct)),
+        ]
+    )
+    whole = {
+        "day": dt.date(2013, 1, 1),
+        "boolean": True,
+        "int": -(2**31),
+        "long": 2**63 - 1,
+        "float": 1.5,
+        "double": -0.1,
+        "text": "ä/%\n'\"",
+        "bytes": b"\x00\xff",
+        "date": dt.date(1969, 12, 31),
+        "instant": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=dt.UTC),
+        "clock": dt.datetime(1900, 1, 1, 0, 0, 0, 1),
+        "small": decimal.Decimal("-12345.67"),
+        "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
+        "list": [1, None, 3],
+        "map": {"a": 1.5, "b": None},
+        "struct": {"x": 1, "y": ["z", None]},
+        "structs": [{"x": None, "y": None}, {"x": 2, "y": []}],
+    }
+    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema, partition_by="day"))
+    # pyiceberg 0.12 gives an empty list for a list of records that is null.
+    nothing = dict.fromkeys(whole) | ({"structs": []} if door is ICEBERG else {})
+    typed.append([whole, nothing, {**whole, "double": float("inf"), "text": "x" * 999}])
+
+    door.publish(typed)
+
+    assert_shows(door, typed)
+
+
+def test_rows_with_nan_are_found_where_the_engine_says_so(door, lake):
+    """No upper bound is told of a column that may hold NaN, which some engines take for greatest."""
+    floats = lake.create(
+        "floats", lakebed.DatasetDescriptor(schema=pa.schema([("f", pa.float64())]))
+    )
+    floats.append([{"f": float("nan")}, {"f": 1.0}])
+    door.publish(floats)
+
+    if door is DELTA:
+        (log,) = (Path(floats.uri.removeprefix("file://")) / door.folder).glob("*.json")
+        adds = [json.loads(line)["add"] for line in log.read_text().splitlines() if '"add"' in line]
+        told = json.loads(adds[0]["stats"])
+        assert (told["minValues"], told["maxValues"]) == ({"f": 1.0}, {})
+    for table in door.read(floats).values():
+        assert sorted(map(repr, table.column("f").to_pylist())) == ["1.0", "nan"]
+
+
+ODD = ["a/b", "a=b", "%41", "ä ö", "a b", ".x", "'q\"", "null", "a\\b", "a#?&+", None, "1"]
+
+
+def test_odd_partition_values_are_read_back(door, lake):
+    odd = lake.create(
+        "odd",
+        lakebed.DatasetDescriptor(
+            schema=pa.schema(
+                [("p", pa.string()), ("d", pa.date32()), ("o", pa.bool_()), ("n", pa.int64())]
+            ),
+            partition_by="p, d, o, hash(n, 4) as h",
+        ),
+    )
+    days = [dt.date(1, 1, 1), None, dt.date(9999, 12, 31)]
+    odd.append(
+        [
+            {"p": p, "d": days[n % 3], "o": [True, False, None][n % 3], "n": n}
+            for n, p in enumerate(ODD)
+        ]
+    )
+
+    door.publish(odd)
+
+    assert_shows(door, odd)
+    wanted = {row["n"]: row["p"] for row in odd.arrow().to_pylist()}
+    for reader, table in door.read(odd).items():
+        assert {row["n"]: row["p"] for row in table.to_pylist()} == wanted, reader
+        assert "h" in table.schema.names, reader
+
+
+def test_empty_partition_text_is_refused_by_delta_and_read_back_by_iceberg(days):
+    days.append(rows(1, "", "a"))
+
+    with pytest.raises(InvalidInputError, match="'p' holds the empty text") as info:
+        days.publish_delta()
+    assert "partition by a function" in info.value.hint
+    assert not list((Path(days.uri.removeprefix("file://")) / DELTA.folder).glob("*"))
+
+    days.publish_iceberg()
+    assert_shows(ICEBERG, days)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(pa.timestamp("us"), dt.datetime(2013, 1, 1)), (pa.float64(), 1.5)]
+)
+def test_partition_types_that_do_not_read_back_everywhere_are_refused(door, lake, kind, value):
+    schema = pa.schema([("p", kind), ("n", pa.int64())])
+    odd = lake.create("odd", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
+    odd.append([{"p": value, "n": 1}])
+
+    with pytest.raises(InvalidInputError, match="Partition field 'p' is of type"):
+        door.publish(odd)
+
+
+def test_what_the_format_does_not_have_is_refused_by_name(door, lake):
+    unsigned = pa.schema([("r", pa.struct([("u", pa.uint64())]))])
+    large = lake.create("large", lakebed.DatasetDescriptor(schema=unsigned))
+    with pytest.raises(InvalidInputError, match=r"'r\.u' is of type unsigned long") as info:
+        door.publish(large)
+    assert "decimal(20, 0)" in info.value.hint
+
+    avro = lake.create("avro", lakebed.DatasetDescriptor(schema=SCHEMA, format="avro"))
+    with pytest.raises(InvalidInputError, match="is of format 'avro'"):
+        door.publish(avro)
+
+    cased = pa.schema([("n", pa.int64()), ("N", pa.int64())])
+    with pytest.raises(InvalidInputError, match="'n' and 'N'"):
+        door.publish(lake.create("cased", lakebed.DatasetDescriptor(schema=cased)))
+
+
+def with_schema(dataset, *fields: tuple[str, pa.DataType]) -> None:
+    partition_by = dataset.descriptor.partition_by
+    dataset.update(lakebed.DatasetDescriptor(schema=pa.schema(fields), partition_by=partition_by))
+
+
+P, BATCH, N = SCHEMA.field("p"), SCHEMA.field("batch"), SCHEMA.field("n")
+
+
+def test_added_and_dropped_fields_read_as_in_the_dataset(door, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+
+    days.update(
+        lambda old: lakebed.DatasetDescriptor(
+            schema=pa.schema([P, N, ("more", pa.string())]), partition_by=old.partition_by
+        )
+    )
+    days.append([{"p": "b", "n": 9, "more": "x"}])
+    done = door.publish(days)
+
+    assert done.schema_changes
+    assert_shows(door, days)
+    for table in door.read(days).values():
+        assert "batch" not in table.schema.names
+
+
+def test_name_that_was_dropped_and_given_again_is_refused_until_no_old_file_lives(door, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+    for fields in ([P, N], [P, BATCH, N]):
+        days.update(
+            lambda old, fields=fields: lakebed.DatasetDescriptor(
+                schema=pa.schema(fields), partition_by=old.partition_by
+            )
+        )
+    days.append(rows(2, "b"))
+
+    with pytest.raises(InvalidInputError, match="an earlier field of the name 'batch'"):
+        door.publish(days)
+
+    days.overwrite([{"p": "a", "batch": None, "n": 1}])
+    door.publish(days)
+    assert_shows(door, days)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "by_iceberg"),
+    [
+        (pa.int32(), pa.int64(), True),
+        (pa.float32(), pa.float64(), True),
+        (pa.decimal128(7, 2), pa.decimal128(20, 2), True),
+        (pa.decimal128(7, 2), pa.decimal128(20, 3), False),
+        (pa.int32(), pa.float64(), False),
+        (pa.date32(), pa.timestamp("us"), False),
+    ],
+    ids=str,
+)
+def test_promoted_fields_read_right_or_are_refused_until_no_old_file_lives(
+    door, lake, old, new, by_iceberg
+):
+    value = {pa.date32(): dt.date(2013, 1, 1), pa.decimal128(7, 2): decimal.Decimal("1.25")}.get(
+        old, 1
+    )
+    grown = lake.create(
+        "grown", lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), ("v", old)]))
+    )
+    grown.append([{"n": 1, "v": value}])
+    door.publish(grown)
+    assert_shows(door, grown)
+    grown.update(
+        lambda _: lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), ("v", new)]))
+    )
+    later = dt.datetime(2014, 1, 1, 5) if pa.types.is_timestamp(new) else value
+    grown.append([{"n": 2, "v": later}])
+
+    if not (door is ICEBERG and by_iceberg):
+        with pytest.raises(InvalidInputError, match="they hold field 'v' as") as info:
+            door.publish(grown)
+        assert "Overwrite" in info.value.hint
+        grown.overwrite([{"n": 1, "v": later}, {"n": 2, "v": later}])
+    door.publish(grown)
+
+    assert_shows(door, grown)
+
+
+def test_second_publication_does_nothing(door, days):
+    days.append(rows(1, "a"))
+    first = door.publish(days)
+    before = sorted(Path(days.uri.removeprefix("file://")).rglob("*"))
+
+    again = door.publish(days)
+
+    assert (first.created, first.added_count, first.table_version is None) == (True, 1, False)
+    assert again.was_in_step
+    assert again.table_version is None
+    assert sorted(Path(days.uri.removeprefix("file://")).rglob("*")) == before
+
+
+def test_dry_run_and_check_change_nothing(door, days):
+    days.append(rows(1, "a"))
+
+    assert door.publish(days, dry_run=True).created
+    assert not door.publish(days, check=True).is_in_step
+    root = Path(days.uri.removeprefix("file://"))
+    assert not (root / door.folder).exists()
+    assert not (root / "published").exists()
+
+
+def test_version_and_commit_stand_in_the_table(days):
+    from deltalake import DeltaTable
+    from pyiceberg.table import StaticTable
+
+    commit = days.append(rows(1, "a"))
+    days.publish_delta()
+    days.publish_iceberg()
+
+    root = Path(days.uri.removeprefix("file://"))
+    table = DeltaTable(root / "data")
+    (entry,) = table.history()
+    assert json.loads(entry["userMetadata"])["lakebed"]["version"] == commit.version
+    created_at = json.loads(entry["userMetadata"])["lakebed"]["created_at"]
+    assert table.transaction_version(f"lakebed:days:{created_at}") == commit.version
+    summary = StaticTable.from_metadata(str(root / "iceberg")).current_snapshot().summary
+    assert summary["lakebed.version"] == str(commit.version)
+    assert summary["lakebed.commit-id"] == json.loads(entry["userMetadata"])["lakebed"]["commit_id"]
+    assert (summary["total-data-files"], summary["total-records"]) == ("1", "3")
+
+
+def test_compaction_is_no_change_of_rows(days):
+    days.append(rows(1, "a"))
+    days.append(rows(2, "a"))
+    days.publish_delta()
+    days.publish_iceberg()
+    days.compact()
+
+    days.publish_delta()
+    days.publish_iceberg()
+
+    root = Path(days.uri.removeprefix("file://"))
+    last = sorted((root / DELTA.folder).glob("*.json"))[-1].read_text().splitlines()
+    changes = [json.loads(line) for line in last]
+    assert {
+        a["dataChange"] for one in changes for k, a in one.items() if k in ("add", "remove")
+    } == {False}
+    from pyiceberg.table import StaticTable
+
+    summary = StaticTable.from_metadata(str(root / "iceberg")).current_snapshot().summary
+    assert summary.operation.value == "replace"
+
+
+def test_cost_is_in_proportion_to_the_change(door, tmp_path):
+    def cost(name: str, commits: int) -> tuple[int, int]:
+        """Return requests and bytes written by a publication after one more commit."""
+        counting = CountingStore(PosixStore(tmp_path / name, durable=False))
+        dataset = lakebed.Repository(counting).create(
+            "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p")
+        )
+        dataset.append(rows(1, *(f"{n:04d}" for n in range(commits))))
+        door.publish(dataset)
+        dataset.append(rows(2, "0000"))
+        counting.reset()
+        door.publish(dataset)
+        counts = counting.reset()
+        return counts.total, counts.bytes_written
+
+    few_requests, few_bytes = cost("few", 3)
+    many_requests, many_bytes = cost("many", 300)
+
+    assert few_requests == many_requests <= 20
+    assert many_bytes < few_bytes * 1.5
+
+
+def test_table_of_others_is_not_touched(days):
+    from deltalake import write_deltalake
+
+    days.append(rows(1, "a"))
+    root = Path(days.uri.removeprefix("file://"))
+    write_deltalake(root / "data", pa.table({"n": [1]}))
+    before = (root / DELTA.folder / f"{0:020d}.json").read_bytes()
+
+    with pytest.raises(AlreadyExistsError, match="Lakebed did not write"):
+        days.publish_delta()
+    with pytest.raises(AlreadyExistsError, match="Lakebed did not write"):
+        days.unpublish_delta()
+    assert (root / DELTA.folder / f"{0:020d}.json").read_bytes() == before
+
+
+def test_other_engines_may_not_write_to_the_delta_table_nor_vacuum_it(days):
+    from deltalake import DeltaTable, write_deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    for batch in range(3):
+        days.overwrite(rows(batch, "a"))
+    days.publish_delta()
+    days.overwrite(rows(3, "a"))
+    days.publish_delta()
+    root = Path(days.uri.removeprefix("file://"))
+    files = sorted(root.rglob("*.parquet"))
+    table = DeltaTable(root / "data")
+
+    for write in (
+        lambda: write_deltalake(table, pa.table({"n": [1]}), mode="append", schema_mode="merge"),
+        lambda: table.delete("n = 1"),
+        lambda: table.optimize.compact(),
+        lambda: table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True),
+    ):
+        with pytest.raises(CommitFailedError, match="lakebed"):
+            write()
+    table.vacuum(dry_run=False, full=True)
+
+    assert sorted(root.rglob("*.parquet")) == files
+    assert days.publish_delta(check=True).was_in_step
+
+
+def write_by_force(door, dataset) -> None:
+    """Write to a table as somebody does who knows no better."""
+    root = Path(dataset.uri.removeprefix("file://"))
+    if door is DELTA:
+        logs = sorted((root / door.folder).glob("*.json"))
+        (file,) = (root / "data").rglob("part-*.parquet")
+        removed = {"path": str(file.relative_to(root / "data")), "dataChange": True}
+        lines = [
+            {"commitInfo": {"operation": "DELETE", "engineInfo": "somebody"}},
+            {"remove": {**removed, "deletionTimestamp": 1}},
+        ]
+        next_log = root / door.folder / f"{len(logs):020d}.json"
+        next_log.write_text("\n".join(map(json.dumps, lines)))
+        return
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.table import StaticTable
+
+    from lakebed.iceberg.homes import FilesBeside
+
+    home = FilesBeside(dataset._source.store, dataset.name, dataset._source.store.uri)
+    found = home.find("")
+    table = StaticTable.from_metadata(str(root / "iceberg"))
+    table.catalog.commit_table = lambda t, req, upd: _Response(home.commit(found, req, upd))
+    table.delete(AlwaysTrue())
+
+
+class _Response:
+    def __init__(self, found) -> None:
+        self.metadata, self.metadata_location = found.metadata, found.place
+
+
+def test_what_others_have_written_is_told_and_only_taken_back_by_a_repair(door, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+    write_by_force(door, days)
+    assert all(table.num_rows == 0 for table in door.read(days).values())
+
+    checked = door.publish(days, check=True)
+    assert not checked.is_in_step
+    assert "DELETE" in checked.foreign[0].upper()
+    days.append(rows(2, "b"))
+    with pytest.raises(InvalidInputError, match="Others have written") as info:
+        door.publish(days)
+    assert "repair" in info.value.hint
+    assert all(table.num_rows == 0 for table in door.read(days).values())
+
+    mended = door.publish(days, repair=True)
+
+    assert mended.foreign == checked.foreign
+    assert_shows(door, days)
+    assert door.publish(days, check=True).was_in_step
+
+
+def test_repair_mends_a_table_whose_note_is_lost(door, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+    published.forget(days._source.store, "days", door.name)
+    days.overwrite(rows(2, "a", "b"))
+
+    done = door.publish(days)
+
+    assert (done.added_count, done.removed_count) == (2, 1)
+    assert_shows(door, days)
+
+
+def test_unpublished_table_is_gone_and_files_stay(door, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+    root = Path(days.uri.removeprefix("file://"))
+
+    assert door.unpublish(days, dry_run=True)
+    assert_shows(door, days)
+    assert door.unpublish(days)
+    assert not door.unpublish(days)
+
+    assert days.count() == 3
+    assert not [path for path in (root / door.folder).rglob("*") if path.is_file()]
+    assert published.read(days._source.store, "days") == ()
+    door.publish(days)
+    assert_shows(door, days)
+
+
+def test_dataset_created_anew_is_published_as_a_whole(door, lake, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+    lake.drop("days")
+    again = lake.create("days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p"))
+    again.append(rows(2, "b"))
+
+    door.publish(again)
+
+    assert_shows(door, again)
+
+
+class Killed(BaseException):
+    """Ends a publication as a kill does: nothing is tidied up after it."""
+
+
+class Dying(DelegatingStore):
+    """Fails for good at the nth write, before or after it was done."""
+
+    def __init__(self, inner, at: int, *, is_done: bool) -> None:
+        super().__init__(inner)
+        self.left, self.is_done = at, is_done
+
+    def _write(self, write):
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+        if self.left == 0 and not self.is_done:
+            raise Killed
+        result = write()
+        if self.left == 0:
+            raise Killed
+        return result
+
+    def _create(self, key, data):
+        return self._write(lambda: super(Dying, self)._create(key, data))
+
+    def _replace(self, key, data, *, if_match):
+        return self._write(lambda: super(Dying, self)._replace(key, data, if_match=if_match))
+
+    def _put(self, key, data):
+        return self._write(lambda: super(Dying, self)._put(key, data))
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+def test_reader_sees_one_version_whole_wherever_a_publisher_dies(
+    door, lake, tmp_path, is_done, is_first
+):
+    store = PosixStore(tmp_path / "lake", durable=False)
+    for at in range(1, 20):
+        days = lake.create(f"days{at}", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p"))
+        days.append(rows(1, "a", "b"))
+        if not is_first:
+            door.publish(days)
+            days.overwrite(rows(2, "a", "c"))
+        dying = lakebed.Repository(Dying(store, at, is_done=is_done)).open(days.name)
+        try:
+            door.publish(dying)
+        except Killed:
+            pass
+        else:
+            break
+        whole = [rows_of(days.arrow(), SCHEMA.names)]
+        if not is_first:
+            whole.append(rows_of(days.at(version=1).arrow(), SCHEMA.names))
+        root = Path(days.uri.removeprefix("file://"))
+        if any((root / door.folder).glob("*.json")) and (
+            door is DELTA or (root / door.folder / "version-hint.text").exists()
+        ):
+            for table in door.read(days).values():
+                assert rows_of(table, SCHEMA.names) in whole
+        days.overwrite(rows(3, "b"))
+        assert door.publish(days).version == days.version
+        assert_shows(door, days)
+        assert door.publish(days, check=True).was_in_step
+    assert 3 < at < 19
+
+
+def test_publishers_at_once_give_one_result(door, lake, days):
+    def race() -> None:
+        with ThreadPoolExecutor(3) as pool:
+            tasks = [pool.submit(door.publish, lake.open("days")) for _ in range(3)]
+        assert {task.result().version for task in tasks} == {days.version}
+        assert_shows(door, days)
+        assert door.publish(days, check=True).was_in_step
+
+    days.append(rows(1, "a", "b"))
+    race()
+    days.overwrite(rows(2, "b", "c"))
+    race()
+
+
+def test_commits_that_come_meanwhile_are_published_too(door, tmp_path):
+    """A commit lands between the look at the head and the change of the table."""
+    store = PosixStore(tmp_path / "lake", durable=False)
+    days = lakebed.Repository(store).create(
+        "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p")
+    )
+    days.append(rows(1, "a"))
+
+    class Late(DelegatingStore):
+        is_due = True
+
+        def _create(self, key, data):
+            if door.folder in key and self.is_due:
+                Late.is_due = False
+                lakebed.Repository(store).open("days").overwrite(rows(2, "a", "b"))
+            return super()._create(key, data)
+
+    done = door.publish(lakebed.Repository(Late(store)).open("days"))
+
+    assert done.version == 2
+    assert_shows(door, days)
+
+
+@pytest.mark.parametrize("value", ["true", "True"])
+def test_each_commit_publishes_where_a_property_says_so(lake, value):
+    properties = {"publish.delta": value, "publish.iceberg": value}
+    days = lake.create(
+        "auto", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p", properties=properties)
+    )
+    for do in (
+        lambda: days.append(rows(1, "a")),
+        lambda: days.append(rows(2, "a")),
+        lambda: days.compact(),
+        lambda: days.delete(days.where("n = 0")),
+        lambda: days.cleanup("0s", dry_run=False),
+    ):
+        do()
+        for door in DOORS:
+            assert_shows(door, days)
+            assert door.publish(days, check=True).was_in_step
+
+
+def test_commit_is_made_though_its_publication_fails(lake, caplog):
+    properties = {"publish.delta": "true", "publish.iceberg": "true"}
+    auto = lake.create(
+        "auto", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p", properties=properties)
+    )
+    auto.append(rows(1, "a"))
+
+    commit = auto.append(rows(2, ""))  # which Delta cannot say
+
+    assert commit.version == 2
+    assert "not published after a commit dataset=auto to=delta" in caplog.text
+    assert_shows(ICEBERG, auto)
+    auto.delete(auto.where("p = ''"))
+    assert_shows(DELTA, auto)
+
+
+def test_what_a_table_shows_and_what_its_readers_hold_stays(door, days):
+    days.append(rows(1, "a"))
+    door.publish(days)
+    days.overwrite(rows(2, "a"))
+    days.cleanup("0s", dry_run=False)
+    root = Path(days.uri.removeprefix("file://"))
+    assert len(list(root.rglob("part-*.parquet"))) == 2
+    assert all(set(t.column("batch").to_pylist()) == {1} for t in door.read(days).values())
+
+    days.publish_delta() if door is DELTA else days.publish_iceberg()
+    days.cleanup("1h", dry_run=False)
+    assert len(list(root.rglob("part-*.parquet"))) == 2, "a reader may have opened it a moment ago"
+    days.cleanup("0s", dry_run=False)
+
+    assert len(list(root.rglob("part-*.parquet"))) == 1
+    assert_shows(door, days)
+    assert not days.check().findings
+
+
+def test_old_metadata_is_cleaned_up_and_the_table_stays_whole(door, days, monkeypatch):
+    from lakebed.delta import publication
+
+    monkeypatch.setattr(publication, "_COMMITS_A_CHECKPOINT", 4)
+    for batch in range(12):
+        days.overwrite(rows(batch, "a", "b"))
+        door.publish(days)
+    root = Path(days.uri.removeprefix("file://"))
+    before = len([path for path in (root / door.folder).iterdir() if path.is_file()])
+
+    days.cleanup("7d", dry_run=False)
+    assert len([path for path in (root / door.folder).iterdir() if path.is_file()]) == before
+    days.cleanup("0s", dry_run=False)
+    door.publish(days)  # takes out of the table what was given up
+    days.cleanup("0s", dry_run=False)
+
+    after = len([path for path in (root / door.folder).iterdir() if path.is_file()])
+    assert after < before * 0.6
+    assert_shows(door, days)
+    assert door.publish(days, repair=True).is_in_step
+    assert_shows(door, days)
+
+
+def test_store_that_fails_is_an_error_and_the_next_publication_goes_on(door, tmp_path):
+    from lakebed.testing import FailingStore
+
+    store = PosixStore(tmp_path / "lake", durable=False)
+    days = lakebed.Repository(store).create(
+        "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p")
+    )
+    days.append(rows(1, "a"))
+    failing = FailingStore(store, fail_on="create", nth=2)
+    with pytest.raises(StorageError):
+        door.publish(lakebed.Repository(failing).open("days"))
+
+    door.publish(days)
+
+    assert_shows(door, days)
+
+
+def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_path):
+    import pyarrow.parquet as pq
+
+    home = tmp_path / "lake" / "old" / "p=a"
+    home.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1, 2]}), home / "000000_0.parquet")
+    old = lake.adopt("old", partition_by="p string")
+
+    with pytest.raises(InvalidInputError, match="was adopted where it lay"):
+        old.publish_delta()
+    old.publish_iceberg()
+    assert_shows(ICEBERG, old)
+
+
+def test_misspelled_property_is_told(lake, caplog):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties={"publish.detla": "true"})
+    lake.create("auto", descriptor).append(rows(1, "a"))
+
+    assert "unknown property dataset=auto publish.detla" in caplog.text
+
+
+def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, monkeypatch):
+    days.append(rows(1, "a"))
+    gone = ("lakebed.iceberg.", "pyiceberg", "deltalake")
+    for name in [name for name in sys.modules if name.startswith(gone)]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("pyiceberg", "deltalake"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    for call in (days.publish_iceberg, days.unpublish_iceberg):
+        with pytest.raises(MissingDependencyError, match="pyiceberg") as info:
+            call()
+        assert info.value.extra == "iceberg"
+    assert days.publish_delta().created
+    days.cleanup("0s", dry_run=False)
