@@ -11,6 +11,8 @@ VENV := .venv
 PLATEAU_VENV := .venv-plateau
 DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
+# An environment for each Spark that is not the newest, which is in $(VENV).
+OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
 # A worker a core; tests/conftest.py says which tests stay together. ARGS='-n 0' takes none.
@@ -21,13 +23,16 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-index bench-scale clean
+.PHONY: help setup interop-env demo quick test test-long spark-connect spark-versions coverage interop check format
+.PHONY: bench bench-archive bench-publish bench-index bench-scale bench-peers-spark clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
 	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others"
+	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
+	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
 	@echo "make interop    only the comparison with plateau and datalake"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
@@ -37,6 +42,7 @@ help:
 	@echo "make bench-publish  1,000 changed partitions, beside as many ALTER TABLE … SET LOCATION"
 	@echo "make bench-index  what inverted indices cost an append"
 	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
+	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
 
@@ -68,6 +74,16 @@ $(PEERS_VENV)/.installed: constraints-peers.txt
 	$(PEERS_VENV)/bin/python -m pip install --quiet -r constraints-peers.txt
 	@touch $@
 
+# What constraints-sparkNN.txt pins goes before what constraints.txt pins.
+.venv-spark%/.installed: pyproject.toml constraints.txt constraints-spark%.txt
+	$(call make-venv,.venv-spark$*)
+	@echo "Installing Lakebed beside $$(grep ^pyspark== constraints-spark$*.txt) into .venv-spark$* …"
+	@awk -F'==' 'FNR == NR { own[$$1]; print; next } !($$1 in own)' \
+		constraints-spark$*.txt constraints.txt > .venv-spark$*/constraints.txt
+	.venv-spark$*/bin/python -m pip install --quiet -c .venv-spark$*/constraints.txt \
+		-e '.[spark,pandas,s3]' --group test
+	@touch $@
+
 demo: setup
 	$(BIN) examples/flights.py
 	$(BIN) examples/archive.py
@@ -82,6 +98,16 @@ test: setup interop-env
 
 test-long: setup interop-env
 	HYPOTHESIS_PROFILE=long $(PYTEST) -m 'long or hypothesis' $(ARGS)
+	$(MAKE) spark-connect spark-versions
+
+# Once on each: a run starts one JVM, and one session.
+spark-connect: setup
+	LAKEBED_TEST_SPARK=connect $(PYTEST) tests/spark -m 'spark and not long' $(ARGS)
+
+spark-versions: $(OLDER_SPARKS:%=spark-%)
+
+spark-%: .venv-spark%/.installed
+	.venv-spark$*/bin/python -m pytest tests/spark -m 'spark and not long' $(ARGS)
 
 coverage: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)
@@ -117,8 +143,11 @@ bench-index: setup
 bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
 	$(BIN) bench/scale/run.py $(ARGS)
 
+bench-peers-spark: .venv-spark41/.installed
+	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) build dist .coverage htmlcov .hypothesis
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(OLDER_SPARKS:%=.venv-spark%) build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema
     from lakebed.model.partition import PartitionStrategy
+    from lakebed.model.progress import Progress
     from lakebed.model.provider import MetadataProvider
     from lakebed.model.schema import Schema
     from lakebed.pipeline.candidates import FromArchive, FromFiles
@@ -59,6 +60,7 @@ else:
             "lakebed.model.descriptor": ("DatasetDescriptor",),
             "lakebed.model.dimensions": ("DimensionSchema",),
             "lakebed.model.partition": ("PartitionStrategy",),
+            "lakebed.model.progress": ("Progress",),
             "lakebed.model.provider": ("MetadataProvider",),
             "lakebed.model.schema": ("Schema",),
             "lakebed.pipeline.candidates": ("FromArchive", "FromFiles"),
@@ -109,6 +111,7 @@ __all__ = [
     "LoadReport",
     "MetadataProvider",
     "PartitionStrategy",
+    "Progress",
     "Protection",
     "Repository",
     "Schema",

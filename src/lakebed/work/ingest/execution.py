@@ -15,7 +15,7 @@ from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, sift_all, tell_nobody
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, DatasetNotFoundError, ObjectExistsError
-from lakebed.model.progress import NO_PROGRESS
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.spark.workers import workers_for
 from lakebed.state import schema_file
 from lakebed.state.creation import create
@@ -37,14 +37,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestProgress:
+class IngestProgress(Progress):
     """How far an ingest is.
 
     Attributes:
-        file_count: Files that have been read.
-        file_total: Files that are to be read.
-        size_bytes: Of the files that have been read.
-        size_total_bytes: Of all that are to be read.
         row_count: Rows so far.
         rejected_count: Lines that did not fit, so far.
 
@@ -55,10 +51,6 @@ class IngestProgress:
     4
     """
 
-    file_count: int
-    file_total: int
-    size_bytes: int
-    size_total_bytes: int
     row_count: int
     rejected_count: int
 
@@ -184,7 +176,9 @@ def read_in(
         looked_at = due.files
         while True:
             files = [candidate.file for candidate in due.files]
-            workers = workers_for(spark if files else None, store, threads=1)
+            workers = workers_for(
+                spark if files else None, store, threads=1, purpose=f"read files into {dataset}"
+            )
             sifted = sift_all(workers, store, job, files, _telling(due.files, on_progress))
             rows = sifted.written
             started.add(rows)
