@@ -24,8 +24,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# A task of few rows imports this module of Lakebed, and no other: the kernel takes longer to load
-# than to write them.
+# A task of few rows imports this module of Lakebed and `jars`, and no other: the kernel takes longer
+# to load than to write them.
 
 FEW_ROWS = 2_000
 _FEW_BYTES = 256 * 2**10  # of a task
@@ -57,7 +57,7 @@ def _bound(frame: DataFrame) -> int | None:
     this process, as on Spark Connect, nobody can be asked.
     """
     try:
-        bound = frame._jdf.queryExecution().analyzed().maxRows()  # type: ignore[operator]  # py4j
+        bound = frame._jdf.queryExecution().analyzed().maxRows()
         return int(bound.get()) if bound.isDefined() else None
     except Exception:  # noqa: BLE001 - internals of Spark, which each release may change
         return None
@@ -83,7 +83,7 @@ def giving_few(task: Task, message: pa.Schema) -> Task:
     """
     from pyspark import cloudpickle
 
-    pickled = cloudpickle.dumps(task)
+    pickled = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]  # of pyspark
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting = iter(batches)

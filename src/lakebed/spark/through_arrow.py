@@ -49,7 +49,7 @@ def read_through_arrow(
     files, count = spark.createDataFrame(_files(plan)), len(plan.files)
     if count > _FEW_FILES:
         files = files.repartition(min(-(-count // _FILES_A_TASK), _MOST_TASKS))
-    return files.mapInArrow(reading_task(store, plan, names), schema)
+    return files.mapInArrow(without_jars(reading_task(store, plan, names)), schema)
 
 
 def reading_task(

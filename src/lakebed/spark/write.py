@@ -16,6 +16,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.answers import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
 from lakebed.spark.few import giving_few, rows_if_few
+from lakebed.spark.jars import without_jars
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import caller_setting, described, settings_for
 from lakebed.spark.tasks import (
@@ -75,7 +76,10 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
 def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
     """Write a frame, whose columns fit, to a store that tasks see too; see `write_frame`."""
     decides = target.options.cluster is None  # else the caller has said who shall write
-    rows = rows_if_few(frame) if decides and not _is_maybe_large(given) else None
+    # The most frequent values of capped dimensions are admitted, which takes a look at all rows.
+    is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
+    is_asked = decides and not is_capped and not _is_maybe_large(given)
+    rows = rows_if_few(frame) if is_asked else None
     if rows is not None:
         return write_batches(store, target, rows.to_batches())
     if can_write_natively(store, target, given):
@@ -85,10 +89,15 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
         place = placing_task(store, target)
         task = giving_few(place, PLACED_SCHEMA) if decides else place
         gather_ = gathering_task(store, target)
-        answer = frame.mapInArrow(task, PLACED).repartition("place").mapInArrow(gather_, ANSWER)
+        answer = (
+            frame.mapInArrow(without_jars(task), PLACED)
+            .repartition("place")
+            .mapInArrow(without_jars(gather_), ANSWER)
+        )
     else:
         write = writing_task(store, target)
-        answer = frame.mapInArrow(giving_few(write, ANSWER_SCHEMA) if decides else write, ANSWER)
+        task = giving_few(write, ANSWER_SCHEMA) if decides else write
+        answer = frame.mapInArrow(without_jars(task), ANSWER)
     spark = frame.sparkSession
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
