@@ -14,6 +14,7 @@ from lakebed.arrow.scan import scan
 from lakebed.model.keys import split_label
 from lakebed.model.layout import Layout
 from lakebed.plan.plan import DataFile, Scan
+from lakebed.spark.jars import without_jars
 from lakebed.state.facts import Recorded
 from lakebed.store.base import Store
 
