@@ -24,6 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup interop-env demo quick test test-long spark-connect spark-versions coverage interop check format
+.PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-publish bench-index bench-scale bench-peers-spark clean
 
 help:

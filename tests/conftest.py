@@ -127,6 +127,7 @@ def _connect_session() -> "SparkSession":
 
     os.environ["JAVA_HOME"] = str(ensure_java().path)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["SPARK_TESTING"] = "1"  # a port that is free, instead of the one that all take
     builder = SparkSession.builder.appName("lakebed-tests")
     for name, value in local_settings(_SPARK_SETTINGS).items():
         builder = builder.config(name, value)
