@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,7 +132,10 @@ def _connect_session() -> "SparkSession":
     builder = SparkSession.builder.appName("lakebed-tests")
     for name, value in local_settings(_SPARK_SETTINGS).items():
         builder = builder.config(name, value)
-    session = builder.remote("local[2]").getOrCreate()
+    with warnings.catch_warnings():
+        # The server has them all; the client then sets them once more, and not all can be set.
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)
+        session = builder.remote("local[2]").getOrCreate()
     assert type(session).__module__.startswith("pyspark.sql.connect")
     return session
 
