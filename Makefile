@@ -12,6 +12,8 @@ PLATEAU_VENV := .venv-plateau
 DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
 DOORS_VENV := .venv-doors
+# An environment for each Spark that is not the newest, which is in $(VENV).
+OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
 PYTEST := $(BIN) -m pytest
 # A worker a core. ARGS='-n 0' takes none.
@@ -24,13 +26,17 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env doors demo quick test test-long coverage interop check format bench bench-archive bench-publish bench-doors bench-index bench-scale bench-streams clean
+.PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format
+.PRECIOUS: .venv-spark%/.installed
+.PHONY: bench bench-archive bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
 	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
 	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
-	@echo "make test-long  the tests that take minutes, and many more random examples of the others: more than an hour on two cores"
+	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
+	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
+	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
 	@echo "make interop    only the comparison with plateau and datalake"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make coverage   the tests with branch coverage"
@@ -42,6 +48,7 @@ help:
 	@echo "make bench-doors  publication to Delta and Iceberg after a commit of one file, up to 100,000 files"
 	@echo "make bench-index  what inverted indices cost an append"
 	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
+	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
 
@@ -79,6 +86,14 @@ $(DOORS_VENV)/.installed: constraints-doors.txt
 	$(call make-venv,$(DOORS_VENV))
 	@echo "Installing Spark 4.1 and DuckDB's extensions into $(DOORS_VENV) …"
 	$(DOORS_VENV)/bin/python -m pip install --quiet -r constraints-doors.txt
+# What constraints-sparkNN.txt pins goes before what constraints.txt pins.
+.venv-spark%/.installed: pyproject.toml constraints.txt constraints-spark%.txt
+	$(call make-venv,.venv-spark$*)
+	@echo "Installing Lakebed beside $$(grep ^pyspark== constraints-spark$*.txt) into .venv-spark$* …"
+	@awk -F'==' 'FNR == NR { own[$$1]; print; next } !($$1 in own)' \
+		constraints-spark$*.txt constraints.txt > .venv-spark$*/constraints.txt
+	.venv-spark$*/bin/python -m pip install --quiet -c .venv-spark$*/constraints.txt \
+		-e '.[spark,pandas,s3]' --group test
 	@touch $@
 
 demo: setup
@@ -95,6 +110,16 @@ test: setup interop-env
 
 test-long: setup interop-env
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
+	$(MAKE) spark-connect spark-versions
+
+# Once on each: a run starts one JVM, and one session.
+spark-connect: setup
+	LAKEBED_TEST_SPARK=connect $(PYTEST) tests/spark -m 'spark and not long' $(ARGS)
+
+spark-versions: $(OLDER_SPARKS:%=spark-%)
+
+spark-%: .venv-spark%/.installed
+	.venv-spark$*/bin/python -m pytest tests/spark -m 'spark and not long' $(ARGS)
 
 coverage: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)
@@ -139,8 +164,12 @@ bench-streams: setup
 bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
 	$(BIN) bench/scale/run.py $(ARGS)
 
+bench-peers-spark: .venv-spark41/.installed
+	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) build dist .coverage htmlcov .hypothesis
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

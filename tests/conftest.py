@@ -1,8 +1,10 @@
 """What every test gets."""
 
 import os
+import sys
 import threading
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,9 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+# The spark tests run on a session of Spark Connect instead, behind which there is no JVM to touch.
+ON_CONNECT = os.environ.get("LAKEBED_TEST_SPARK", "classic") == "connect"
+
 # What asks a server that the tests start waits for it most of the time.
 _SERVERS = frozenset({"s3_application", "server"})
 _PLAYED = frozenset({"s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
@@ -47,6 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _asks_a_server(item):
             item.add_marker(pytest.mark.slow)
+        classic = item.get_closest_marker("classic")
+        if ON_CONNECT and classic is not None:
+            item.add_marker(pytest.mark.skip(reason=f"Not on Spark Connect: {classic.args[0]}"))
         group = _group_of(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
@@ -89,23 +97,47 @@ def _hide_developer_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, os.devnull)
 
 
+_SPARK_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # Tests are short: compile little, collect simply.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """Start one small Spark for all tests that need one."""
     from lakebed.spark.session import local_session
 
-    session = local_session(
-        "2",
-        app_name="lakebed-tests",
-        settings={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            # Tests are short: compile little, collect simply.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        },
+    session = (
+        _connect_session()
+        if ON_CONNECT
+        else local_session("2", app_name="lakebed-tests", settings=_SPARK_SETTINGS)
     )
     yield session
     session.stop()
+
+
+def _connect_session() -> "SparkSession":
+    """Start a server of Spark Connect, and return a session that knows no JVM."""
+    from pyspark.sql import SparkSession
+
+    from lakebed.spark.java import ensure_java
+    from lakebed.spark.session import local_settings
+
+    os.environ["JAVA_HOME"] = str(ensure_java().path)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["SPARK_TESTING"] = "1"  # a port that is free, instead of the one that all take
+    builder = SparkSession.builder.appName("lakebed-tests")
+    for name, value in local_settings(_SPARK_SETTINGS).items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        # The server has them all; the client then sets them once more, and not all can be set.
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)
+        session = builder.remote("local[2]").getOrCreate()
+    assert type(session).__module__.startswith("pyspark.sql.connect")
+    return session
 
 
 class ForgetfulService:

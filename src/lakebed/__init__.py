@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor as DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema as DimensionSchema
     from lakebed.model.partition import PartitionStrategy as PartitionStrategy
+    from lakebed.model.progress import Progress as Progress
     from lakebed.model.provider import MetadataProvider as MetadataProvider
     from lakebed.model.schema import Schema as Schema
     from lakebed.pipeline.candidates import FromArchive as FromArchive

@@ -17,7 +17,7 @@ from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.progress import NO_PROGRESS, OnFiles
 from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
 from lakebed.model.uri import VERSION
@@ -960,7 +960,8 @@ class Dataset(View):
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         published: Literal["ask", "noted"] = "ask",
         clock_skew: dt.timedelta = CLOCK_SKEW,
-        on_progress: Progress = NO_PROGRESS,
+        spark: SparkSession | Literal[True] | None = None,
+        on_progress: OnFiles = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
     ) -> CleanupReport:
         """Delete files that are proven dead; by default only say which.
@@ -982,7 +983,9 @@ class Dataset(View):
                 and nobody is asked.
             clock_skew: How far the clocks of writers and of the storage may be apart; for so long
                 after its lease, a writer is not taken for dead.
-            on_progress: Is told how many objects are deleted, of how many.
+            spark: A session whose tasks delete, of many files; True for the one that there is,
+                else a local one. None for this process.
+            on_progress: Is told how many objects are deleted, of how many, and their bytes.
             commit_options: How long to fight for the head.
 
         Raises:
@@ -1010,6 +1013,7 @@ class Dataset(View):
             older_than=older_than,
             is_dry_run=dry_run,
             clock_skew=clock_skew,
+            spark=_session(spark),
             on_progress=on_progress,
             options=commit_options,
             ask=self._asking(metastore, published),
@@ -1036,8 +1040,9 @@ class Dataset(View):
         self,
         repair: bool = False,  # noqa: FBT001, FBT002 - as API.md writes it
         deep: bool = False,  # noqa: FBT001, FBT002
+        spark: SparkSession | Literal[True] | None = None,
         *,
-        on_progress: Progress = NO_PROGRESS,
+        on_progress: OnFiles = NO_PROGRESS,
     ) -> CheckReport:
         """Compare what the head says with what is on storage.
 
@@ -1052,7 +1057,10 @@ class Dataset(View):
                 the schema file. Data is never deleted, and never made up.
             deep: Also read every data file of a version that can be read, and compare it with its
                 checksum.
-            on_progress: Is told how many data files are compared, of how many.
+            spark: A session whose tasks read the data files and indices of a deep check; True for
+                the one that there is, else a local one. None for this process.
+            on_progress: Is told how many data files a deep check has read, of how many, and their
+                bytes.
 
         Raises:
             DatasetNotFoundError: There is no such dataset.
@@ -1067,6 +1075,7 @@ class Dataset(View):
             self.name,
             is_repairing=repair,
             is_deep=deep,
+            spark=_session(spark),
             on_progress=on_progress,
         )
 
@@ -1293,6 +1302,7 @@ class Dataset(View):
         gather: bool = False,
         dry_run: bool = False,
         commit_bytes: int = COMPACTION_COMMIT_BYTES,
+        on_progress: OnFiles = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
     ) -> CompactionReport:
         """Make few files of a good size of the many small ones of a partition.
@@ -1314,6 +1324,7 @@ class Dataset(View):
             dry_run: Only say what would be done.
             commit_bytes: Old files of about so many bytes become one commit. What is committed
                 need not be done again after a crash.
+            on_progress: Is told how many small files have been read, of how many, and their bytes.
             commit_options: How long a commit fights for the head.
 
         Raises:
@@ -1350,6 +1361,7 @@ class Dataset(View):
             ),
             spark=_session(spark),
             is_dry_run=dry_run,
+            on_progress=on_progress,
         )
 
     def compact_metadata(
@@ -1402,7 +1414,7 @@ class Dataset(View):
         column: str,
         spark: SparkSession | Literal[True] | None = None,
         *,
-        on_progress: Progress = NO_PROGRESS,
+        on_progress: OnFiles = NO_PROGRESS,
         commit_bytes: int = INDEX_COMMIT_BYTES,
         commit_options: CommitOptions | None = None,
     ) -> InvertedIndex:
@@ -1417,7 +1429,7 @@ class Dataset(View):
                 to build, and no commit: the paths are its index.
             spark: A session whose tasks do the work; True for the one that there is, else a local
                 one. None for this process.
-            on_progress: Is told how many data files are indexed, of how many.
+            on_progress: Is told how many data files have been read, of how many, and their bytes.
             commit_bytes: Data files of about so many bytes become one commit.
             commit_options: How long a commit fights for the head.
 
@@ -1470,6 +1482,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         *,
         dry_run: bool = False,
+        on_progress: OnFiles = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
     ) -> PromotionReport:
         """Let dimensions allow more values, and move what they allow out of `OTHER`.
@@ -1483,6 +1496,8 @@ class Dataset(View):
             spark: A session whose tasks do the work; True for the one that there is, else a local
                 one. None for this process.
             dry_run: Only say what would move.
+            on_progress: Is told how many files have been looked at and written anew, of how many
+                so far, and their bytes.
             commit_options: How long the commit fights for the head.
 
         Returns:
@@ -1511,6 +1526,7 @@ class Dataset(View):
             spark=_session(spark),
             is_dry_run=dry_run,
             options=commit_options,
+            on_progress=on_progress,
         )
         self._source.forget()
         if report.commit is not None and self._source.metadata is not None:

@@ -19,7 +19,10 @@ from lakebed.spark.session import caller_setting, get_session, local_session, se
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.classic("a local session is one with a JVM in this process"),
+]
 
 FRESH = """
 from lakebed.spark.session import local_session

@@ -21,8 +21,7 @@ from lakebed.arrow.write import write_batches
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.keys import partition_of, split_label
 from lakebed.spark.answers import results, table_to_bytes
-from lakebed.spark.tasks import ROWS_A_MESSAGE, gathering_task, placing_task
-from lakebed.state.written import Written
+from lakebed.spark.tasks import ROWS_A_MESSAGE, Share, gathering_task, placing_task
 from lakebed.store import open_store
 
 pytestmark = pytest.mark.spark
@@ -178,7 +177,7 @@ def test_messages_of_rows_that_travel_are_small_though_all_go_to_one_place(colum
 def facts_of(answers):
     """Return the facts of all that tasks have written; raise the error of one that failed."""
     rows = [SimpleNamespace(**row) for answer in answers for row in answer.to_pylist()]
-    return [written.facts for written in results(rows, Written)]
+    return [share.written.facts for share in results(rows, Share)]
 
 
 def partitions_of(facts):
@@ -229,16 +228,16 @@ def test_rows_in_order_are_written_by_the_tasks_that_have_them(spark, repository
 
 
 def test_a_task_of_many_partitions_and_one_of_few_share_a_batch(spark, repository):
-    few = events(spark, 500, 1).withColumn("key", F.lit(7))
-    frame = events(spark, 3_000, 2).unionByName(few)
+    few = events(spark, 2_500, 1).withColumn("key", F.lit(7))
+    frame = events(spark, 6_000, 2).unionByName(few)
     dataset = new_dataset(repository, "key", frame)
 
     commit = dataset.append(frame)
 
     # Rows that were given on, and rows that the third task wrote itself.
     assert len(commit.files_added) == 101
-    assert commit.row_count == 3_500
-    assert dataset.where("key = 7").count() == 530
+    assert commit.row_count == 8_500
+    assert dataset.where("key = 7").count() == 2_560
     assert spark_rows(dataset.spark(spark)) == spark_rows(frame)
 
 

@@ -19,6 +19,7 @@ from lakebed.errors import (
 )
 from lakebed.index import kartothek, merge
 from lakebed.index.segment import size_of
+from lakebed.model.progress import Progress
 from lakebed.repository import Repository
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
@@ -60,38 +61,42 @@ def kept_files(dataset: Dataset, text: str) -> int:
 def test_a_build_covers_the_files_that_are_there_and_those_that_come(
     repository: Repository, flights: Dataset
 ):
-    told = []
+    told: list[Progress] = []
+    files = flights.files()
 
-    built = flights.build_index("plane", on_progress=lambda *one: told.append(one))
+    built = flights.build_index("plane", on_progress=told.append)
     flights.append([{"n": 1, "plane": "N99", "delay": None}])
 
     assert built.is_complete
-    assert told[-1] == (FILES, FILES)
+    sizes = [repository.store.size(file.key) for file in files]
+    assert [progress.file_count for progress in told] == [*range(FILES + 1)]
+    assert (told[-1].file_total, told[-1].size_bytes) == (FILES, sum(sizes))
     assert flights.indices()[0].covered_count == FILES + 1
     assert kept_files(flights, "plane = 'N2'") == 2
     assert kept_files(flights, "plane = 'N99'") == 1
 
 
 def test_a_build_goes_on_where_it_was_broken_off(repository: Repository, flights: Dataset):
-    def stop(done: int, _: int) -> None:
-        if done == 2:
+    def stop(progress: Progress) -> None:
+        if progress.file_count == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         flights.build_index("plane", on_progress=stop, commit_bytes=1)
     assert flights.indices()[0].covered_count == 2
-    told = []
+    told: list[Progress] = []
 
-    flights.build_index("plane", on_progress=lambda *one: told.append(one))
+    flights.build_index("plane", on_progress=told.append)
 
-    assert told == [(FILES - 2, FILES - 2)]
+    assert {progress.file_total for progress in told} == {FILES - 2}
+    assert told[-1].file_count == FILES - 2
     assert flights.indices()[0].is_complete
 
 
 def test_a_build_indexes_what_is_appended_meanwhile_too(repository: Repository, flights: Dataset):
-    def append(done: int, _: int) -> None:
-        if done <= 3:
-            flights.append([{"n": done, "plane": "N7", "delay": None}])
+    def append(progress: Progress) -> None:
+        if 0 < progress.file_count <= 3 and progress.file_total == FILES:
+            flights.append([{"n": progress.file_count, "plane": "N7", "delay": None}])
 
     flights.build_index("plane", on_progress=append, commit_bytes=1)
 
@@ -560,8 +565,8 @@ def test_an_unpartitioned_append_of_spark_is_indexed(tmp_path: Path, spark):
 def test_a_build_whose_index_is_dropped_meanwhile_says_so(flights: Dataset) -> None:
     other = flights.build_index("n")
 
-    def drop(done: int, _: int) -> None:
-        if done == FILES:
+    def drop(progress: Progress) -> None:
+        if progress.file_count == FILES:
             flights.drop_index("plane")
 
     with pytest.raises(CommitConflictError, match="'plane' in 'flights' was dropped"):

@@ -65,8 +65,9 @@ class WriteOptions:
             None for never.
         cluster: Whether Spark brings the rows of a partition together before they are written, so
             that a partition has one file instead of one for each task. It costs a shuffle. None
-            decides by the data: a task whose first rows fall into more than 32 partitions gives
-            its rows on, the others write theirs.
+            decides by the data: few rows come to the driver, which writes them; of the other
+            tasks, one whose first rows fall into more than 32 partitions gives its rows on, and
+            the others write theirs.
 
     >>> WriteOptions(target_bytes=32 * MIB).row_group_bytes == 64 * MIB
     True

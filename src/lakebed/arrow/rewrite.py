@@ -26,6 +26,7 @@ from lakebed.errors import CorruptMetadataError, StorageError
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.layout import Layout
+from lakebed.model.progress import NO_PROGRESS, OnFileDone
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.state import file_table, runs, sources
@@ -220,9 +221,21 @@ def _by_partition(
 
 
 def rewrite_all(
-    workers: Workers, store: Store, job: RewriteJob, works: Sequence[Work]
+    workers: Workers,
+    store: Store,
+    job: RewriteJob,
+    works: Sequence[Work],
+    *,
+    on_read: OnFileDone = NO_PROGRESS,
 ) -> list[Written]:
     """Write files anew, a work a worker.
+
+    Args:
+        workers: What does it.
+        store: Where the files are.
+        job: What is done with them.
+        works: Which of them.
+        on_read: Is told the label of each file that has been read, as far as workers can.
 
     Returns:
         What each of the works has written.
@@ -238,16 +251,19 @@ def rewrite_all(
         each task of Spark come some hundred bytes for each new file.
         Memory: that of one writer and of one compressed file a thread; see `lakebed.arrow.intact`.
     """
+    tell = NO_PROGRESS if on_read is NO_PROGRESS else workers.telling(on_read)
 
     def work_on(work: Work) -> Written:
-        return rewrite(store, job, work)
+        return rewrite(store, job, work, tell)
 
     return gather(
         store, workers.map(work_on, works, Written), lambda written: written.keys(job.target)
     )
 
 
-def rewrite(store: Store, job: RewriteJob, work: Work) -> Written:
+def rewrite(
+    store: Store, job: RewriteJob, work: Work, on_read: OnFileDone = NO_PROGRESS
+) -> Written:
     """Write the files of one work anew; see `rewrite_all`."""
     target = replace(job.target, is_traced=bool(work.origins))
     sources = _Numbers()
@@ -255,7 +271,7 @@ def rewrite(store: Store, job: RewriteJob, work: Work) -> Written:
     writer = KernelWriter(store, target)
     try:
         for group in work.groups:
-            rows = _rows(store, job, work, group, sources)
+            rows = _rows(store, job, work, group, sources, on_read)
             for file, batch, numbers, start in _sorted(rows, job) if job.sort_by else rows:
                 names = job.layout.descriptor.schema.names
                 hashes = row_hashes(batch.select(names)) if job.is_checked else None
@@ -349,7 +365,12 @@ _Rows = Iterator[tuple[DataFile, pa.RecordBatch, np.ndarray | None, int]]
 
 
 def _rows(
-    store: Store, job: RewriteJob, work: Work, group: Sequence[DataFile], sources: _Numbers
+    store: Store,
+    job: RewriteJob,
+    work: Work,
+    group: Sequence[DataFile],
+    sources: _Numbers,
+    on_read: OnFileDone,
 ) -> _Rows:
     """Yield the rows that are to be written, with the numbers of their raw files if known.
 
@@ -381,6 +402,7 @@ def _rows(
                 start = end
         if numbers is not None and start != len(numbers):
             raise _disagree(file, f"{start} rows", len(numbers))
+        on_read(file.label)
 
 
 def _is_kept(work: Work, numbers: np.ndarray | None, sources: _Numbers) -> np.ndarray:

@@ -10,6 +10,7 @@ import click
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.tree import human_size
+from lakebed.cli.upkeep import progress_bar
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.shown import counted
 from lakebed.repository import Repository
@@ -106,7 +107,7 @@ def compact(
     dataset = repository.open(name)
     rows: list[dict[str, object]] = []
     if not is_metadata:
-        with output.progress("Compacting"):
+        with progress_bar(output, "Compacting") as on_progress:
             report = dataset.compact(
                 None if where is None else dataset.where(where),
                 TARGET_BYTES if target_bytes is None else target_bytes,
@@ -114,6 +115,7 @@ def compact(
                 True if is_spark else None,
                 gather=is_gathering,
                 dry_run=is_dry_run,
+                on_progress=on_progress,
             )
         _tell(output, report)
         rows += [
@@ -190,9 +192,9 @@ def promote(
     dimensions and the files change in one commit; only files with rows that move are written anew.
     """
     wanted = DimensionSchema.from_json(schema)
-    with output.progress("Promoting"):
+    with progress_bar(output, "Promoting") as on_progress:
         report = repository.open(name).promote(
-            wanted, True if is_spark else None, dry_run=is_dry_run
+            wanted, True if is_spark else None, dry_run=is_dry_run, on_progress=on_progress
         )
     if not report.dimensions:
         output.note("The dimensions allow that already, so there is no new version.")

@@ -10,12 +10,14 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
 from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
-from lakebed.model.progress import Progress
+from lakebed.cli.tree import human_size
+from lakebed.model.progress import OnFiles, Progress
 from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
@@ -127,6 +129,7 @@ def _parse_age(
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.option("--kept", "is_kept_shown", is_flag=True, help="Also list what stays, and why.")
+@click.option("--spark", "is_spark", is_flag=True, help="Let Spark delete, of many files.")
 @takes_metastore
 @click.option(
     "--published",
@@ -147,6 +150,7 @@ def cleanup(
     is_deleting: bool,
     is_sure: bool,
     is_kept_shown: bool,
+    is_spark: bool,
 ) -> None:
     """Delete files that are proven dead; without --delete only list them.
 
@@ -173,7 +177,9 @@ def cleanup(
                 err=True,
             )
         with progress_bar(output, "Deleting") as on_progress:
-            report = clean_up(dry_run=False, on_progress=on_progress)
+            report = clean_up(
+                dry_run=False, spark=True if is_spark else None, on_progress=on_progress
+            )
     _show_report(output, report, is_kept_shown=is_kept_shown)
 
 
@@ -192,14 +198,25 @@ def _show_report(output: Output, report: CleanupReport, *, is_kept_shown: bool) 
 
 
 @contextmanager
-def progress_bar(output: Output, text: str) -> Iterator[Progress]:
-    """Show on a terminal how far it is."""
+def progress_bar(output: Output, text: str) -> Iterator[OnFiles]:
+    """Show on a terminal how far it is, by files and bytes."""
     console = Console(stderr=True)
-    with ProgressBar(console=console, disable=output.is_quiet or not console.is_terminal) as bar:
-        task = bar.add_task(text, total=None)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+    )
+    is_hidden = output.is_quiet or not console.is_terminal
+    with ProgressBar(*columns, console=console, disable=is_hidden) as bar:
+        task = bar.add_task(text, total=None, told="")
 
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+        def advance(progress: Progress) -> None:
+            told = (
+                f"{progress.file_count:,} of {progress.file_total:,} files, "
+                f"{human_size(progress.size_bytes)} of {human_size(progress.size_total_bytes)}"
+            )
+            bar.update(task, completed=progress.share, total=1.0, told=told)
 
         yield advance
 
@@ -208,6 +225,7 @@ def progress_bar(output: Output, text: str) -> Iterator[Progress]:
 @takes_dataset
 @click.option("--repair", "is_repairing", is_flag=True, help="Make right what can be told anew.")
 @click.option("--deep", "is_deep", is_flag=True, help="Also read all data, and compare checksums.")
+@click.option("--spark", "is_spark", is_flag=True, help="Let Spark read the data.")
 @click.pass_context
 def check(
     context: click.Context,
@@ -217,6 +235,7 @@ def check(
     name: str,
     is_repairing: bool,
     is_deep: bool,
+    is_spark: bool,
 ) -> None:
     """Compare what the head says with what is on storage.
 
@@ -225,7 +244,9 @@ def check(
     """
     dataset = repository.open(name)
     with progress_bar(output, "Checking") as on_progress:
-        report = dataset.check(is_repairing, is_deep, on_progress=on_progress)
+        report = dataset.check(
+            is_repairing, is_deep, True if is_spark else None, on_progress=on_progress
+        )
     left = counted(len(report.problems), "problem remains", "problems remain")
     looked_at = counted(report.file_count, "data file")
     output.note(

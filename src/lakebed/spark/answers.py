@@ -68,15 +68,17 @@ def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
         raise errors[0]
 
 
-def _to_wire(value: Any) -> bytes:
-    """Return as bytes what msgpack does not know."""
+def _to_wire(value: Any) -> bytes | str:
+    """Return what msgpack does not know as what it knows."""
     if isinstance(value, pa.Table):
         return table_to_bytes(value)
+    if isinstance(value, LakebedError):
+        return write_error(value)
     raise NotImplementedError(type(value))
 
 
-def _from_wire(_: type, data: bytes) -> pa.Table:
-    return table_from_bytes(data)
+def _from_wire(_: type, data: bytes | str) -> pa.Table | LakebedError:
+    return read_error(data) if isinstance(data, str) else table_from_bytes(data)
 
 
 def write_error(exc: LakebedError) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Over this many paths Spark starts a job to list them, with up to one task a path.
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
+_DESCRIPTION = "spark.job.description"
+
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _LOGGING = """\
@@ -114,13 +116,13 @@ def local_session(
         return builder.getOrCreate() if settings else running
     os.environ["JAVA_HOME"] = str(ensure_java().path)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for name, value in _local_settings(settings or {}).items():
+    for name, value in local_settings(settings or {}).items():
         builder = builder.config(name, value)
     return builder.master(f"local[{cores}]").appName(app_name).getOrCreate()
 
 
-def _local_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a local session: ours, then the caller's."""
+def local_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a local session: ours, then the caller's; see `local_session`."""
     scratch = Path(tempfile.mkdtemp(prefix="lakebed-spark-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     logging_file = scratch / "log4j2.properties"
@@ -229,6 +231,32 @@ def _put_back(spark: SparkSession, name: str, before: str | None) -> None:
         spark.conf.unset(name)
     else:
         spark.conf.set(name, before)
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Let the jobs of this thread say what they do, where Spark shows its jobs.
+
+    A session on Connect takes it as a tag. What the caller says of its jobs stays before it.
+    """
+    text = f"lakebed: {text}"
+    if not is_classic(spark):
+        tag = text.replace(",", ";")  # of which Spark makes lists
+        is_new = tag not in spark.getTags()
+        spark.addTag(tag)
+        try:
+            yield
+        finally:
+            if is_new:
+                spark.removeTag(tag)
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(f"{before} ({text})" if before else text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 
 def listing_by_driver() -> dict[str, str]:

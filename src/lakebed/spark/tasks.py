@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +28,12 @@ from lakebed.spark.answers import (
     table_from_bytes,
     table_to_bytes,
 )
+from lakebed.spark.few import Task
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 PLACED = f"place int, rows binary, {ANSWER}"
+PLACED_SCHEMA = pa.schema([("place", pa.int32()), ("rows", pa.binary()), *ANSWER_SCHEMA])
 
 # Of a message between the JVM and a task.
 ROWS_A_MESSAGE = 2_000
@@ -49,12 +51,25 @@ _BYTES_A_STREAM = 16 * 2**10
 _BYTES_TO_WRITE = 2**20  # of streams that the kernel is given at once, for it works by batches
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a task that writes answers with.
+
+    Attributes:
+        written: What it has written.
+        rows: What it leaves to the driver, as a stream of Arrow's format; see `giving_few`.
+    """
+
+    written: Written | None = None
+    rows: bytes | None = None
+
+
 def writing_task(store: Store, target: BatchTarget) -> Task:
     """Return the task that writes its rows and answers with what it has written."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield answer(write_batches(store, target, batches))
+            yield answer(Share(written=write_batches(store, target, batches)))
         except LakebedError as exc:
             yield refusal(exc)
 
@@ -75,7 +90,7 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
             gives_on = target.options.cluster or places.are_scattered(waiting, first)
             rows = itertools.chain(first, waiting)
             if not gives_on:
-                yield _placed(answer(write_batches(store, target, rows)))
+                yield _placed(answer(Share(written=write_batches(store, target, rows))))
                 return
             for chunk in _chunks(rows, _BYTES_TO_SORT):
                 yield from places.streams(chunk)
@@ -102,7 +117,7 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
             for batch in pa.Table.from_batches(chunk).combine_chunks().to_batches()
         )
         try:
-            yield answer(write_batches(store, target, rows))
+            yield answer(Share(written=write_batches(store, target, rows)))
         except LakebedError as exc:
             # The driver must know all files to delete them: also of answers that come later.
             deque(given, maxlen=0)

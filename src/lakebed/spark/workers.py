@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
 from lakebed.arrow.workers import Threads, Workers
 from lakebed.errors import LakebedError
+from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.answers import ANSWER, answer, refusal, results
+from lakebed.spark.jars import without_jars
 from lakebed.spark.raw_files import cores_of
-from lakebed.spark.session import get_session
+from lakebed.spark.session import described, get_session
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -24,7 +26,11 @@ _TASKS_A_CORE = 2  # so that the last of them do not keep the others waiting for
 
 
 def workers_for(
-    spark: SparkSession | Literal[True] | None, store: Store, *, threads: int
+    spark: SparkSession | Literal[True] | None,
+    store: Store,
+    *,
+    threads: int,
+    purpose: str = "work on files",
 ) -> Workers:
     """Return tasks of Spark; or threads, without a session or where tasks cannot see the store.
 
@@ -32,18 +38,21 @@ def workers_for(
         spark: The session; True for the one that runs.
         store: Where the dataset is.
         threads: So many else.
+        purpose: What the jobs say of themselves, such as "compact flights".
     """
     if spark is None or not store.is_shared:
         return Threads(threads)
-    return Tasks(get_session(None if spark is True else spark))
+    return Tasks(get_session(None if spark is True else spark), purpose)
 
 
 class Tasks(Workers):
     """Tasks of a session, one an item."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, purpose: str) -> None:
         """Take some tasks for each core."""
         self._spark = spark
+        self._purpose = purpose
+        self._raised: list[BaseException] = []  # by listeners
         self.count = _TASKS_A_CORE * cores_of(spark)
 
     def map(
@@ -67,8 +76,11 @@ class Tasks(Workers):
                     yield message.append_column("number", pa.array([number], pa.int64()))
 
         numbers = self._spark.range(0, len(items), 1, len(items))
-        rows = numbers.mapInArrow(run, f"{ANSWER}, number long").collect()
+        with described(self._spark, self._purpose):
+            rows = numbers.mapInArrow(without_jars(run), f"{ANSWER}, number long").collect()
         yield from results(sorted(rows, key=lambda row: row.number), kind)
+        if self._raised:
+            raise self._raised.pop(0)
 
     def share_of(self, memory_bytes: int) -> int:
         """Return all of it: each task has a process of its own."""
@@ -76,10 +88,20 @@ class Tasks(Workers):
 
     def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
         """Return what adds to an accumulator; on a session without, what tells nobody."""
+        if listener is NO_PROGRESS:
+            return NO_PROGRESS
         # It needs pyspark to be imported, which is there, since there is a session.
         from lakebed.spark.telling import accumulator_of
 
-        return accumulator_of(self._spark, listener) or _tell_nobody
+        def listen(*told: Any) -> None:
+            # It is called by a thread of Spark's, which nothing may end: `map` raises it.
+            if not self._raised:
+                try:
+                    listener(*told)
+                except BaseException as exc:  # noqa: BLE001 - see above
+                    self._raised.append(exc)
+
+        return accumulator_of(self._spark, listen) or NO_PROGRESS
 
 
 def _message(task: Callable[[_Item], object], item: _Item) -> pa.RecordBatch:
@@ -87,7 +109,3 @@ def _message(task: Callable[[_Item], object], item: _Item) -> pa.RecordBatch:
         return answer(task(item))
     except LakebedError as exc:
         return refusal(exc)
-
-
-def _tell_nobody(*_: object) -> None:
-    """Do nothing."""

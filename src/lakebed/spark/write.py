@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget
@@ -11,13 +14,17 @@ from lakebed.arrow.write import write_batches
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted
-from lakebed.spark.answers import ANSWER, results
+from lakebed.spark.answers import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
+from lakebed.spark.few import giving_few, rows_if_few
+from lakebed.spark.jars import without_jars
 from lakebed.spark.native_write import can_write_natively, write_natively
-from lakebed.spark.session import caller_setting, settings_for
+from lakebed.spark.session import caller_setting, described, settings_for
 from lakebed.spark.tasks import (
     FEW_PARTITIONS,
     PLACED,
+    PLACED_SCHEMA,
     ROWS_A_MESSAGE,
+    Share,
     gathering_task,
     placing_task,
     writing_task,
@@ -42,10 +49,10 @@ def is_spark_frame(data: object) -> bool:
 def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     """Write a DataFrame as the data files of one batch.
 
-    Each task runs the write kernel and writes the partitions that its rows belong to. Rows of
-    many partitions that lie scattered over the tasks are brought together first; see
-    `WriteOptions.cluster`. Where Spark's own writer gives the same files, it serves instead, since
-    rows then need not travel to Python.
+    Few rows are written in this process; see `lakebed.spark.few`. Else each task runs the write
+    kernel and writes the partitions that its rows belong to. Rows of many partitions that lie
+    scattered over the tasks are brought together first; see `WriteOptions.cluster`. Where Spark's
+    own writer gives the same files, it serves instead, since rows then need not travel to Python.
 
     Raises:
         SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
@@ -54,7 +61,7 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     Cost:
         One Spark job, with a shuffle of the rows that are scattered, and before it one over the
         sources of dimensions that have a cap and room under it. The driver receives some hundred
-        bytes a file.
+        bytes a file, and at most 16 MiB of rows.
     """
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue())
@@ -62,18 +69,60 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     if not store.is_shared:
         # A store in this process cannot be seen by tasks.
         return write_batches(store, target, frame.toArrow().to_batches())
+    with described(frame.sparkSession, f"write batch {target.batch_id} of {target.dataset}"):
+        return _write_shared(frame, store, target, given)
+
+
+def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
+    """Write a frame, whose columns fit, to a store that tasks see too; see `write_frame`."""
+    decides = target.options.cluster is None  # else the caller has said who shall write
+    # The most frequent values of capped dimensions are admitted, which takes a look at all rows.
+    is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
+    is_asked = decides and not is_capped and not _is_maybe_large(given)
+    rows = rows_if_few(frame) if is_asked else None
+    if rows is not None:
+        return write_batches(store, target, rows.to_batches())
     if can_write_natively(store, target, given):
         return write_natively(frame, store, target, given)
     target = with_admitted(frame, target)
     if _may_scatter(target):
-        placed = frame.mapInArrow(placing_task(store, target), PLACED)
-        answer = placed.repartition("place").mapInArrow(gathering_task(store, target), ANSWER)
+        place = placing_task(store, target)
+        task = giving_few(place, PLACED_SCHEMA) if decides else place
+        gather_ = gathering_task(store, target)
+        answer = (
+            frame.mapInArrow(without_jars(task), PLACED)
+            .repartition("place")
+            .mapInArrow(without_jars(gather_), ANSWER)
+        )
     else:
-        answer = frame.mapInArrow(writing_task(store, target), ANSWER)
-    with settings_for(frame.sparkSession, _message_settings(frame.sparkSession, given)):
+        write = writing_task(store, target)
+        task = giving_few(write, ANSWER_SCHEMA) if decides else write
+        answer = frame.mapInArrow(without_jars(task), ANSWER)
+    spark = frame.sparkSession
+    with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
-    parts = gather(store, results(answers, Written), lambda part: part.keys(target))
-    return joined([Written.nothing(target.descriptor.stored_schema), *parts])
+    return _joined_shares(store, target, results(answers, Share))
+
+
+def _joined_shares(store: Store, target: BatchTarget, shares: Iterator[Share]) -> Written:
+    """Write what tasks have left to the driver, and return that and what they have written."""
+
+    def keys(share: Share) -> tuple[str, ...]:
+        return () if share.written is None else share.written.keys(target)
+
+    def parts() -> Iterator[Share]:
+        left = []
+        for share in shares:
+            if share.rows is not None:
+                left.append(share.rows)
+            else:
+                yield share
+        if left:
+            table = pa.concat_tables([table_from_bytes(rows) for rows in left]).combine_chunks()
+            yield Share(written=write_batches(store, target, table.to_batches()))
+
+    written = [share.written for share in gather(store, parts(), keys) if share.written is not None]
+    return joined([Written.nothing(target.descriptor.stored_schema), *written])
 
 
 def _may_scatter(target: BatchTarget) -> bool:
@@ -91,9 +140,14 @@ def _message_settings(spark: SparkSession, given: Schema) -> dict[str, str]:
     to make it. So it gets few rows instead of a limit of bytes, unless they may be large, or the
     caller has set a limit: 2,000 texts fit, if they are shorter than 1 MiB on average.
     """
-    is_large = any(_may_be_large(field.type) for field in given)
-    limit = caller_setting(spark, _BYTES_A_MESSAGE) or (_MEASURED if is_large else _UNMEASURED)
+    measured = _MEASURED if _is_maybe_large(given) else _UNMEASURED
+    limit = caller_setting(spark, _BYTES_A_MESSAGE) or measured
     return {_ROWS_A_MESSAGE: str(ROWS_A_MESSAGE), _BYTES_A_MESSAGE: limit}
+
+
+def _is_maybe_large(given: Schema) -> bool:
+    """Whether a row of a frame may be large."""
+    return any(_may_be_large(field.type) for field in given)
 
 
 def _may_be_large(kind: Type) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -19,14 +20,17 @@ import pyarrow.parquet as pq
 
 from lakebed.arrow.footer_facts import facts_of_file
 from lakebed.arrow.intact import CHECKSUM_DIFFERS, difference
+from lakebed.arrow.workers import Workers
 from lakebed.errors import CorruptMetadataError, FormatError, ObjectNotFoundError
 from lakebed.index import segment as index_segment
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
-from lakebed.model.layout import schema_key
-from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.layout import Layout, schema_key
+from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
 from lakebed.model.shown import counted
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
@@ -44,6 +48,9 @@ from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.indexing import build_index
 from lakebed.work.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
 from lakebed.work.metadata import kept_labels
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _REMEDIES = {
     HISTORY: "Older versions cannot be read; restore it.",
@@ -180,7 +187,8 @@ def check(
     *,
     is_repairing: bool = False,
     is_deep: bool = False,
-    on_progress: Progress = NO_PROGRESS,
+    spark: SparkSession | None = None,
+    on_progress: OnFiles = NO_PROGRESS,
 ) -> CheckReport:
     """Compare what the head says with what is on storage; see `Dataset.check`."""
     PROCESS_CACHE.clear()  # what matters is what the storage holds
@@ -192,9 +200,9 @@ def check(
             dataset=dataset, version=None, file_count=0, is_deep=is_deep, findings=(finding,)
         )
     checker = _Checker(store, head)
-    findings = checker.run(is_deep=is_deep, on_progress=on_progress)
+    findings = checker.run(is_deep=is_deep, spark=spark, on_progress=on_progress)
     if is_repairing:
-        findings = _repair(store, checker, findings)
+        findings = _repair(store, checker, findings, spark)
     order = list(Severity)
     return CheckReport(
         dataset=dataset,
@@ -221,7 +229,9 @@ class _Checker:
         self.lost_indices: list[str] = []  # columns
         self.is_schema_file_wrong = False
 
-    def run(self, *, is_deep: bool, on_progress: Progress) -> list[Finding]:
+    def run(
+        self, *, is_deep: bool, spark: SparkSession | None, on_progress: OnFiles
+    ) -> list[Finding]:
         findings = [*self._check_heads()]
         objects = {info.key: info for info in self._store.list(f"{self.state.name}/")}
         findings += self._check_segments()
@@ -238,11 +248,12 @@ class _Checker:
             present += older
             of_files = self._without_cleaned_up(of_files + of_older, objects)
         findings += of_files
-        findings += self._check_postings(is_deep=is_deep)
+        findings += self._check_postings(spark, is_deep=is_deep)
         findings += self._check_indices()
         findings += self._check_schema_file()
         if is_deep:
-            findings += self._check_content(present, table, on_progress)
+            sizes = {label: objects[self.state.layout.key(label)].size_bytes for label in present}
+            findings += self._check_content(sizes, table, spark, on_progress)
         if has_history and not of_notes:
             findings += self._note_others()
         return findings
@@ -392,31 +403,27 @@ class _Checker:
         keys = set(map(state.layout.naming.key, kept))
         return [finding for finding in findings if finding.key in objects or finding.key in keys]
 
-    def _check_postings(self, *, is_deep: bool) -> list[Finding]:
+    def _check_postings(self, spark: SparkSession | None, *, is_deep: bool) -> list[Finding]:
         findings = []
+        workers = self._workers(spark if is_deep else None, "read indices of")
+        store = self._store
+
+        def look_at(segments: Sequence[Segment]) -> list[str]:
+            return [_trouble_of_postings(store, segment, is_deep=is_deep) for segment in segments]
+
         for column, segments in self.state.lists.postings.items():
-
-            def look_at(segment: Segment) -> str | None:
-                try:
-                    footer, _ = index_segment.open_segment(self._store, segment)
-                    if is_deep:
-                        numbers = range(footer.groups.num_rows)
-                        for number in numbers:
-                            index_segment.read_groups(self._store, footer, [number])
-                except CorruptMetadataError as exc:
-                    return exc.message
-                return None
-
-            for segment, error in zip(
-                segments, at_once(look_at, segments, REQUESTS_AT_ONCE), strict=True
-            ):
-                if error is not None:
+            step = 1 if spark is None else -(-len(segments) // workers.count) or 1
+            groups = [segments[at : at + step] for at in range(0, len(segments), step)]
+            looked_at = workers.map(look_at, groups, list[str])
+            troubles = [what for of_group in looked_at for what in of_group]
+            for segment, what in zip(segments, troubles, strict=True):
+                if what:
                     self.lost[postings_of(column)].append(segment)
                     findings.append(
                         Finding(
                             severity=Severity.WARNING,
                             key=segment.key,
-                            what=error,
+                            what=what,
                             remedy="check(repair=True) builds it anew from the data files.",
                         )
                     )
@@ -483,34 +490,50 @@ class _Checker:
 
     def _check_content(
         self,
-        labels: Sequence[str],
+        sizes: Mapping[str, int],
         table: Mapping[str, tuple[int, str]],
-        on_progress: Progress,
+        spark: SparkSession | None,
+        on_progress: OnFiles,
     ) -> Iterator[Finding]:
-        on_progress(0, len(labels))
-        findings = at_once(
-            lambda label: self._compare(label, table.get(label)), labels, REQUESTS_AT_ONCE
-        )
-        for done, finding in enumerate(findings, 1):
-            on_progress(done, len(labels))
-            if finding is not None:
-                yield finding
+        """Read data files, and compare them with what is known of them.
 
-    def _compare(self, label: str, known: tuple[int, str] | None) -> Finding | None:
-        recorded = None if known is None else Recorded(size_bytes=known[0], checksum=known[1])
-        try:
-            if recorded is None or recorded.sha256 is None:
-                # Nobody knows what was written; but pages may have checksums of their own.
-                facts_of_file(self._store, self.state.layout, label)
-                return None
-            deviation = difference(self._store, self.state.layout.key(label), recorded)
-        except ObjectNotFoundError:
-            return None  # a cleanup was faster, or the listing has told of it
-        except CorruptMetadataError as exc:
-            return self._finding_of_file(label, exc.message)
-        if deviation != CHECKSUM_DIFFERS:
-            return None  # of a wrong size the listing has told
-        return self._finding_of_file(label, f"Its content is not what was written: {deviation}.")
+        Args:
+            sizes: Bytes of each, by label.
+            table: What is known of them.
+            spark: Whose tasks read them; None for threads.
+            on_progress: Is told of each file, as far as workers can.
+        """
+        tally = Tally(on_progress, sizes)
+        workers = self._workers(spark, "compare files of")
+        store, layout, tell = self._store, self.state.layout, workers.telling(tally.listener)
+        recorded = {
+            label: Recorded(size_bytes=table[label][0], checksum=table[label][1])
+            for label in sizes
+            if label in table
+        }
+
+        def compare(labels: Sequence[str]) -> list[tuple[str, str]]:
+            troubles = []
+            for label in labels:
+                what = _trouble_of_content(store, layout, label, recorded.get(label))
+                if what:
+                    troubles.append((label, what))
+                tell(label)
+            return troubles
+
+        # Threads take file by file, since the next is theirs then; tasks take groups of one size.
+        groups = [[label] for label in sizes]
+        if spark is not None:
+            groups = balanced_groups(sizes, workers.count)
+        for troubles in workers.map(compare, groups, list[tuple[str, str]]):
+            for label, what in troubles:
+                yield self._finding_of_file(label, what)
+        tally.add(*sizes)
+
+    def _workers(self, spark: SparkSession | None, purpose: str) -> Workers:
+        return workers_for(
+            spark, self._store, threads=REQUESTS_AT_ONCE, purpose=f"{purpose} {self.state.name}"
+        )
 
     def _note_others(self) -> Iterator[Finding]:
         """Tell of what no version needs; `cleanup` says more."""
@@ -535,7 +558,41 @@ class _Checker:
             )
 
 
-def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> list[Finding]:
+def _trouble_of_content(store: Store, layout: Layout, label: str, recorded: Recorded | None) -> str:
+    """Return in what a data file differs from what was written; empty if in nothing."""
+    try:
+        if recorded is None or recorded.sha256 is None:
+            # Nobody knows what was written; but pages may have checksums of their own.
+            facts_of_file(store, layout, label)
+            return ""
+        deviation = difference(store, layout.key(label), recorded)
+    except ObjectNotFoundError:
+        return ""  # a cleanup was faster, or the listing has told of it
+    except CorruptMetadataError as exc:
+        return exc.message
+    # Of a wrong size the listing has told.
+    is_told = deviation != CHECKSUM_DIFFERS
+    return "" if is_told else f"Its content is not what was written: {deviation}."
+
+
+def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> str:
+    """Return why a segment of an index cannot be read; empty if it can."""
+    try:
+        footer, _ = index_segment.open_segment(store, segment)
+        if is_deep:
+            for number in range(footer.groups.num_rows):
+                index_segment.read_groups(store, footer, [number])
+    except CorruptMetadataError as exc:
+        return exc.message
+    return ""
+
+
+def _repair(
+    store: Store,
+    checker: _Checker,
+    findings: Sequence[Finding],
+    spark: SparkSession | None,
+) -> list[Finding]:
     """Make right what data files and head tell, as commits, and say what was made right."""
     state = checker.state
     repaired: set[str] = set()
@@ -547,7 +604,7 @@ def _repair(store: Store, checker: _Checker, findings: Sequence[Finding]) -> lis
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
         _commit_repair(store, checker, rebuilt)
         for column in sorted(filter(None, map(column_of, checker.lost))):
-            build_index(store, state.name, column)
+            build_index(store, state.name, column, spark=spark)
         repaired.update(segment.key for segment in broken)
         repaired.update(state.layout.key(facts.label) for facts in rebuilt)
         repaired.update(state.indices[column] for column in checker.lost_indices)

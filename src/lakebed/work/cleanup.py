@@ -13,12 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 import zstandard
 
+from lakebed.arrow.workers import Workers
 from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -29,15 +30,15 @@ from lakebed.errors import (
 )
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
-from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
 from lakebed.model.shown import counted
+from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
-from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import CLOCK_SKEW
@@ -53,6 +54,9 @@ from lakebed.work.inventory import (
     look,
     read_history,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -226,7 +230,8 @@ def cleanup(
     older_than: str | dt.timedelta,
     is_dry_run: bool,
     clock_skew: dt.timedelta = CLOCK_SKEW,
-    on_progress: Progress = NO_PROGRESS,
+    spark: SparkSession | None = None,
+    on_progress: OnFiles = NO_PROGRESS,
     options: CommitOptions | None = None,
     ask: AskTables | None = None,
     find_leftovers: FindLeftovers = dead_log_keys,
@@ -239,6 +244,9 @@ def cleanup(
         now=dt.datetime.now(dt.UTC),
         retention=parse_age(older_than),
         clock_skew=parse_age(clock_skew),
+    )
+    workers = workers_for(
+        spark, store, threads=REQUESTS_AT_ONCE, purpose=f"delete what is dead of {dataset}"
     )
 
     def look_anew() -> Sight:
@@ -256,7 +264,7 @@ def cleanup(
         try:
             state, judged, version = _give_up(store, sight, rules, options)
         except StorageFullError as exc:
-            freed = _free(store, sight, rules, on_progress)
+            freed = _free(store, workers, sight, rules, on_progress)
             _log.warning("no room to commit a cleanup dataset=%s freed=%d", dataset, len(freed))
             if not freed and not temporary:
                 raise _too_full(sight, exc) from exc
@@ -266,7 +274,7 @@ def cleanup(
                 raise _too_full(sight, again, (*freed, *temporary)) from again
     dead = [file for file in judged if file.reason.is_dead]
     if not is_dry_run:
-        _delete_noted(store, state, dead, on_progress)
+        _delete_noted(store, workers, state, dead, on_progress)
     dead = [*freed, *dead]
     report = CleanupReport(
         dataset=dataset,
@@ -446,7 +454,9 @@ def _remove_leftovers(
     ]
 
 
-def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> list[JudgedFile]:
+def _free(
+    store: Store, workers: Workers, sight: Sight, rules: Rules, on_progress: OnFiles
+) -> list[JudgedFile]:
     """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
     state = sight.head.state
     judged = sight.judge_by(state, rules).judge(sight.objects)
@@ -456,7 +466,7 @@ def _free(store: Store, sight: Sight, rules: Rules, on_progress: Progress) -> li
         for file in judged
         if file.reason.is_dead and not (needs_commit and file.reason is Reason.UNREFERENCED)
     ]
-    _delete_noted(store, state, dead, on_progress)
+    _delete_noted(store, workers, state, dead, on_progress)
     return dead
 
 
@@ -476,7 +486,11 @@ def _too_full(
 
 
 def _delete_noted(
-    store: Store, state: State, dead: Sequence[JudgedFile], on_progress: Progress
+    store: Store,
+    workers: Workers,
+    state: State,
+    dead: Sequence[JudgedFile],
+    on_progress: OnFiles,
 ) -> None:
     """Delete, and write down what; before that, or where there is no room, as soon as there is."""
     if not dead:
@@ -486,7 +500,7 @@ def _delete_noted(
         is_noted = True
     except StorageFullError:
         is_noted = False
-    _delete(store, dead, on_progress)
+    _delete(store, workers, dead, on_progress)
     if is_noted:
         return
     try:
@@ -511,38 +525,45 @@ def _write_log(store: Store, dataset: str, state: State, dead: Sequence[JudgedFi
     store.put(segment.key, zstandard.ZstdCompressor().compress(msgspec.json.encode(document)))
 
 
-def _delete(store: Store, dead: Sequence[JudgedFile], on_progress: Progress) -> None:
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """What became of some objects; what is refused does not keep others from being deleted."""
+
+    error: LakebedError | None = None
+
+
+def _delete(
+    store: Store, workers: Workers, dead: Sequence[JudgedFile], on_progress: OnFiles
+) -> None:
     """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
     dataset = dead[0].key.partition("/")[0]
     prefix = f"{Folder.BATCHES.of(dataset)}/"
     reservations = [file.key for file in dead if file.key.startswith(prefix)]
     others = [file.key for file in dead if not file.key.startswith(prefix)]
-    done = 0
-    on_progress(done, len(dead))
+    tally = Tally(on_progress, {file.key: file.size_bytes or 0 for file in dead})
+    tell = workers.telling(tally.listener)
+
+    def delete_part(keys: Sequence[str]) -> _Deleted:
+        try:
+            store.delete(keys)
+        except LakebedError as exc:
+            return _Deleted(exc)
+        tell(*keys)
+        return _Deleted()
+
     for keys in (others, reservations):
         parts = [
             keys[start : start + KEYS_PER_REQUEST]
             for start in range(0, len(keys), KEYS_PER_REQUEST)
         ]
-        errors: list[LakebedError] = []
-        answers = at_once(partial(_delete_part, store), parts, REQUESTS_AT_ONCE)
-        for part, error in zip(parts, answers, strict=True):
-            if error is not None:
-                errors.append(error)
-                continue
-            done += len(part)
-            on_progress(done, len(dead))
+        results = list(workers.map(delete_part, parts, _Deleted))
+        for part, deleted in zip(parts, results, strict=True):
+            if deleted.error is None:
+                tally.add(*part)
+        errors = [deleted.error for deleted in results if deleted.error is not None]
         if errors:
             errors[0].add_note("The cleanup is not done; run it again for the rest.")
             raise errors[0]
-
-
-def _delete_part(store: Store, keys: Sequence[str]) -> LakebedError | None:
-    try:
-        store.delete(keys)
-    except LakebedError as exc:
-        return exc
-    return None
 
 
 __all__ = ["CleanupReport", "cleanup", "parse_age"]

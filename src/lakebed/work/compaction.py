@@ -23,6 +23,7 @@ from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
+from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for
@@ -190,8 +191,12 @@ class _Unit:
 
     key: _Key
     files: tuple[DataFile, ...]
-    size_bytes: int
+    sizes: Mapping[str, int]  # by label
     row_count: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.sizes.values())
 
     @property
     def labels(self) -> frozenset[str]:
@@ -219,6 +224,7 @@ def compact(
     *,
     spark: SparkSession | None,
     is_dry_run: bool,
+    on_progress: OnFiles = NO_PROGRESS,
 ) -> CompactionReport:
     """Compact the partitions that may hold entities of a view; see `Dataset.compact`."""
     state = read_own_head(store, name).state
@@ -233,6 +239,7 @@ def compact(
     commits: list[Commit] = []
     done: list[CompactedPartition] = []
     lost: list[_Unit] = []
+    tally = Tally(on_progress)
 
     def told() -> str:
         versions = ", ".join(str(commit.version) for commit in commits)
@@ -241,8 +248,9 @@ def compact(
     with noting(told):
         for round_ in range(_ROUNDS):
             lost = []
+            tally.expect({label: size for unit in units for label, size in unit.sizes.items()})
             for portion in _portions(units, options.commit_bytes):
-                attempt = _Attempt(store, name, options, spark)
+                attempt = _Attempt(store, name, options, spark, tally)
                 try:
                     commit, compacted, changed = attempt.run(portion)
                 except CommitConflictError:
@@ -317,7 +325,7 @@ def _find_units(
                     _Unit(
                         key,
                         piece,
-                        sum(sizes[file.label] for file in piece),
+                        {file.label: sizes[file.label] for file in piece},
                         sum(rows) if len(rows) == len(piece) else None,
                     )
                 )
@@ -428,6 +436,7 @@ class _Attempt:
     name: str
     options: CompactionOptions
     spark: SparkSession | None
+    tally: Tally
 
     def run(
         self, units: Sequence[_Unit]
@@ -490,12 +499,15 @@ class _Attempt:
         options = job.target.options
         room = options.memory_bytes // self.options.writer_bytes
         threads = min(_THREADS, os.cpu_count() or 1, room)
-        workers = workers_for(self.spark, self.store, threads=threads)
+        workers = workers_for(
+            self.spark, self.store, threads=threads, purpose=f"compact {self.name}"
+        )
         shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
         job = replace(job, target=replace(job.target, options=shared))
         parts = _divided(units, workers.count)
         works = [_work_of(part, noted, recorded) for part in parts]
-        written = rewrite_all(workers, self.store, job, works)
+        written = rewrite_all(workers, self.store, job, works, on_read=self.tally.listener)
+        self.tally.add(*labels)
         return [_Share(tuple(part), share) for part, share in zip(parts, written, strict=True)]
 
 

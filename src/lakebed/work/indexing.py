@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
-from lakebed.arrow.workers import gather
+from lakebed.arrow.workers import Workers, gather
 from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
@@ -46,7 +46,7 @@ from lakebed.model.keys import file_ids
 from lakebed.model.layout import Layout, index_key
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.progress import NO_PROGRESS, OnFileDone, OnFiles, Tally
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
 from lakebed.spark.workers import workers_for
@@ -273,7 +273,7 @@ def build_index(
     column: str,
     *,
     spark: SparkSession | None = None,
-    on_progress: Progress = NO_PROGRESS,
+    on_progress: OnFiles = NO_PROGRESS,
     commit_bytes: int = INDEX_COMMIT_BYTES,
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
@@ -282,6 +282,13 @@ def build_index(
     if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
+    workers = workers_for(
+        spark,
+        store,
+        threads=min(_WRITERS, os.cpu_count() or 1),
+        purpose=f"index {column} of {dataset}",
+    )
+    tally = Tally(on_progress)
     done = 0
 
     def told() -> str:
@@ -296,12 +303,13 @@ def build_index(
             missing = _missing_files(store, state, column)
             if not missing:
                 break
-            for files in _portions(store, state, missing, commit_bytes):
+            sized = _sized(store, state, missing)
+            tally.expect({file.label: size_bytes for file, size_bytes in sized})
+            for files in _portions(sized, commit_bytes):
                 with Transaction.on(store, state, "index", options=options) as transaction:
-                    postings = _index_files(store, state, column, files, spark)
+                    postings = _index_files(store, state, column, files, workers, tally)
                     transaction.commit(edits=Lists(postings=postings).additions())
                 done += len(files)
-                on_progress(done, max(done, len(missing)))
         compact_indices(store, dataset, columns=(column,), options=options)
     with noting(f"The index of {column!r} is built: `indices` describes it."):
         state = read_own_head(store, dataset).state
@@ -404,21 +412,25 @@ def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
     return [file for file in plan(state, TRUE, requests=0).files if file.label in missing]
 
 
-def _portions(
-    store: Store, state: State, files: Sequence[DataFile], commit_bytes: int
-) -> Iterator[list[_Sized]]:
-    """Cut files into what one commit indexes."""
+def _sized(store: Store, state: State, files: Sequence[DataFile]) -> list[_Sized]:
     counts = file_table.read_counts(store, state.lists.files)
+    known = {label: size_bytes for label, (_, size_bytes) in counts.items()}
+    return [
+        _Sized(file, known[file.label] if file.label in known else store.size(file.key))
+        for file in files
+    ]
+
+
+def _portions(files: Sequence[_Sized], commit_bytes: int) -> Iterator[list[_Sized]]:
+    """Cut files into what one commit indexes."""
     portion: list[_Sized] = []
     total = 0
     for file in files:
-        known = counts.get(file.label)
-        size = store.size(file.key) if known is None else known[1]
-        if portion and total + size > commit_bytes:
+        if portion and total + file.size_bytes > commit_bytes:
             yield portion
             portion, total = [], 0
-        portion.append(_Sized(file, size))
-        total += size
+        portion.append(file)
+        total += file.size_bytes
     if portion:
         yield portion
 
@@ -428,7 +440,8 @@ def _index_files(
     state: State,
     column: str,
     files: Sequence[_Sized],
-    spark: SparkSession | None,
+    workers: Workers,
+    tally: Tally,
 ) -> Postings:
     """Write the postings of files, in groups of about equal size that run side by side."""
     sizes = {sized.file.label: sized.size_bytes for sized in files}
@@ -437,19 +450,27 @@ def _index_files(
         file.label: file
         for file in with_recorded(store, state.lists.files, (sized.file for sized in files))
     }
-    layout = state.layout
+    layout, tell = state.layout, workers.telling(tally.listener)
 
     def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
-        return index_group(store, layout, column, [by_label[label] for label in labels])
+        return index_group(
+            store, layout, column, [by_label[label] for label in labels], on_indexed=tell
+        )
 
-    workers = workers_for(spark, store, threads=min(_WRITERS, os.cpu_count() or 1))
     groups = balanced_groups(sizes, workers.count)
     parts = workers.map(index, groups, dict[str, tuple[Segment, ...]])
-    return joined(gather(store, parts, keys_of))
+    postings = joined(gather(store, parts, keys_of))
+    tally.add(*sizes)
+    return postings
 
 
 def index_group(
-    store: Store, layout: Layout, column: str, files: Sequence[DataFile]
+    store: Store,
+    layout: Layout,
+    column: str,
+    files: Sequence[DataFile],
+    *,
+    on_indexed: OnFileDone = NO_PROGRESS,
 ) -> dict[str, tuple[Segment, ...]]:
     """Write the postings of some files from what they hold.
 
@@ -470,6 +491,7 @@ def index_group(
                 for batch in batches:
                     values.add(pa.Table.from_batches([batch]))
             writer.add(file.label, values)
+            on_indexed(file.label)
         return writer.finish()
     except BaseException:
         writer.abort()

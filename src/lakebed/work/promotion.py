@@ -44,10 +44,12 @@ from lakebed.model.predicate import (
     any_of,
     bind,
 )
+from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
+from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 _CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
 _ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
 _THREADS = 4
+_REWRITTEN = "rewritten/"  # before labels of files that are written anew
 _FILES_AT_ONCE = 32  # that are looked at by one task
 
 Allowed = DimensionSchema | Mapping[str, object]
@@ -135,6 +138,7 @@ def promote(
     spark: SparkSession | None,
     is_dry_run: bool,
     options: CommitOptions | None,
+    on_progress: OnFiles = NO_PROGRESS,
 ) -> tuple[PromotionReport, DatasetDescriptor]:
     """Let dimensions allow more, and move what they allow; see `Dataset.promote`.
 
@@ -146,9 +150,11 @@ def promote(
     grown = grown_dimensions(state.descriptor, new)
     if not grown:
         return PromotionReport(dataset=name, is_dry_run=is_dry_run), new
-    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
+    workers = workers_for(
+        spark, store, threads=min(_THREADS, os.cpu_count() or 1), purpose=f"promote {name}"
+    )
     if is_dry_run:
-        promotion = _Promotion(store, workers, new, grown)
+        promotion = _Promotion(store, workers, new, grown, Tally(on_progress))
         looks = promotion.look_at(state, promotion.candidates(state))
         return promotion.report(state, looks, None, is_dry_run=True), new
     for round_ in range(_ROUNDS):
@@ -160,7 +166,8 @@ def promote(
                 grown = grown_dimensions(old, new)
                 if not grown:
                     break
-                return _Promotion(store, workers, new, grown).run(transaction), new
+                promotion = _Promotion(store, workers, new, grown, Tally(on_progress))
+                return promotion.run(transaction), new
         except CommitConflictError:
             # Others added to OTHER, or rewrote files of it, at the last moment.
             if round_ == _ROUNDS - 1:
@@ -255,6 +262,7 @@ class _Promotion:
     workers: Workers
     new: DatasetDescriptor
     grown: tuple[str, ...]
+    tally: Tally
 
     @property
     def functions(self) -> tuple[Dimension, ...]:
@@ -286,12 +294,21 @@ class _Promotion:
         store, layout = self.store, state.layout
         length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
         chunks = [files[at : at + length] for at in range(0, len(files), length)]
+        counts = file_table.read_counts(store, state.lists.files)
+        self.tally.expect({file.label: counts.get(file.label, (0, 0))[1] for file in files})
+        tell = self.workers.telling(self.tally.listener)
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            return [look.at(store, layout, replace(file, is_filtered=False)) for file in chunk]
+            looks = []
+            for file in chunk:
+                looks.append(look.at(store, layout, replace(file, is_filtered=False)))
+                tell(file.label)
+            return looks
 
         parts = self.workers.map(of_chunk, chunks, list[_Looked])
-        return [looked for part in parts for looked in part]
+        looks = [looked for part in parts for looked in part]
+        self.tally.add(*(looked.label for looked in looks))
+        return looks
 
     def admitted(self, state: State, looks: Iterable[_Looked]) -> dict[str, frozenset[str]]:
         """Return for each grown dimension that is capped the values that get a partition.
@@ -371,8 +388,25 @@ class _Promotion:
         if not affected:
             return []
         job = RewriteJob(layout=state.layout, target=target, route=route)
+        counts = file_table.read_counts(self.store, state.lists.files)
         works = works_on(self.store, state.lists, affected, self.workers.count)
-        return rewrite_all(self.workers, self.store, job, works)
+        # What was looked at is read once more, and told of once more.
+        again = {_REWRITTEN + file.label: counts.get(file.label, (0, 0))[1] for file in affected}
+        self.tally.expect(again)
+        tell = self.tally.listener
+
+        def on_read(label: str) -> None:
+            tell(_REWRITTEN + label)
+
+        written = rewrite_all(
+            self.workers,
+            self.store,
+            job,
+            works,
+            on_read=NO_PROGRESS if tell is NO_PROGRESS else on_read,
+        )
+        self.tally.add(*again)
+        return written
 
     def report(
         self,

@@ -16,7 +16,7 @@ from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift_all, tell_nobody
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
-from lakebed.model.progress import NO_PROGRESS
+from lakebed.model.progress import NO_PROGRESS, Progress
 from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state.creation import create
@@ -38,14 +38,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestProgress:
+class IngestProgress(Progress):
     """How far an ingest is.
 
     Attributes:
-        file_count: Files that have been read.
-        file_total: Files that are to be read.
-        size_bytes: Of the files that have been read.
-        size_total_bytes: Of all that are to be read.
         row_count: Rows so far.
         rejected_count: Lines that did not fit, so far.
 
@@ -56,10 +52,6 @@ class IngestProgress:
     4
     """
 
-    file_count: int
-    file_total: int
-    size_bytes: int
-    size_total_bytes: int
     row_count: int
     rejected_count: int
 
@@ -260,7 +252,12 @@ class _Reading:
         )
         while True:
             files = [candidate.file for candidate in due.files]
-            workers = workers_for(self.spark if files else None, self.store, threads=1)
+            workers = workers_for(
+                self.spark if files else None,
+                self.store,
+                threads=1,
+                purpose=f"read files into {self.started.base.name}",
+            )
             sifted = sift_all(workers, self.store, job, files, _telling(due.files, on_progress))
             self.started.add(sifted.written)
             self.rejects.add(sifted)

@@ -80,7 +80,12 @@ def write_others(
     kept_by_run = _kept_by_run(known, labels, replaced)
     if not kept_by_run:
         return nothing
-    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
+    workers = workers_for(
+        spark,
+        store,
+        threads=min(_THREADS, os.cpu_count() or 1),
+        purpose=f"take replaced files out of {base.name}",
+    )
     options = target.options
     shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
     job = RewriteJob(layout=base.layout, target=replace(target, options=shared))

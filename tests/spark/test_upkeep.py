@@ -1,0 +1,151 @@
+"""What goes through many files does in Spark tasks what it does in threads, and tells how far it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakebed
+from lakebed.errors import StorageError
+from lakebed.model.progress import Progress
+from lakebed.spark.session import described
+from lakebed.testing import FailingStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakebed import Dataset, Repository
+
+pytestmark = pytest.mark.spark
+
+FILES = 6
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return lakebed.open_repository(tmp_path / "lake")
+
+
+@pytest.fixture
+def events(repository: Repository) -> Dataset:
+    fields = [{"name": "n", "type": "long"}, {"name": "plane", "type": "string"}]
+    schema = {"type": "record", "name": "events", "fields": fields}
+    descriptor = lakebed.DatasetDescriptor(schema=schema, partition_by="hash(n, 1)", index=["n"])
+    dataset = repository.create("events", descriptor)
+    for n in range(FILES):
+        dataset.append([{"n": n, "plane": f"N{n}"}])
+    return dataset
+
+
+def damage(repository: Repository, dataset: Dataset, number: int) -> str:
+    """Change a byte of a data file, whose size stays what it was."""
+    key = dataset.files()[number].key
+    data = bytearray(repository.store.get(key).data)
+    data[len(data) // 2] ^= 1
+    path = repository.store.local_path(key)
+    assert path is not None
+    path.write_bytes(data)
+    return key
+
+
+def sizes(dataset: Dataset) -> int:
+    return sum(file.size_bytes or 0 for file in dataset.files())
+
+
+def test_a_deep_check_finds_what_threads_find(
+    spark: SparkSession, repository: Repository, events: Dataset
+) -> None:
+    assert events.check(deep=True, spark=spark).is_ok
+    damaged = {damage(repository, events, number) for number in (1, 4)}
+    told: list[Progress] = []
+
+    report = events.check(deep=True, spark=spark, on_progress=told.append)
+
+    assert {finding.key for finding in report.problems} == damaged
+    assert report.findings == events.check(deep=True).findings
+    assert (told[0].file_count, told[-1].file_count) == (0, FILES)
+    assert {progress.size_total_bytes for progress in told} == {sizes(events)}
+
+
+def test_verbs_tell_of_all_files_and_bytes_and_give_what_threads_give(
+    spark: SparkSession, events: Dataset
+) -> None:
+    told: list[Progress] = []
+    before = sizes(events)
+
+    built = events.build_index("plane", spark, on_progress=told.append)
+
+    assert built.is_complete
+    assert (told[-1].file_count, told[-1].size_bytes) == (FILES, before)
+
+    told.clear()
+    report = events.compact(spark=spark, on_progress=told.append)
+
+    assert (report.files_before, report.files_after) == (FILES, 1)
+    assert (told[-1].file_count, told[-1].size_bytes) == (FILES, before)
+
+    told.clear()
+    cleaned = events.cleanup(
+        "0s", dry_run=False, clock_skew="0s", spark=spark, on_progress=told.append
+    )
+
+    assert cleaned.counts["superseded"] == FILES
+    assert (told[-1].file_count, told[-1].size_bytes) == (len(cleaned.files), cleaned.size_bytes)
+    assert events.check(deep=True).is_ok
+    assert events.where("plane = 'N3'").count() == 1
+
+
+def test_what_tasks_could_not_delete_is_told_and_the_rest_is_gone(
+    spark: SparkSession, repository: Repository, events: Dataset
+) -> None:
+    events.compact()
+    failing = FailingStore(
+        repository.store, fail_on="delete", error=StorageError("The disk is away.")
+    )
+
+    with pytest.raises(StorageError, match="The disk is away") as caught:
+        lakebed.Repository(failing).open("events").cleanup(
+            "0s", dry_run=False, clock_skew="0s", spark=spark
+        )
+
+    assert caught.value.__notes__ == ["The cleanup is not done; run it again for the rest."]
+    assert events.cleanup("0s", dry_run=False, clock_skew="0s").counts["superseded"] == FILES
+
+
+@pytest.mark.classic("progress is told by accumulators, which Spark Connect has not")
+def test_what_a_listener_raises_ends_the_verb_and_nothing_stays(
+    spark: SparkSession, repository: Repository, events: Dataset
+) -> None:
+    before = {info.key for info in repository.store.list("events/data/")}
+
+    def stop(progress: Progress) -> None:
+        if progress.file_count:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        events.compact(spark=spark, on_progress=stop)
+
+    assert {info.key for info in repository.store.list("events/data/")} == before
+    assert events.compact(spark=spark).files_after == 1
+
+
+@pytest.mark.classic("a session on Connect has tags instead")
+def test_jobs_say_what_they_do_after_what_the_caller_says(spark: SparkSession) -> None:
+    context, name = spark.sparkContext, "spark.job.description"
+
+    with described(spark, "compact flights"):
+        alone = context.getLocalProperty(name)
+    after = context.getLocalProperty(name)
+    context.setJobDescription("nightly")
+    try:
+        with described(spark, "compact flights"):
+            both = context.getLocalProperty(name)
+        kept = context.getLocalProperty(name)
+    finally:
+        context.setLocalProperty(name, None)
+
+    assert (alone, after) == ("lakebed: compact flights", None)
+    assert (both, kept) == ("nightly (lakebed: compact flights)", "nightly")
