@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,10 @@ from lakebed.state.reader import read_head
 
 pytestmark = pytest.mark.spark
 
-NATIVE = ("paths", "prepared")
+PREPARED = () if os.environ.get("LAKEBED_TEST_SPARK") == "connect" else ("prepared",)
+NATIVE = ("paths", *PREPARED)
+WAYS = ("auto", "native", *NATIVE, "arrow")
+needs_prepared = pytest.mark.classic("a session on Connect takes no prepared list of files")
 NAMES = ["plain", "é/ü", "100%", "x%2Fy", "a=b", "two words", None, "日本 😀", "__HIVE_DEFAULT"]
 SCHEMA = pa.schema(
     [
@@ -146,7 +150,7 @@ def test_every_way_gives_the_rows_of_the_scan(
     columns = [*dict.fromkeys([*partition_names, "batch_id", "id"])] if levels else None
     expected = comparable(view.arrow(columns))
 
-    for way in ("auto", "native", "paths", "prepared", "arrow"):
+    for way in WAYS:
         assert spark_rows(view.spark(spark, columns, way=way)) == expected, way
 
 
@@ -179,10 +183,11 @@ def test_files_of_a_failed_task_in_the_directory_are_not_read(
     first = paths_of(dataset, tmp_path)[0]
     shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
 
-    for way in ("auto", "native", "paths", "prepared", "arrow"):
+    for way in WAYS:
         assert dataset.spark(spark, way=way).count() == 1_000, way
 
 
+@needs_prepared
 def test_the_way_is_chosen_by_the_files(spark: Any, dataset: lakebed.Dataset, capsys: Any) -> None:
     assert location(dataset.spark(spark), capsys) == "MetadataLogFileIndex(1 paths)"
     few = dataset.where("id = 7").plan()
@@ -191,6 +196,7 @@ def test_the_way_is_chosen_by_the_files(spark: Any, dataset: lakebed.Dataset, ca
     assert found == f"InMemoryFileIndex({len(few)} paths)"
 
 
+@needs_prepared
 def test_a_prepared_list_is_not_lost_when_spark_refreshes_it(
     spark: Any, dataset: lakebed.Dataset
 ) -> None:
@@ -206,6 +212,7 @@ def test_a_prepared_list_is_not_lost_when_spark_refreshes_it(
     spark.catalog.dropTempView("prepared_events")
 
 
+@needs_prepared
 def test_sizes_in_the_file_table_are_not_believed(
     spark: Any, dataset: lakebed.Dataset, tmp_path: Path
 ) -> None:
@@ -230,6 +237,7 @@ def setting(spark: Any, name: str, value: str) -> Iterator[None]:
         spark.conf.unset(name)
 
 
+@needs_prepared
 def test_a_session_that_ignores_prepared_lists_still_gets_all_rows(
     spark: Any, dataset: lakebed.Dataset, tmp_path: Path
 ) -> None:
@@ -257,6 +265,7 @@ def test_a_missing_file_is_an_error_whatever_the_session_ignores(
             dataset.spark(spark, way=way).count()
 
 
+@needs_prepared
 def test_a_missing_file_is_noticed_when_the_list_is_prepared(
     spark: Any, dataset: lakebed.Dataset, tmp_path: Path
 ) -> None:

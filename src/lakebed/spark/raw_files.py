@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from lakebed.arrow.reading.files import Line, StoredFile, lines_of, reading
 from lakebed.errors import FormatError
+from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.grouping import balanced_groups
+from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +48,9 @@ def grouped_by_size(spark: SparkSession, sizes: Mapping[str, int]) -> list[list[
 
 def table_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return an Arrow table as a DataFrame."""
+    if not table.num_rows:
+        # Spark Connect takes no types from a table without rows.
+        return spark.createDataFrame([], struct_type(schema_from_arrow(table.schema)))
     return spark.createDataFrame(table)
 
 
