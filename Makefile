@@ -48,6 +48,8 @@ help:
 	@echo "make bench-doors  publication to Delta and Iceberg after a commit of one file, up to 100,000 files"
 	@echo "make bench-index  what inverted indices cost an append"
 	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
+	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
+	@echo "make bench-streams  a stream of a commit a second, and the compaction beside it"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
@@ -163,6 +165,9 @@ bench-streams: setup
 
 bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
 	$(BIN) bench/scale/run.py $(ARGS)
+
+bench-merge: setup $(PEERS_VENV)/.installed
+	$(BIN) bench/merge.py $(ARGS)
 
 bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)

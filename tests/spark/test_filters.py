@@ -32,7 +32,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("one", "wanted"),
+    ("pushed", "wanted"),
     [
         (spark.EqualTo(N, 2), lambda row: row["n"] == 2),
         (spark.Not(spark.EqualTo(N, 2)), lambda row: row["n"] not in (None, 2)),
@@ -56,17 +56,17 @@ def same(a: Any, b: Any) -> bool:
         (spark.GreaterThan(X, 1.0), lambda row: row["x"] == 1.5 or same(row["x"], NAN)),
         (spark.EqualTo(X, NAN), lambda row: same(row["x"], NAN)),
     ],
-    ids=repr,
+    ids=lambda value: repr(value) if isinstance(value, Filter) else "rows",
 )
-def test_filter_selects_what_spark_selects(one: Filter, wanted: Any) -> None:
-    predicate = predicate_of([one], TYPES)
+def test_filter_selects_what_spark_selects(pushed: Filter, wanted: Any) -> None:
+    predicate = predicate_of([pushed], TYPES)
 
     assert predicate != TRUE
     assert [matches(predicate, row) for row in ROWS] == [wanted(row) for row in ROWS]
 
 
 @pytest.mark.parametrize(
-    "one",
+    "pushed",
     [
         spark.StringContains(T, "a"),
         spark.StringEndsWith(T, "a"),
@@ -79,8 +79,8 @@ def test_filter_selects_what_spark_selects(one: Filter, wanted: Any) -> None:
     ],
     ids=repr,
 )
-def test_filter_that_cannot_be_said_selects_everything(one: Filter) -> None:
-    assert predicate_of([one], TYPES) == TRUE
-    assert predicate_of([one, spark.EqualTo(N, 2)], TYPES) == predicate_of(
+def test_filter_that_cannot_be_said_selects_everything(pushed: Filter) -> None:
+    assert predicate_of([pushed], TYPES) == TRUE
+    assert predicate_of([pushed, spark.EqualTo(N, 2)], TYPES) == predicate_of(
         [spark.EqualTo(N, 2)], TYPES
     )
