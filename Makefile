@@ -118,10 +118,13 @@ test-long: setup interop-env
 spark-connect: setup
 	LAKEBED_TEST_SPARK=connect $(PYTEST) tests/spark -m 'spark and not long' $(ARGS)
 
+# Older releases leave sockets to the garbage collector.
+OLDER_SOCKETS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+
 spark-versions: $(OLDER_SPARKS:%=spark-%)
 
 spark-%: .venv-spark%/.installed
-	.venv-spark$*/bin/python -m pytest tests/spark -m 'spark and not long' $(ARGS)
+	.venv-spark$*/bin/python -m pytest tests/spark -m 'spark and not long' $(OLDER_SOCKETS) $(ARGS)
 
 coverage: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)
