@@ -125,7 +125,7 @@ class Repository:
                 "DataFrame.",
             )
         try:
-            created = create(self._store, first_state(name, descriptor, format_))
+            created = create(self._store, name, lambda: first_state(name, descriptor, format_))
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
         if self._told is not None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakebed.commit import File, files_of
 from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMismatchError
+from lakebed.model.given import check_column_names
 from lakebed.model.names import nearest
 from lakebed.model.shown import shown
 from lakebed.plan.plan import ScanPlan
@@ -225,6 +226,7 @@ class Readable(ABC):
 
     def _planned(self, columns: Sequence[str] | None) -> ReadPlan:
         """Return the plan of a read of some columns; None for those that there are."""
+        check_column_names(columns)
         chosen = self.plan()
         if columns is None:
             return chosen

@@ -401,7 +401,7 @@ class TestLimitsOfDatasets:
         avro = make(format="avro", partition_by=(), schema=pa.schema([("n", pa.int64())]))
         avro.append([{"n": 1}])
 
-        with pytest.raises(InvalidInputError, match=r"format avro.*arrow\(\)"):
+        with pytest.raises(InvalidInputError, match=r"format avro.*Arrow table"):
             avro.dataset()
 
     def test_fragments_are_handed_out_only_if_all_their_rows_are_of_the_view(

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from unittest import mock
 
@@ -30,7 +31,7 @@ from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.state import Change, State, adopt, apply
 from lakebed.store import open_store, segments
-from lakebed.store.segments import Segment, compact
+from lakebed.store.segments import EncodedSegment, Segment, compact
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("v", pa.int64())]), partition_by=[by.identity("p")]
@@ -183,6 +184,11 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
     held: tuple[Segment, ...] = ()
     entries: list[Entry] = []
 
+    def merged(tail: Sequence[Segment]) -> EncodedSegment:
+        data = history.merge([store.get(segment.key) for segment in tail])
+        weight = sum(segment.weight for segment in tail)
+        return EncodedSegment(Segment.new("d/history", weight, history.SUFFIX), data)
+
     with mock.patch.object(segments, "FANOUT", fanout):
         for weight in weights:
             new = [
@@ -192,8 +198,7 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
             segment = Segment.new("d/history", weight, history.SUFFIX)
             store.put(segment.key, history.encode(new))
             entries += new
-            merge = (history.merge, "d/history", history.SUFFIX, [])
-            held = compact(store, (*held, segment), *merge)
+            held = compact(store, (*held, segment), merged, [])
 
     def read(**given: int) -> tuple[Entry, ...]:
         found = history.read(store, held, **given)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -64,6 +66,15 @@ def test_nothing_begins_for_who_has_had_enough() -> None:
     assert len(begun) <= 4
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Take interrupts, which a shell lets what it starts in the background ignore."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_raised_once_all_that_was_done_is_known() -> None:
     begun, done = [], []
 

@@ -291,14 +291,14 @@ def _check_format(chosen: ScanPlan) -> None:
         raise InvalidInputError(
             f"Dataset {chosen.layout.name!r} is of format {format_}, of which pyarrow makes no "
             "dataset.",
-            hint="Read it with arrow(), polars() or record_batches().",
+            hint="Read it as an Arrow table or stream instead.",
         )
 
 
 def _refused(chosen: ScanPlan, name: str, why: str) -> InvalidInputError:
     return InvalidInputError(
         f"Dataset {chosen.layout.name!r} cannot be a dataset of pyarrow: {why}.",
-        hint=f"Read it with arrow() or polars(), or select columns without {name!r}.",
+        hint=f"Read it as an Arrow table instead, or select columns without {name!r}.",
     )
 
 

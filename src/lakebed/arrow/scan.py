@@ -19,15 +19,14 @@ from lakebed.arrow.older import OlderFiles
 from lakebed.errors import (
     CorruptMetadataError,
     DamagedFileError,
-    InvalidInputError,
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.given import check_column_names
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate, map_leaves, roots_of
 from lakebed.model.schema import Schema, Type
-from lakebed.model.shown import shown
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
@@ -48,11 +47,7 @@ def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
         SchemaMismatchError: A column is unknown, one is named twice, or there is none.
         InvalidInputError: The columns are one text, or no list.
     """
-    if isinstance(columns, str) or not isinstance(columns, Iterable | None):
-        name = columns if isinstance(columns, str) else "name"
-        raise InvalidInputError(
-            f"columns is {shown(columns)}.", hint=f"Give a list of names: columns=[{name!r}]."
-        )
+    check_column_names(columns)
     types = layout.column_types
     names = layout.descriptor.schema.names if columns is None else tuple(columns)
     if columns is not None:

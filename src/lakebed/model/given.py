@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import SupportsIndex
 
 from lakebed.errors import InvalidInputError
@@ -43,3 +44,16 @@ def check_number(name: str, value: object) -> None:
         InvalidInputError: It is something else.
     """
     check_given(name, value, SupportsIndex, "Give a whole number, as `history` tells it.")
+
+
+def check_column_names(columns: object) -> None:
+    """Check that columns are a list, not one text; None stands for all.
+
+    Raises:
+        InvalidInputError: They are something else.
+    """
+    if isinstance(columns, str) or not isinstance(columns, Iterable | None):
+        name = columns if isinstance(columns, str) else "name"
+        raise InvalidInputError(
+            f"columns is {shown(columns)}.", hint=f"Give a list of names: columns=[{name!r}]."
+        )

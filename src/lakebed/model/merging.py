@@ -146,7 +146,8 @@ class MergeClauses:
             )
         if self.update is not None and not self.update:
             raise InvalidInputError(
-                "update names no column.", hint="Leave it out for all, or give matched='ignore'."
+                "update names no column.",
+                hint="Leave it out for all, or let matching entities be ignored.",
             )
 
     def _check_used(self, name: str, is_used: bool, by: str, needed: str) -> None:  # noqa: FBT001 - a helper

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 
 from lakebed.errors import (
@@ -76,7 +77,7 @@ def _sign_of(state: State) -> str:
 _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
 
 
-def create(store: Store, state: State) -> State:
+def create(store: Store, name: str, first: Callable[[], State]) -> State:
     """Create a dataset: its first head, put-if-absent, and the schema file for other tools.
 
     The schema file has one key, whoever creates the dataset, and must be there before the head is:
@@ -86,7 +87,10 @@ def create(store: Store, state: State) -> State:
 
     Args:
         store: Where the dataset shall be.
-        state: Without history; version 0.
+        name: Of the dataset.
+        first: Gives it without history, at version 0. It is called once the name was seen to be
+            free, so that the time of creation, by which datasets of one name are told apart, is
+            later than that of a namesake that has gone.
 
     Returns:
         The state with its history.
@@ -104,7 +108,8 @@ def create(store: Store, state: State) -> State:
         Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
         to an object store four requests more, see `Store.check_writable`.
     """
-    _check_free(store, state)
+    _check_free(store, name)
+    state = first()
     state.descriptor.check()
     store.check_writable()  # before anything is written
     schema_file.put(store, state.name, state.descriptor)
@@ -117,12 +122,12 @@ def create(store: Store, state: State) -> State:
     return created
 
 
-def _check_free(store: Store, state: State) -> None:
+def _check_free(store: Store, name: str) -> None:
     try:
-        read_head(store, state.name)
+        read_head(store, name)
     except DatasetNotFoundError:
         return
-    raise ObjectExistsError(f"Dataset {state.name!r} exists.")
+    raise ObjectExistsError(f"Dataset {name!r} exists.")
 
 
 def _create(store: Store, state: State) -> State:

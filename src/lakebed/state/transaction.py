@@ -177,6 +177,7 @@ class Transaction:
         Cost:
             A read of the head and one PUT.
         """
+        check_run_name(run)
         if epoch_of(run) is not None:
             raise InvalidInputError(
                 f"The run {run!r} has the name of an epoch of a streaming query.",

@@ -286,7 +286,7 @@ class _Reading:
             CommitConflictError: Others were faster; they had as long as it took to read the files.
         """
         try:
-            create(self.store, first)
+            create(self.store, first.name, lambda: first)
         except ObjectExistsError as exc:
             raise CommitConflictError(
                 f"Dataset {first.name!r} was just created by somebody else.",

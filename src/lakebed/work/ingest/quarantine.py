@@ -238,7 +238,9 @@ class Quarantine:
             return None
         if state is None:
             try:
-                create(store, first_state(self.name, _DESCRIPTOR, HeadFormat.JSON))
+                create(
+                    store, self.name, lambda: first_state(self.name, _DESCRIPTOR, HeadFormat.JSON)
+                )
             except ObjectExistsError:
                 self.find(store)  # somebody else was faster, perhaps with something else
         operation = "ingest" if self.is_by_file else "load"
