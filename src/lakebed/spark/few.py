@@ -79,7 +79,7 @@ def giving_few(task: Task, message: pa.Schema) -> Task:
     Args:
         task: That takes what is more.
         message: The columns of its messages. Rows come as the `answer` of one: as what
-            `lakebed.spark.tasks.Share` is on the wire.
+            `lakebed.spark.tasks.TaskAnswer` is on the wire.
     """
     from pyspark import cloudpickle
 

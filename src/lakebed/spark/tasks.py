@@ -52,7 +52,7 @@ _BYTES_TO_WRITE = 2**20  # of streams that the kernel is given at once, for it w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class TaskAnswer:
     """What a task that writes answers with.
 
     Attributes:
@@ -69,7 +69,7 @@ def writing_task(store: Store, target: BatchTarget) -> Task:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield answer(Share(written=write_batches(store, target, batches)))
+            yield answer(TaskAnswer(written=write_batches(store, target, batches)))
         except LakebedError as exc:
             yield refusal(exc)
 
@@ -90,7 +90,7 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
             gives_on = target.options.cluster or places.are_scattered(waiting, first)
             rows = itertools.chain(first, waiting)
             if not gives_on:
-                yield _placed(answer(Share(written=write_batches(store, target, rows))))
+                yield _placed(answer(TaskAnswer(written=write_batches(store, target, rows))))
                 return
             for chunk in _chunks(rows, _BYTES_TO_SORT):
                 yield from places.streams(chunk)
@@ -117,7 +117,7 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
             for batch in pa.Table.from_batches(chunk).combine_chunks().to_batches()
         )
         try:
-            yield answer(Share(written=write_batches(store, target, rows)))
+            yield answer(TaskAnswer(written=write_batches(store, target, rows)))
         except LakebedError as exc:
             # The driver must know all files to delete them: also of answers that come later.
             deque(given, maxlen=0)

@@ -24,7 +24,7 @@ from lakebed.spark.tasks import (
     PLACED,
     PLACED_SCHEMA,
     ROWS_A_MESSAGE,
-    Share,
+    TaskAnswer,
     gathering_task,
     placing_task,
     writing_task,
@@ -101,27 +101,29 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     spark = frame.sparkSession
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
-    return _joined_shares(store, target, results(answers, Share))
+    return _joined_answers(store, target, results(answers, TaskAnswer))
 
 
-def _joined_shares(store: Store, target: BatchTarget, shares: Iterator[Share]) -> Written:
+def _joined_answers(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) -> Written:
     """Write what tasks have left to the driver, and return that and what they have written."""
 
-    def keys(share: Share) -> tuple[str, ...]:
-        return () if share.written is None else share.written.keys(target)
+    def keys(answer: TaskAnswer) -> tuple[str, ...]:
+        return () if answer.written is None else answer.written.keys(target)
 
-    def parts() -> Iterator[Share]:
+    def parts() -> Iterator[TaskAnswer]:
         left = []
-        for share in shares:
-            if share.rows is not None:
-                left.append(share.rows)
+        for answer in answers:
+            if answer.rows is not None:
+                left.append(answer.rows)
             else:
-                yield share
+                yield answer
         if left:
             table = pa.concat_tables([table_from_bytes(rows) for rows in left]).combine_chunks()
-            yield Share(written=write_batches(store, target, table.to_batches()))
+            yield TaskAnswer(written=write_batches(store, target, table.to_batches()))
 
-    written = [share.written for share in gather(store, parts(), keys) if share.written is not None]
+    written = [
+        answer.written for answer in gather(store, parts(), keys) if answer.written is not None
+    ]
     return joined([Written.nothing(target.descriptor.stored_schema), *written])
 
 
