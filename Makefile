@@ -88,6 +88,8 @@ $(DOORS_VENV)/.installed: constraints-doors.txt
 	$(call make-venv,$(DOORS_VENV))
 	@echo "Installing Spark 4.1 and DuckDB's extensions into $(DOORS_VENV) …"
 	$(DOORS_VENV)/bin/python -m pip install --quiet -r constraints-doors.txt
+	@touch $@
+
 # What constraints-sparkNN.txt pins goes before what constraints.txt pins.
 .venv-spark%/.installed: pyproject.toml constraints.txt constraints-spark%.txt
 	$(call make-venv,.venv-spark$*)

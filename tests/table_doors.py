@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,48 @@ from lakebed.dataset import Dataset
 from lakebed.publication.report import TablePublication
 
 Rows = list[dict[str, Any]]
+
+_STRUCT = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
+EVERY_TYPE = pa.schema(
+    [
+        ("day", pa.date32()),
+        ("boolean", pa.bool_()),
+        ("int", pa.int32()),
+        ("long", pa.int64()),
+        ("float", pa.float32()),
+        ("double", pa.float64()),
+        ("text", pa.string()),
+        ("bytes", pa.binary()),
+        ("date", pa.date32()),
+        ("instant", pa.timestamp("us", "UTC")),
+        ("clock", pa.timestamp("us")),
+        ("small", pa.decimal128(7, 2)),
+        ("big", pa.decimal128(38, 10)),
+        ("list", pa.list_(pa.int64())),
+        ("map", pa.map_(pa.string(), pa.float64())),
+        ("struct", _STRUCT),
+        ("structs", pa.list_(_STRUCT)),
+    ]
+)
+EVERY_VALUE: Mapping[str, Any] = {
+    "day": dt.date(2013, 1, 1),
+    "boolean": True,
+    "int": -(2**31),
+    "long": 2**63 - 1,
+    "float": 1.5,
+    "double": -0.1,
+    "text": "ä/%\n'\"",
+    "bytes": b"\x00\xff",
+    "date": dt.date(1969, 12, 31),
+    "instant": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=dt.UTC),
+    "clock": dt.datetime(1900, 1, 1, 0, 0, 0, 1),
+    "small": decimal.Decimal("-12345.67"),
+    "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
+    "list": [1, None, 3],
+    "map": {"a": 1.5, "b": None},
+    "struct": {"x": 1, "y": ["z", None]},
+    "structs": [{"x": None, "y": None}, {"x": 2, "y": []}],
+}
 
 
 @dataclass(frozen=True)

@@ -1212,6 +1212,11 @@ class Dataset(View):
 
         Raises:
             AlreadyExistsError: Lakebed did not write it; it was not touched.
+            StorageError: It could not be deleted as a whole; do it again.
+
+        Cost:
+            One LIST of the log, a GET of its last commit and of each note, and the deletion of its
+            files.
         """
         self._check_writable()
         return delta.publication.unpublish(self._source.store, self.name, dry_run=dry_run)
@@ -1286,6 +1291,10 @@ class Dataset(View):
         Raises:
             AlreadyExistsError: It does not show this dataset; it was not touched.
             MissingDependencyError: pyiceberg is not installed.
+            StorageError: Store or catalog failed; do it again.
+
+        Cost:
+            Finding the table, and the deletion of its metadata files; of a catalog, one call.
         """
         self._check_writable()
         return iceberg.publication.unpublish(

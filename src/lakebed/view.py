@@ -725,7 +725,7 @@ class View(Readable):
     ) -> MergeReport:
         """Update the entities that have one of the keys of some data, and insert the other rows.
 
-        It is `merge` without further clauses; see there.
+        It is `merge` without further clauses; see there for errors and cost.
         """
         return self.merge(
             data, on, run=run, base=base, options=options, commit_options=commit_options

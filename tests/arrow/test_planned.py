@@ -362,7 +362,7 @@ class TestOlderSchemas:
             described(n="int", s="string", p=place("c", "d")),
         )
 
-        with pytest.raises(InvalidInputError, match=r"older files hold 'p' in another form.*arrow"):
+        with pytest.raises(InvalidInputError, match=r"older files hold 'p' in another form.*Arrow"):
             dataset.dataset()
         with pytest.raises(InvalidInputError, match="'p'"):
             dataset.where("p.d = 'x'").select("n").dataset()

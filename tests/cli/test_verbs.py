@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -260,6 +261,12 @@ class TestDoctor:
         assert found["pyarrow"]["status"] == "ok"
         assert {"python", "pyspark", "obstore", "java"} <= set(found)
         assert found["store"]["status"] == "ok"
+
+    @pytest.mark.parametrize("package", ["duckdb", "polars", "pyiceberg", "deltalake", "fastavro"])
+    def test_names_the_engines_that_extras_bring(self, cli, package: str) -> None:
+        found = {row["name"]: row for row in cli.json("doctor")}
+
+        assert (found[package]["status"], found[package]["value"]) == ("ok", version(package))
 
     def test_directory_that_is_not_there_is_told(self, cli, tmp_path) -> None:
         found = {row["name"]: row for row in cli.json("doctor", tmp_path / "laek")}

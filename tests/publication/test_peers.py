@@ -3,7 +3,6 @@
 `make doors-env` installs it, and Spark fetches its jars.
 """
 
-import datetime as dt
 import decimal
 import json
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from table_doors import rows_of
+from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
 
@@ -92,49 +91,8 @@ def publish(dataset) -> None:
 
 
 def test_types_nulls_and_odd_partitions_are_read_back(peers, lake):
-    struct = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
-    schema = pa.schema(
-        [
-            ("p", pa.string()),
-            ("day", pa.date32()),
-            ("boolean", pa.bool_()),
-            ("int", pa.int32()),
-            ("long", pa.int64()),
-            ("float", pa.float32()),
-            ("double", pa.float64()),
-            ("text", pa.string()),
-            ("bytes", pa.binary()),
-            ("date", pa.date32()),
-            ("instant", pa.timestamp("us", "UTC")),
-            ("clock", pa.timestamp("us")),
-            ("small", pa.decimal128(7, 2)),
-            ("big", pa.decimal128(38, 10)),
-            ("list", pa.list_(pa.int64())),
-            ("map", pa.map_(pa.string(), pa.float64())),
-            ("struct", struct),
-            ("structs", pa.list_(struct)),
-        ]
-    )
-    whole = {
-        "p": "a",
-        "day": dt.date(2013, 1, 1),
-        "boolean": True,
-        "int": -(2**31),
-        "long": 2**63 - 1,
-        "float": 1.5,
-        "double": -0.1,
-        "text": "ä/%\n'\"",
-        "bytes": b"\x00\xff",
-        "date": dt.date(1969, 12, 31),
-        "instant": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=dt.UTC),
-        "clock": dt.datetime(1900, 1, 1, 0, 0, 0, 1),
-        "small": decimal.Decimal("-12345.67"),
-        "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
-        "list": [1, None, 3],
-        "map": {"a": 1.5, "b": None},
-        "struct": {"x": 1, "y": ["z", None]},
-        "structs": [{"x": None, "y": None}, {"x": 2, "y": []}],
-    }
+    schema = EVERY_TYPE.insert(0, pa.field("p", pa.string()))
+    whole = {**EVERY_VALUE, "p": "a"}
     odd = ["a/b", "a=b", "%41", "ä ö", "a b", ".x", "'q\"", "null", "a\\b", "a#?&+"]
     odd += ["__HIVE_DEFAULT_PARTITION__", None, "1"]
     typed = lake.create(

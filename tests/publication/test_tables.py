@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from table_doors import DELTA, DOORS, ICEBERG, assert_shows, rows_of
+from table_doors import (
+    DELTA,
+    DOORS,
+    EVERY_TYPE,
+    EVERY_VALUE,
+    ICEBERG,
+    assert_shows,
+    rows_of,
+)
 
 import lakebed
 from lakebed.errors import (
@@ -66,48 +74,8 @@ def test_each_verb_is_read_back(door, days):
 
 
 def test_types_and_nulls_are_read_back(door, lake):
-    struct = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
-    schema = pa.schema(
-        [
-            ("day", pa.date32()),
-            ("boolean", pa.bool_()),
-            ("int", pa.int32()),
-            ("long", pa.int64()),
-            ("float", pa.float32()),
-            ("double", pa.float64()),
-            ("text", pa.string()),
-            ("bytes", pa.binary()),
-            ("date", pa.date32()),
-            ("instant", pa.timestamp("us", "UTC")),
-            ("clock", pa.timestamp("us")),
-            ("small", pa.decimal128(7, 2)),
-            ("big", pa.decimal128(38, 10)),
-            ("list", pa.list_(pa.int64())),
-            ("map", pa.map_(pa.string(), pa.float64())),
-            ("struct", struct),
-            ("structs", pa.list_(struct)),
-        ]
-    )
-    whole = {
-        "day": dt.date(2013, 1, 1),
-        "boolean": True,
-        "int": -(2**31),
-        "long": 2**63 - 1,
-        "float": 1.5,
-        "double": -0.1,
-        "text": "ä/%\n'\"",
-        "bytes": b"\x00\xff",
-        "date": dt.date(1969, 12, 31),
-        "instant": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=dt.UTC),
-        "clock": dt.datetime(1900, 1, 1, 0, 0, 0, 1),
-        "small": decimal.Decimal("-12345.67"),
-        "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
-        "list": [1, None, 3],
-        "map": {"a": 1.5, "b": None},
-        "struct": {"x": 1, "y": ["z", None]},
-        "structs": [{"x": None, "y": None}, {"x": 2, "y": []}],
-    }
-    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema, partition_by="day"))
+    whole = EVERY_VALUE
+    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=EVERY_TYPE, partition_by="day"))
     # pyiceberg 0.12 gives an empty list for a list of records that is null.
     nothing = dict.fromkeys(whole) | ({"structs": []} if door is ICEBERG else {})
     typed.append([whole, nothing, {**whole, "double": float("inf"), "text": "x" * 999}])

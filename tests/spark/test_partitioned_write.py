@@ -21,7 +21,7 @@ from lakebed.arrow.write import write_batches
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.keys import partition_of, split_label
 from lakebed.spark.answers import results, table_to_bytes
-from lakebed.spark.tasks import ROWS_A_MESSAGE, Share, gathering_task, placing_task
+from lakebed.spark.tasks import ROWS_A_MESSAGE, TaskAnswer, gathering_task, placing_task
 from lakebed.store import open_store
 
 pytestmark = pytest.mark.spark
@@ -177,7 +177,7 @@ def test_messages_of_rows_that_travel_are_small_though_all_go_to_one_place(colum
 def facts_of(answers):
     """Return the facts of all that tasks have written; raise the error of one that failed."""
     rows = [SimpleNamespace(**row) for answer in answers for row in answer.to_pylist()]
-    return [share.written.facts for share in results(rows, Share)]
+    return [share.written.facts for share in results(rows, TaskAnswer)]
 
 
 def partitions_of(facts):

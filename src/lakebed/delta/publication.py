@@ -78,7 +78,7 @@ def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
             raise _not_ours(log)
     if dry_run:
         return last is not None
-    # The last commits first: without the first ones, what is left is no table for any reader.
+    # The oldest first: what is left of an interrupted deletion shows no version but the last one.
     store.delete(sorted(log.keys()))
     published.forget(store, dataset, NOTE)
     return last is not None
