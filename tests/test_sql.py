@@ -119,6 +119,20 @@ def test_files_variables_and_unknown_names_are_no_tables(lake: Repository, tmp_p
         lake.sql(f"SELECT * FROM '{tmp_path / lake['flights'].files()[0].key}'")
 
 
+def test_what_is_wrong_is_told_in_a_sentence_without_names_of_our_libraries(
+    lake: Repository,
+) -> None:
+    with pytest.raises(InvalidInputError) as misspelt:
+        lake.sql("SELCT * FROM flights")
+    with pytest.raises(InvalidInputError) as unknown:
+        lake.sql("SELECT carier FROM flights")
+
+    assert 'syntax error at or near "SELCT". Write one SELECT' in str(misspelt.value)
+    assert '"carrier"' in unknown.value.message
+    assert "\n" not in unknown.value.message
+    assert unknown.value.message.endswith(".")
+
+
 def test_tables_of_a_question_are_found_wherever_they_stand() -> None:
     query = (
         "SELECT * FROM a, (SELECT 1 FROM b) WHERE x IN (FROM c) UNION ALL FROM d, range(3), "

@@ -61,9 +61,8 @@ def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
 
 
 def _refused(error: duckdb.Error) -> InvalidInputError:
-    text = str(error).strip()
     return InvalidInputError(
-        f"DuckDB does not answer: {text}",
+        f"DuckDB does not answer: {_first_paragraph(error)}",
         hint="Tables are the datasets of the repository, by name; files cannot be named.",
     )
 
@@ -86,7 +85,8 @@ def tables_of(query: str) -> tuple[str, ...]:
         statements = [one for one in sqlglot.parse(query, dialect="duckdb") if one is not None]
     except sqlglot.ParseError as exc:
         raise InvalidInputError(
-            f"The SQL cannot be read: {_first_line(exc)}", hint="Write one SELECT for DuckDB."
+            f"The SQL cannot be read: {_syntax_error(query) or _first_paragraph(exc)}",
+            hint="Write one SELECT for DuckDB.",
         ) from exc
     writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Copy)
     asking = (exp.Query, exp.Values, exp.Describe, exp.Summarize)
@@ -120,5 +120,18 @@ def _name(table: Any) -> str:
     return str(table.name) if isinstance(table.this, exp.Identifier) else ""
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _syntax_error(query: str) -> str:
+    """Return what DuckDB finds wrong with a text; empty if nothing."""
+    import duckdb
+
+    try:
+        duckdb.extract_statements(query)
+    except duckdb.Error as exc:
+        return _first_paragraph(exc)
+    return ""
+
+
+def _first_paragraph(error: Exception) -> str:
+    """Return the text of an error as a sentence, without the picture of the place below it."""
+    text = " ".join(str(error).strip().partition("\n\n")[0].split()) or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else f"{text}."

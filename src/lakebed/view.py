@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -20,6 +20,7 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
+from lakebed.model.given import check_given
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
@@ -682,6 +683,7 @@ class View(Readable):
         from lakebed.work.merge import MergeTarget, merge
 
         self._check_writable()
+        check_given("on", on, Iterable, 'Give names of columns: on=["id"].')
         read = self._base_of(base)
         clauses = MergeClauses(
             on=(on,) if isinstance(on, str) else tuple(on),

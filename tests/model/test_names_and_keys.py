@@ -213,6 +213,10 @@ def test_nearest_name_is_a_question_or_nothing() -> None:
     assert nearest("", ["carrier"]) == ""
 
 
+def test_nearest_name_is_the_one_that_differs_by_its_case_only() -> None:
+    assert nearest("ID", ["idea", "id", "name"]) == "Did you mean 'id'?"
+
+
 def test_nearest_name_is_the_only_one_that_begins_so() -> None:
     assert nearest("hist", ["list", "history"]) == "Did you mean 'history'?"
     assert nearest("un", ["unprotect", "unpublish", "run"]) == "Did you mean 'run'?"

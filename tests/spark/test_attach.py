@@ -207,6 +207,14 @@ def test_only_named_datasets_are_attached_and_all_of_them(spark: Any, tmp_path: 
     assert not spark.catalog.tableExists("one")
 
 
+def test_path_or_dataset_instead_of_a_repository_is_refused(spark: Any, tmp_path: Path) -> None:
+    dataset = create(lakebed.open_repository(tmp_path), "one")
+
+    for wrong in (str(tmp_path), dataset):
+        with pytest.raises(InvalidInputError, match="Give a repository"):
+            lakebed.spark.attach(spark, wrong)
+
+
 def test_names_that_spark_takes_for_one_are_refused(spark: Any, tmp_path: Path) -> None:
     lake = lakebed.open_repository(tmp_path)
     create(lake, "Events")

@@ -188,6 +188,11 @@ def test_nobody_else_writes_a_run_of_the_name_of_an_epoch(dataset):
     assert numbers_of(dataset) == [1]
 
 
+def test_the_number_of_an_epoch_is_a_whole_one(dataset):
+    with pytest.raises(InvalidInputError, match="epoch_id is '0'"):
+        dataset.sink(rows(1), "0", query="q")
+
+
 @pytest.mark.parametrize(("query", "number"), [("", 0), ("q", -1), ("q" * 201, 0)])
 def test_an_epoch_without_a_name_is_refused(dataset, query, number):
     with pytest.raises(InvalidInputError, match="has no name"):

@@ -530,6 +530,8 @@ class TestRefusals:
         [
             ({"on": []}, "no column"),
             ({"on": ["id", "id"]}, "twice"),
+            ({"on": 3}, "on is 3"),
+            ({"on": "ID"}, "Did you mean 'id'"),
             ({"on": ["spot"]}, "no key to merge on"),
             ({"on": ["ID"]}, "'ID'"),
             ({"matched": "upsert"}, "matched is 'upsert'"),

@@ -6,10 +6,18 @@ it from process to process. So it holds its options and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSource
+
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MissingDependencyError,
+    NotFoundError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -19,6 +27,30 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+# What the caller mends: where in this library it was noticed is of no use to anybody.
+_MENDED_BY_CALLER = (AlreadyExistsError, InvalidInputError, MissingDependencyError, NotFoundError)
+
+
+def _told_first(
+    method: Callable[Concatenate[LakebedDataSource, _P], _R],
+) -> Callable[Concatenate[LakebedDataSource, _P], _R]:
+    """Leave our own calls out of an error that the caller mends.
+
+    Spark shows the traceback before the error, as part of one text. So the error with its remedy
+    stands on the first lines instead of below dozens. Others keep their traceback and their cause.
+    """
+
+    @functools.wraps(method)
+    def told_first(self: LakebedDataSource, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(self, *args, **kwargs)
+        except _MENDED_BY_CALLER as exc:
+            raise exc.with_traceback(None) from None
+
+    return told_first
 
 
 class LakebedDataSource(DataSource):
@@ -37,6 +69,7 @@ class LakebedDataSource(DataSource):
         """Return the name of the format."""
         return "lakebed"
 
+    @_told_first
     def schema(self) -> StructType:
         """Return what a read gives whose schema the caller has not declared."""
         from lakebed.datasource import read, stream_options, stream_source
@@ -45,24 +78,28 @@ class LakebedDataSource(DataSource):
             return stream_source.declared_schema(self._texts)
         return read.declared_schema(self._texts)
 
+    @_told_first
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a version of a dataset."""
         from lakebed.datasource import read
 
         return read.reader_for(self._texts, schema)
 
+    @_told_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Return what writes a batch."""
         from lakebed.datasource import write
 
         return write.LakebedWriter.begin(self._texts, schema, is_overwrite=overwrite)
 
+    @_told_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what streams the commits of a dataset."""
         from lakebed.datasource.stream_source import LakebedStreamReader
 
         return LakebedStreamReader(self._texts, schema)
 
+    @_told_first
     def streamWriter(  # noqa: N802 - Spark's name
         self,
         schema: StructType,

@@ -328,7 +328,7 @@ def _saying_sides(exc: PredicateError, text: str, types: Mapping[str, Type]) -> 
         return exc
     sides = sorted({name.split(".")[0] for name in types})
     names = " or ".join(f"{side}.x" for side in sides)
-    return PredicateError(f"{exc.message[:-1]} {shown(text)}.", hint=f"Write {names}; {exc.hint}")
+    return PredicateError(f"{exc.message[:-1]} {shown(text)}.", hint=f"Write {names}. {exc.hint}")
 
 
 def _of_target(text: str | None, types: Mapping[str, Type]) -> Predicate:

@@ -70,8 +70,10 @@ def check_partition_name(name: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, as a sentence; empty if none is near."""
     names, begin = list(known), str(name)
+    same = [candidate for candidate in names if candidate.casefold() == begin.casefold()]
     longer = [candidate for candidate in names if begin and candidate.startswith(begin)]
     import difflib
 
-    matches = difflib.get_close_matches(begin, names, n=1) if len(longer) != 1 else longer
+    near = longer if len(longer) == 1 else difflib.get_close_matches(begin, names, n=1)
+    matches = same or near
     return f"Did you mean {matches[0]!r}?" if matches else ""

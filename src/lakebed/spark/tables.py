@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from lakebed.errors import InvalidInputError
 from lakebed.model.html import facts_to_html
 from lakebed.model.predicate import TRUE, Predicate
+from lakebed.model.shown import shown
 from lakebed.plan.plan import plan
 from lakebed.spark.read import read_frame
 from lakebed.spark.session import get_session
@@ -184,11 +185,16 @@ def attach(
     Raises:
         MissingDependencyError: pyspark or Java is not installed.
         DatasetNotFoundError: There is no dataset of a name.
-        InvalidInputError: Two views would be one to Spark.
+        InvalidInputError: Two views would be one to Spark, or there is no repository.
 
     Cost:
         See `AttachedTables.refresh`.
     """
+    if not hasattr(repository, "store"):
+        raise InvalidInputError(
+            f"repository is {shown(repository)}.",
+            hint="Give a repository, as of lakebed.open_repository(...); datasets=[...] for some.",
+        )
     if datasets is not None:
         datasets = (datasets,) if isinstance(datasets, str) else tuple(datasets)
     session = get_session(spark)

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.given import check_given
 from lakebed.model.keys import BatchId
 
 # Of queries that the head names. Of one that has not committed for so long, the runs still tell.
@@ -42,8 +43,10 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
         """Check that it can be committed.
 
         Raises:
-            InvalidInputError: The query has no name, or too long a one.
+            InvalidInputError: The query has no name, or too long a one, or the epoch no number.
         """
+        number = "Give the epoch_id that foreachBatch passes, a whole number."
+        check_given("epoch_id", self.number, int, number)
         if not self.query or len(self.query) > _LONGEST_QUERY or self.number < 0:
             raise InvalidInputError(
                 f"Epoch {self.number} of the query {self.query[:_LONGEST_QUERY]!r} has no name.",
