@@ -89,6 +89,8 @@ class ParquetWriter(FileWriter):
 
     def close(self) -> WrittenFile:
         """Write the footer, and take the facts from it."""
+        if self._writer is None:
+            self._repetitive = _repetitive_columns(self._schema.empty_table())
         writer = self._writer or self._open()
         writer.close()
         footer = self._footers[0]
