@@ -14,16 +14,14 @@ pytestmark = pytest.mark.spark
 
 POSITION = pa.struct([("latitude", pa.float64())])
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("y", pa.float32()), ("at", POSITION)])
-# A row group each: numbers alone, then a NaN among numbers, which Arrow's bounds leave out.
-GROUPS = [[1.0, 2.0], [3.0, math.nan, None]]
+# One row group: Arrow's bounds are those of the numbers, and leave the NaN among them out.
+VALUES = [1.0, 2.0, 3.0, math.nan, None]
 
 
 def lake_with_nan(root: Path) -> lakebed.Dataset:
     lake = lakebed.open_repository(root / "lake")
     dataset = lake.create("measures", lakebed.DatasetDescriptor(schema=SCHEMA))
-    values = [value for group in GROUPS for value in group]
-    rows = [{"id": n, "x": v, "y": v, "at": {"latitude": v}} for n, v in enumerate(values)]
-    dataset.append(rows, options=lakebed.WriteOptions(row_group_bytes=40))
+    dataset.append([{"id": n, "x": v, "y": v, "at": {"latitude": v}} for n, v in enumerate(VALUES)])
     return dataset
 
 
