@@ -9,6 +9,7 @@ import uuid
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from effort import examples
 from hypothesis import given
@@ -26,6 +27,7 @@ from lakebed.errors import (
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
+from lakebed.state.facts import ColumnFacts
 from lakebed.store.memory import MemoryStore
 
 FORMATS = ["parquet", "avro"]
@@ -299,3 +301,37 @@ def test_partitioned_avro_is_read_with_its_partition_fields() -> None:
 def test_only_parquet_is_left_to_arrows_own_scan() -> None:
     assert find_reader("parquet") is None
     assert isinstance(find_reader("avro"), AvroReader)
+
+
+def test_no_bounds_are_written_of_floats_with_nan_and_the_facts_know_them() -> None:
+    position = pa.struct([("latitude", pa.float64())])
+    types = [("id", pa.int64()), ("x", pa.float64()), ("y", pa.float32()), ("at", position)]
+    descriptor = DatasetDescriptor(schema=pa.schema(types))
+    groups = [[0.0, None], [2.5, math.nan], [math.nan, math.nan]]
+    writer = open_writer(descriptor)
+    for group in groups:
+        rows = [{"id": 1, "x": x, "y": 1.5, "at": {"latitude": x}} for x in group]
+        writer.write(pa.Table.from_pylist(rows, pa.schema(types)))
+    written = writer.close()
+
+    footer = pq.read_metadata(pa.BufferReader(written.data))
+    assert footer.num_row_groups == len(groups)
+    for number in range(len(groups)):
+        columns = [footer.row_group(number).column(i) for i in range(footer.num_columns)]
+        bounded = {c.path_in_schema for c in columns if c.is_stats_set}
+        assert bounded == {"id"}  # nothing is said of a float once one of them holds a NaN
+    assert written.columns["x"] == ColumnFacts(min=0.0, max=2.5, null_count=1)
+    assert written.columns["y"] == ColumnFacts(min=1.5, max=1.5, null_count=0)
+    rows = pq.read_table(pa.BufferReader(written.data))
+    assert str(rows["x"].to_pylist()) == str([x for group in groups for x in group])
+
+
+def test_bounds_are_written_of_floats_without_nan() -> None:
+    descriptor = DatasetDescriptor(schema=pa.schema([("x", pa.float64())]))
+    writer = open_writer(descriptor)
+    writer.write(pa.table({"x": [1.0, None, 2.0]}))
+
+    footer = pq.read_metadata(pa.BufferReader(writer.close().data))
+
+    statistics = footer.row_group(0).column(0).statistics
+    assert (statistics.min, statistics.max, statistics.null_count) == (1.0, 2.0, 1)

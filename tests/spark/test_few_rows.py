@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
 import lakebed
 from lakebed.errors import InvalidInputError, SchemaMismatchError, StorageError
-from lakebed.spark.few import FEW_ROWS
+from lakebed.spark.few import FEW_ROWS, rows_if_few
 from lakebed.testing import FailingStore
 
 if TYPE_CHECKING:
@@ -202,3 +202,18 @@ def test_a_frame_without_rows_is_no_error(spark: SparkSession, repository: Repos
         commit = dataset.append(of_kind(kind, frame.where("id < 0")))
 
         assert (commit.row_count, commit.files_added) == (0, ())
+
+
+@pytest.mark.classic("nobody can prove it on Connect")
+def test_few_rows_with_bytes_in_them_are_not_brought_to_the_driver_unseen(
+    spark: SparkSession, repository: Repository
+) -> None:
+    plain = spark.range(3).select("id")
+    images = plain.select("id", F.array(F.lit("x").cast("binary")).alias("images"))
+
+    assert rows_if_few(plain) is not None
+    assert rows_if_few(images) is None  # each may be of megabytes
+
+    dataset = new_dataset(repository, images, "")
+    dataset.append(images)
+    assert dataset.count() == 3

@@ -95,6 +95,30 @@ def test_commits_that_take_rows_out_are_skipped_or_bring_their_rows(dataset):
     ]
 
 
+def test_a_merge_brings_what_it_wrote_and_one_that_only_inserts_is_no_change(dataset):
+    dataset.append(rows(0, 1, 3))
+    dataset.merge(rows(6), on="n")
+    dataset.merge([{"p": "p2", "n": 1}], on="n")
+    dataset.compact()
+    start = stream(dataset).start_at_version(2)
+
+    def brought(on_change):
+        commits = stream(dataset, on_change)
+        state = dataset.at(version=3)
+        labels = {label for one in commits.between(start, commits.end()) for label in one.labels}
+        written = {
+            file.key: file.row_count for file in (*state.files(), *dataset.at(version=2).files())
+        }
+        return sum(written[key] for key in written if any(label in key for label in labels))
+
+    with pytest.raises(CommitConflictError, match="merge"):
+        brought("fail")
+    assert versions(dataset, start, "skip") == [(2, "merge")]
+    assert versions(dataset, start, "new") == [(2, "merge"), (3, "merge")]
+    assert brought("skip") == 1  # the row that was inserted
+    assert brought("new") == 2  # and the row that has moved
+
+
 def test_what_comes_before_a_commit_that_takes_rows_out_is_read_first(dataset):
     dataset.append(rows(0))
     dataset.append(rows(1))

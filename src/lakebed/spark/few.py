@@ -42,12 +42,22 @@ def rows_if_few(frame: DataFrame) -> pa.Table | None:
     """
     bound = _bound(frame)
     if bound is not None:
-        return frame.toArrow() if bound <= FEW_ROWS else None
+        if bound > FEW_ROWS or (_may_be_large(frame) and not _is_local(frame)):
+            return None
+        return frame.toArrow()
     if not _is_local(frame):
         return None
     # Its rows are values in the plan: there is no query that could run twice.
     rows = frame.limit(FEW_ROWS + 1).toArrow()
     return rows if rows.num_rows <= FEW_ROWS else None
+
+
+def _may_be_large(frame: DataFrame) -> bool:
+    """Whether rows of a frame hold bytes, such as images: few of them may be more than a driver takes.
+
+    A task looks at their size before it gives them.
+    """
+    return '"binary"' in frame.schema.json()
 
 
 def _bound(frame: DataFrame) -> int | None:

@@ -168,22 +168,23 @@ def read_natively(
         *[
             _constant(constants[name], layout.column_types[name]).cast(types[name]).alias(name)
             if name in constants
-            else _safe(name, layout.column_types[name], is_filtered_later=choose is not None)
+            else _safe(name, layout.column_types[name])
             for name in names
         ]
     )
 
 
-def _safe(name: str, kind: Type, *, is_filtered_later: bool) -> Column:
-    """Return a column; one that Spark finds no filters for the bounds of row groups in, if need be.
+def _safe(name: str, kind: Type) -> Column:
+    """Return a column; of floats one in which Spark sees no filters for bounds of row groups.
 
-    Parquet's bounds leave NaN out, which is greater than every number. Spark does not look for it, so
-    that it would drop row groups that hold one.
+    Bounds may leave NaN out, which is greater than every number, as those of files do that an earlier
+    version or another tool wrote. Spark does not look for it, so that it would drop row groups that
+    hold one. A filter may come at any time: the frame is the caller's.
     """
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     column = F.col(f"`{name}`")
-    return _guarded(column, kind).alias(name) if is_filtered_later and _has_floats(kind) else column
+    return _guarded(column, kind).alias(name) if _has_floats(kind) else column
 
 
 def _guarded(column: Column, kind: Type) -> Column:

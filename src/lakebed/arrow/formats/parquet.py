@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +18,12 @@ _MIN_SAMPLE, _MAX_SAMPLE = 1_024, 65_536
 
 
 class ParquetWriter(FileWriter):
-    """One row group a write; the facts are those of the footer."""
+    """One row group a write; the facts are those of the footer, and of what it leaves out.
+
+    The bounds that Arrow writes leave NaN out, which is greater than every number for Spark, Hive
+    and others who look at them. So a column of floats that holds one has none in the whole file, as
+    if nobody had looked. What we know of it stands in our own facts.
+    """
 
     def __init__(self, schema: pa.Schema, compression: str) -> None:
         """Begin a file.
@@ -30,13 +37,19 @@ class ParquetWriter(FileWriter):
         self._sink = pa.BufferOutputStream()
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
+        self._repetitive: list[str] = []
+        self._floats = [path for path in _paths(schema) if _is_float(schema, path)]
+        self._unbounded: frozenset[str] = frozenset()
+        self._seen = {name: ColumnFacts(null_count=0) for name in self._floats if "." not in name}
 
-    def _open(self, rows: pa.Table) -> pq.ParquetWriter:
+    def _open(self) -> pq.ParquetWriter:
+        bounded = [path for path in _paths(self._schema) if path not in self._unbounded]
         return pq.ParquetWriter(
             self._sink,
             self._schema,
             compression=self._compression,
-            use_dictionary=_repetitive_columns(rows),
+            use_dictionary=self._repetitive,
+            write_statistics=bounded if self._unbounded else True,
             write_page_checksum=True,
             metadata_collector=self._footers,
         )
@@ -48,18 +61,83 @@ class ParquetWriter(FileWriter):
 
     def write(self, rows: pa.Table) -> None:
         """Write one row group. The first one decides how the columns are encoded."""
+        with_nan = frozenset(path for path in self._floats if _holds_nan(rows, path))
         if self._writer is None:
-            self._writer = self._open(rows)
+            self._repetitive = _repetitive_columns(rows)
+            self._unbounded = with_nan
+            self._writer = self._open()
+        elif not with_nan <= self._unbounded:
+            self._write_again_without_bounds(self._writer)
+        for name, facts in self._seen.items():
+            self._seen[name] = _with_values(facts, rows.column(name))
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+
+    def _write_again_without_bounds(self, writer: pq.ParquetWriter) -> None:
+        """Write the row groups so far into a new file, in which no column of floats has bounds.
+
+        Which columns have them is told when a file is begun. So this happens once in a file at most.
+        """
+        writer.close()
+        before = self._sink.getvalue()
+        self._sink, self._unbounded = pa.BufferOutputStream(), frozenset(self._floats)
+        self._footers.clear()
+        self._writer = self._open()
+        with pq.ParquetFile(pa.BufferReader(before)) as file:
+            for number in range(file.num_row_groups):
+                rows = file.read_row_group(number).cast(self._schema)
+                self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> WrittenFile:
         """Write the footer, and take the facts from it."""
-        writer = self._writer or self._open(self._schema.empty_table())
+        if self._writer is None:
+            self._repetitive = _repetitive_columns(self._schema.empty_table())
+        writer = self._writer or self._open()
         writer.close()
         footer = self._footers[0]
-        return WrittenFile(
-            data=self._sink.getvalue(), row_count=footer.num_rows, columns=column_facts(footer)
-        )
+        columns = column_facts(footer)
+        columns.update((name, self._seen[name]) for name in self._unbounded & self._seen.keys())
+        return WrittenFile(data=self._sink.getvalue(), row_count=footer.num_rows, columns=columns)
+
+
+def _is_float(schema: pa.Schema, path: str) -> bool:
+    """Whether a column is of floats for whose bounds Spark asks; it does not for those in lists."""
+    name, *inner = path.split(".")
+    kind = schema.field(name).type
+    for part in inner:
+        if not pa.types.is_struct(kind):
+            return False
+        kind = kind.field(part).type
+    return bool(pa.types.is_floating(kind))
+
+
+def _holds_nan(rows: pa.Table, path: str) -> bool:
+    name, *inner = path.split(".")
+    column = rows.column(name)
+    for part in inner:
+        column = pc.struct_field(column, part)
+    return bool(pc.any(pc.is_nan(column)).as_py())
+
+
+def _with_values(facts: ColumnFacts, column: pa.ChunkedArray) -> ColumnFacts:
+    """Return the facts of a column of floats and of more values, as a footer would have them."""
+    bounds = pc.min_max(column)  # NaN is left out
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    assert facts.null_count is not None
+    null_count = facts.null_count + column.null_count
+    if low is None or math.isnan(low):
+        return replace(facts, null_count=null_count)
+    # Zeros are equal, but not to whoever reads bounds.
+    low, high = (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
+    return ColumnFacts(
+        min=low if facts.min is None else min(facts.min, low),
+        max=high if facts.max is None else max(facts.max, high),
+        null_count=null_count,
+    )
+
+
+def _paths(schema: pa.Schema) -> list[str]:
+    """Return the columns of a file, nested ones by dots, as its footer names them."""
+    return [path for field in schema for path in _leaves(field.name, field.type)]
 
 
 def _repetitive_columns(rows: pa.Table) -> list[str]:
