@@ -112,6 +112,7 @@ def test_what_spark_imports_to_look_for_sources_loads_nothing_else_of_ours() -> 
         "lakebed",
         "lakebed.datasource",
         "lakebed.datasource.source",
+        "lakebed.errors",
         "lakebed.model",
         "lakebed.model.lazy",
     }
