@@ -12,6 +12,7 @@ PLATEAU_VENV := .venv-plateau
 DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
 DOORS_VENV := .venv-doors
+DIST_VENV := .venv-dist
 # An environment for each Spark that is not the newest, which is in $(VENV).
 OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
@@ -26,7 +27,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format
+.PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format dist
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
@@ -51,6 +52,7 @@ help:
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
 	@echo "make bench-streams  a stream of a commit a second, and the compaction beside it"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
+	@echo "make dist       the source distribution and the wheel, checked as a package index would"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
 
@@ -90,6 +92,12 @@ $(DOORS_VENV)/.installed: constraints-doors.txt
 	$(DOORS_VENV)/bin/python -m pip install --quiet -r constraints-doors.txt
 	@touch $@
 
+$(DIST_VENV)/.installed: constraints-dist.txt
+	$(call make-venv,$(DIST_VENV))
+	@echo "Installing build and twine into $(DIST_VENV) …"
+	$(DIST_VENV)/bin/python -m pip install --quiet -r constraints-dist.txt
+	@touch $@
+
 # What constraints-sparkNN.txt pins goes before what constraints.txt pins.
 .venv-spark%/.installed: pyproject.toml constraints.txt constraints-spark%.txt
 	$(call make-venv,.venv-spark$*)
@@ -112,7 +120,7 @@ quick: setup
 test: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
-test-long: setup interop-env
+test-long: setup interop-env doors-env
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 	$(MAKE) spark-connect spark-versions
 
@@ -147,6 +155,12 @@ format: setup
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
 
+# The wheel is built from the source distribution, so that this one is known to be whole.
+dist: $(DIST_VENV)/.installed
+	rm -rf dist
+	$(DIST_VENV)/bin/python -m build --outdir dist .
+	$(DIST_VENV)/bin/python -m twine check --strict dist/*
+
 bench: setup
 	$(BIN) bench/movielens.py
 	$(BIN) bench/partitions.py
@@ -178,7 +192,7 @@ bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(OLDER_SPARKS:%=.venv-spark%)
 	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
