@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-# The peers' modules are loaded before the clock starts, too: `import lakebed` alone loads none.
+# The peers' modules are loaded before the clock starts, too: `import lakebed` alone loads none, and
+# a dataset loads what plans with its first plan.
+import lakebed.index.lookup  # noqa: F401
+import lakebed.plan.search  # noqa: F401
 from lakebed import Dataset, Repository, by, open_repository
 from lakebed.index.segment import SegmentWriter
 from lakebed.model.descriptor import DatasetDescriptor
