@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 # The peers' modules are loaded before the clock starts, too: `import lakebed` alone loads none, and
 # a dataset loads what plans with its first plan.
-import lakebed.index.lookup  # noqa: F401
+import lakebed.index.lookup
 import lakebed.plan.search  # noqa: F401
 from lakebed import Dataset, Repository, by, open_repository
 from lakebed.index.segment import SegmentWriter
