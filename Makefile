@@ -13,6 +13,7 @@ DATALAKE_VENV := .venv-datalake
 PEERS_VENV := .venv-peers
 DOORS_VENV := .venv-doors
 DIST_VENV := .venv-dist
+DOCS_VENV := .venv-docs
 # An environment for each Spark that is not the newest, which is in $(VENV).
 OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
@@ -27,7 +28,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format dist
+.PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
@@ -52,6 +53,7 @@ help:
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
 	@echo "make bench-streams  a stream of a commit a second, and the compaction beside it"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
+	@echo "make docs       the documentation as a site, in build/site; strict, and without network"
 	@echo "make dist       the source distribution and the wheel, checked as a package index would"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove environments, builds and caches"
@@ -96,6 +98,12 @@ $(DIST_VENV)/.installed: constraints-dist.txt
 	$(call make-venv,$(DIST_VENV))
 	@echo "Installing build and twine into $(DIST_VENV) …"
 	$(DIST_VENV)/bin/python -m pip install --quiet -r constraints-dist.txt
+	@touch $@
+
+$(DOCS_VENV)/.installed: constraints-docs.txt
+	$(call make-venv,$(DOCS_VENV))
+	@echo "Installing MkDocs and Material into $(DOCS_VENV) …"
+	$(DOCS_VENV)/bin/python -m pip install --quiet -r constraints-docs.txt
 	@touch $@
 
 # What constraints-sparkNN.txt pins goes before what constraints.txt pins.
@@ -155,6 +163,11 @@ format: setup
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
 
+# The reference is made from docstrings and from --help, for which Lakebed is imported.
+docs: setup $(DOCS_VENV)/.installed
+	PYTHONPATH=src:$$($(BIN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') NO_MKDOCS_2_WARNING=1 \
+		$(DOCS_VENV)/bin/python -m mkdocs build --clean --strict
+
 # The wheel is built from the source distribution, so that this one is known to be whole.
 dist: $(DIST_VENV)/.installed
 	rm -rf dist
@@ -192,7 +205,7 @@ bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(DOCS_VENV) $(OLDER_SPARKS:%=.venv-spark%)
 	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,47 @@
+"""The reference of the site has an entry for each public name."""
+
+import importlib
+import re
+import types
+from pathlib import Path
+
+import lakebed
+
+ROOT = Path(__file__).parents[2]
+_ENTRY = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+# `import lakebed` shows these; the others are imported by their path.
+PACKAGES = ["lakebed", "lakebed.spark"]
+
+
+def entries() -> set[str]:
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    return {name for page in pages for name in _ENTRY.findall(page.read_text(encoding="utf-8"))}
+
+
+def home_of(thing: object) -> str:
+    if isinstance(thing, types.ModuleType):
+        return thing.__name__
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def test_every_public_name_has_an_entry():
+    told = entries()
+    missing = []
+    for package in map(importlib.import_module, PACKAGES):
+        for name in package.__all__:
+            home = home_of(getattr(package, name))
+            module = home.rpartition(".")[0]
+            if home not in told and module not in told:
+                missing.append(f"{package.__name__}.{name} ({home})")
+
+    assert len(lakebed.__all__) > 30
+    assert missing == []
+
+
+def test_every_entry_is_there():
+    for entry in entries():
+        module, _, name = entry.rpartition(".")
+        try:
+            importlib.import_module(entry)
+        except ModuleNotFoundError:
+            assert hasattr(importlib.import_module(module), name), entry
