@@ -6,7 +6,7 @@ import click
 import pytest
 
 from lakebed.cli import main
-from lakebed.cli.verbs import VERBS as LAZY_VERBS
+from lakebed.cli.verbs import SECTIONS
 
 
 def commands_of(group: click.Group, *before: str) -> dict[str, click.Command]:
@@ -36,11 +36,23 @@ def test_every_verb_has_help_that_ends_in_an_example(cli, verb: str) -> None:
 
 
 def test_help_of_all_says_of_a_verb_what_its_own_help_begins_with() -> None:
-    told = {name: home.help for name, home in LAZY_VERBS.items()}
+    told = {name: home.help for verbs in SECTIONS.values() for name, home in verbs.items()}
 
     assert told == {
         name: COMMANDS[name].get_short_help_str(limit=1000) for name in main.list_commands(None)
     }
+
+
+def test_help_of_all_shows_each_verb_whole_in_a_section_and_fits_80_columns(cli) -> None:
+    lines = cli("--help").stdout.splitlines()
+
+    assert [line[:-1] for line in lines if line in {f"{title}:" for title in SECTIONS}] == [
+        *SECTIONS
+    ]
+    for verbs in SECTIONS.values():
+        for name, home in verbs.items():
+            assert any(line.split() == [name, *home.help.split()] for line in lines), name
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -53,7 +53,7 @@ _CHECK_COLUMNS = ("check", "of", "has_passed", "count", "detail")
 @verb("batches", example="lakebed batches lake/flights -o csv")
 @takes_dataset
 def batches(output: Output, *, repository: Repository, name: str) -> None:
-    """List the batches of a dataset: when each began, became visible, and was superseded.
+    """List when each batch began, was seen, was superseded.
 
     Staged batches, which nobody sees yet, come last.
     """
@@ -81,7 +81,7 @@ def rerun(
     is_empty: bool,
     base: int | None,
 ) -> None:
-    """Replace what a run wrote before, wherever it wrote it, without Spark.
+    """Replace what a run wrote before, wherever it did.
 
     FILES are as for append. Rows of other runs stay, also in the same partitions. The first
     rerun of a run adds its rows.
@@ -241,7 +241,7 @@ def stage(
     run: str | None,
     base: int | None,
 ) -> None:
-    """Write a batch that nobody sees before `lakebed commit`, without Spark.
+    """Write a batch that nobody sees before its commit.
 
     FILES are as for append.
     """
@@ -267,7 +267,7 @@ def stage(
 @verb("staged", example="lakebed staged lake/flights")
 @takes_dataset
 def staged(output: Output, *, repository: Repository, name: str) -> None:
-    """List the batches that are staged and wait for their commit, oldest first."""
+    """List the staged batches that wait for their commit."""
     waiting = repository.open(name).staged()
     output.rows(
         _STAGED_COLUMNS,

@@ -91,7 +91,7 @@ def compact(
     head_format: str | None,
     is_dry_run: bool,
 ) -> None:
-    """Make few files of many small ones, beside readers and writers.
+    """Make few files of many small ones, beside everybody.
 
     First the data files of each partition, then the metadata: file table and history become one
     object each, without the facts of data files that a cleanup has taken. Older versions stay as
@@ -186,7 +186,7 @@ def promote(
     is_spark: bool,
     is_dry_run: bool,
 ) -> None:
-    """Let dimensions allow more values, and move their rows out of OTHER.
+    """Let dimensions allow more values, out of OTHER.
 
     SCHEMA is a dimension schema (telemetry_schema.json). A dimension may only allow more. The
     dimensions and the files change in one commit; only files with rows that move are written anew.

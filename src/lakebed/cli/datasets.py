@@ -18,12 +18,13 @@ from lakebed.cli.options import (
     takes_state,
     verb,
 )
-from lakebed.cli.output import Output
+from lakebed.cli.output import Output, to_screen
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.schema import Schema
 from lakebed.model.shown import counted
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
@@ -71,6 +72,22 @@ def read_schema_file(path: Path) -> str | pa.Schema:
     )
 
 
+def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) -> Schema:
+    """Find the schema of rows in a file, and tell a person which types it has."""
+    from lakebed.arrow.reading.files import CsvOptions
+    from lakebed.arrow.reading.inference import infer_schema
+    from lakebed.cli.inputs import find_inputs
+
+    csv = CsvOptions(delimiter=delimiter.replace("\\t", "\t"), null_text=null_text)
+    inputs = find_inputs([str(path)], None, csv)
+    schema = infer_schema(inputs.locations, inputs.format, csv=csv)
+    width = max((len(field.name) for field in schema), default=0)
+    output.note(f"Fields by the first rows of {path}; with --schema you choose them yourself:")
+    for field in schema:
+        output.note(f"  {to_screen(field.name):{width}}  {field.type}")
+    return schema
+
+
 @verb(
     "create",
     example="lakebed create lake/flights --schema flights.avsc "
@@ -81,9 +98,18 @@ def read_schema_file(path: Path) -> str | pa.Schema:
     "--schema",
     "schema_file",
     type=click.Path(path_type=Path),
-    required=True,
     help="An Avro schema (.avsc, .json), or a Parquet file whose schema is taken.",
 )
+@click.option(
+    "--like",
+    "rows_file",
+    type=click.Path(path_type=Path),
+    help="In place of a schema: a file of such rows, CSV or JSON lines, whose types are found and told.",
+)
+@click.option(
+    "--null-text", default="", help="With --like: a text that stands for null in CSV, such as NA."
+)
+@click.option("--delimiter", default=",", help="With --like: between the cells of CSV.")
 @click.option(
     "--partition-by",
     default="",
@@ -131,12 +157,16 @@ def read_schema_file(path: Path) -> str | pa.Schema:
     show_default=True,
     help="open: fine if it exists with an equal descriptor.",
 )
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and tell the types.")
 def create(
     output: Output,
     *,
     repository: Repository,
     name: str,
-    schema_file: Path,
+    schema_file: Path | None,
+    rows_file: Path | None,
+    null_text: str,
+    delimiter: str,
     partition_by: str,
     file_format: str,
     compression: str | None,
@@ -144,16 +174,28 @@ def create(
     properties: Mapping[str, str],
     head_format: Literal["json", "msgpack.zstd"],
     if_exists: Literal["error", "open"],
+    is_dry_run: bool,
 ) -> None:
     """Create a dataset, empty."""
+    schema: str | pa.Schema | Schema
+    if schema_file is not None and rows_file is None:
+        schema = read_schema_file(schema_file)
+    elif rows_file is not None and schema_file is None:
+        schema = _infer_schema(output, rows_file, null_text, delimiter)
+    else:
+        message = "Give one of --schema and --like."
+        raise click.UsageError(message, click.get_current_context())
     descriptor = DatasetDescriptor(
-        schema=read_schema_file(schema_file),
+        schema=schema,
         partition_by=read_strategy(partition_by),
         format=file_format,
         compression=compression,
         index=index,
         properties=properties,
     )
+    if is_dry_run:
+        output.note(f"Would create {repository.uri}/{name}.")
+        return
     dataset = repository.create(name, descriptor, if_exists, head_format=head_format)
     _show(output, dataset)
 
@@ -175,6 +217,8 @@ def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
     """Show what a dataset is and how much it holds."""
     if not is_by_partition:
         _show(output, dataset)
+        if output.is_table:
+            output.note(_next_step(dataset))
         return
     if output.is_table:
         output.rows(tree.COLUMNS, tree.tree_rows(dataset.name, dataset.partitions()))
@@ -193,11 +237,31 @@ def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
     output.rows(columns, rows)
 
 
-@verb("history", example="lakebed history lake/flights")
+def _next_step(dataset: Dataset) -> str:
+    """Tell what somebody may want to do after a look at a dataset."""
+    address = dataset.uri.removeprefix("file://")
+    if not dataset.files():
+        return f"Next: lakebed append {address} FILE, or lakebed import {address} FILE."
+    return (
+        f"Next: lakebed query {address} --limit 10, lakebed history {address} -n 10, "
+        f"lakebed show {address} --partitions."
+    )
+
+
+@verb("history", example="lakebed history lake/flights -n 10")
 @takes_dataset
-def history(output: Output, *, repository: Repository, name: str) -> None:
+@click.option(
+    "-n",
+    "--last",
+    "count",
+    type=click.IntRange(min=1),
+    help="Only the newest so many.  [default: all]",
+)
+def history(output: Output, *, repository: Repository, name: str, count: int | None) -> None:
     """List the commits of a dataset, oldest first."""
     commits = repository.open(name).history()
+    if count is not None:
+        commits = commits[-count:]
     output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from lakebed.model.names import nearest
 
@@ -44,11 +45,14 @@ class VerbGroup(click.Group):
 
 
 class LazyVerbGroup(VerbGroup):
-    """Verbs that are loaded when they are asked for."""
+    """Verbs in sections, that are loaded when they are asked for."""
 
-    def __init__(self, *args: Any, verbs: Mapping[str, Home], **options: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, Home]], **options: Any
+    ) -> None:
         super().__init__(*args, **options)
-        self._verbs = verbs
+        self._sections = sections
+        self._verbs = {name: home for verbs in sections.values() for name, home in verbs.items()}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb, or None if there is none of the name."""
@@ -61,7 +65,23 @@ class LazyVerbGroup(VerbGroup):
         """Return the names of the verbs."""
         return list(dict.fromkeys([*self._verbs, *super().list_commands(ctx)]))
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line of help for each verb, and load none for it."""
-        told = [click.Command(name, help=home.help) for name, home in self._verbs.items()]
-        VerbGroup(commands=told).format_commands(ctx, formatter)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's form
+        """Write a line of help for each verb, by sections, and load none for it."""
+        width = max(map(len, self._verbs))
+        room = formatter.width - width - 6  # what click leaves for the text of a row
+        for title, verbs in self._sections.items():
+            rows = [
+                (f"{name:{width}}", click.Command(name, help=home.help).get_short_help_str(room))
+                for name, home in verbs.items()
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the verbs that begin so, and load none for it."""
+        verbs = [
+            CompletionItem(name, help=home.help)
+            for name, home in self._verbs.items()
+            if name.startswith(incomplete)
+        ]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]

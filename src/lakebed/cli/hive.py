@@ -61,7 +61,7 @@ def publish(
     is_repair: bool,
     is_dry_run: bool,
 ) -> None:
-    """Bring a Hive, Delta or Iceberg table into step with a dataset.
+    """Bring a Hive, Delta or Iceberg table into step.
 
     The table is created if it is not there. Later only what commits have touched since is
     changed. No file moves, and none is copied.
@@ -172,7 +172,7 @@ def unpublish(
     catalog: str | None,
     is_dry_run: bool,
 ) -> None:
-    """Drop the Hive, Delta or Iceberg table of a dataset; the dataset and its files stay."""
+    """Drop a published table; dataset and files stay."""
     _check_target(table, is_delta=is_delta, is_iceberg=is_iceberg, catalog=catalog)
     dataset = repository.open(name)
     if is_delta:

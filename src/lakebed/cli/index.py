@@ -30,7 +30,7 @@ _COLUMNS = (
 
 @click.group("index", cls=VerbGroup, epilog="\b\nExample:\n  lakebed index show lake/flights")
 def index() -> None:
-    """Build, drop and show inverted indices: which files hold a value."""
+    """Build, drop and show indices: which files hold a value."""
 
 
 @verb("build", example="lakebed index build lake/flights tailnum")

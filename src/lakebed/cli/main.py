@@ -13,7 +13,7 @@ import click
 import lakebed
 from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import show_error
-from lakebed.cli.verbs import VERBS
+from lakebed.cli.verbs import SECTIONS
 from lakebed.errors import ErrorCode, LakebedError, redacted
 
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
@@ -82,7 +82,7 @@ def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
 
 @click.group(
     cls=_Main,
-    verbs=VERBS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExample:\n  lakebed query s3://bucket/lake/flights --where \"carrier = 'UA'\"",
 )

@@ -83,7 +83,7 @@ def merge(
     run: str | None,
     base: int | None,
 ) -> None:
-    """Update, delete and insert rows by the keys of files, in one commit.
+    """Update, delete and insert rows by keys, in one commit.
 
     FILES are as for append. A key may come once. Fields that the files lack stay as they are in
     rows that are updated; columns that the dataset lacks must stand in a condition, such as

@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import click
 
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.dataset import Dataset
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.uri import KINDS, parse_uri
@@ -195,7 +195,41 @@ def takes_dataset(function: Verb) -> Verb:
         repository = open_repository(location, storage_options=storage_options)
         function(output, repository=repository, name=name, **arguments)
 
-    return click.argument("dataset", metavar="DATASET")(storage_option(run))
+    return click.argument("dataset", metavar="DATASET", shell_complete=_complete_dataset)(
+        storage_option(run)
+    )
+
+
+def _complete_dataset(
+    context: click.Context,  # noqa: ARG001 - click's form
+    parameter: click.Parameter,  # noqa: ARG001 - same
+    incomplete: str,
+) -> list[str]:
+    """Return the datasets and directories whose address begins so; a bucket is not asked."""
+    location, slash, start = incomplete.rpartition("/")
+    named = os.environ.get(REPOSITORY_VARIABLE, "")
+    places = {location or "/": f"{location}/"} if slash else {".": ""}
+    if named and not slash:
+        places[named] = ""
+    addresses: list[str] = []
+    for place, prefix in places.items():
+        folder = Path(place)
+        if not folder.is_dir():
+            continue
+        with suppress(LakebedError, OSError):
+            names = set(open_repository(place).list())
+            if place != "." or "/" in prefix:
+                addresses += [prefix + name for name in names if name.startswith(start)]
+            if place != named:
+                addresses += [
+                    f"{prefix}{inner.name}/"
+                    for inner in folder.iterdir()
+                    if inner.is_dir()
+                    and inner.name.startswith(start)
+                    and not inner.name.startswith(".")
+                    and inner.name not in names
+                ]
+    return sorted(addresses)
 
 
 def _check_order(dataset: str, files: Sequence[str]) -> None:

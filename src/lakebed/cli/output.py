@@ -72,7 +72,9 @@ class Output:
         plain = ({name: to_plain(row[name]) for name in columns} for row in rows)
         match self.format:
             case OutputFormat.TABLE:
-                _print_table(columns, list(plain), null)
+                left_out = _print_table(columns, list(plain), null)
+                if left_out:
+                    self.note(f"Too wide for this terminal: {', '.join(left_out)}. See -o json.")
             case OutputFormat.JSON:
                 _write_array(plain)
             case OutputFormat.JSONL:
@@ -208,11 +210,13 @@ def _write_array(rows: Iterable[object]) -> None:
     _write_line("[]" if opening == "[" else "\n]")
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str) -> None:
+def _print_table(
+    columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str
+) -> list[str]:
     # Here and in the next function: programs, which ask for JSON, need no rich.
     from lakebed.cli.tables import print_table
 
-    print_table(
+    return print_table(
         columns,
         ([null if row[name] is None else _to_text(row[name]) for name in columns] for row in rows),
         are_numbers=[_are_numbers(row[name] for row in rows) for name in columns],

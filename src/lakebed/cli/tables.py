@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from rich.box import Box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,27 +18,108 @@ from lakebed.cli.output import to_screen
 
 # A rule under the header and nothing else, in ASCII.
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+_GAP = 3  # blanks between two columns
+_TEXT_WIDTH = 24  # of a column whose texts are broken between words
+_ID_WIDTH = 8
+_ID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{40,64}")
+_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$")
 _UNLIMITED_WIDTH = 100_000  # a pipe has no edge at which lines should break
 
 
 def print_table(
     names: Sequence[str], rows: Iterable[Sequence[str]], *, are_numbers: Sequence[bool]
-) -> None:
-    """Print rows of cells under a header.
+) -> list[str]:
+    """Print rows of cells under a header, and return the columns that a terminal had no room for.
 
     Args:
         names: Of the columns.
         rows: The cells of each, in the order of the columns.
         are_numbers: For each column, whether it is set to the right.
     """
-    table = Table(box=_RULE, show_edge=False, pad_edge=False, header_style="bold")
-    for name, is_number in zip(names, are_numbers, strict=True):
-        table.add_column(
-            Text(to_screen(name)), justify="right" if is_number else "left", overflow="fold"
+    columns = [
+        _Column(name=to_screen(name), cells=cells, is_number=is_number)
+        for name, cells, is_number in zip(
+            names, _turned(rows, len(names)), are_numbers, strict=True
         )
-    for row in rows:
-        table.add_row(*(Text(to_screen(cell)) for cell in row))
+    ]
+    shown = _fitting(columns, _console().width)
+    table = Table(box=_RULE, show_edge=False, pad_edge=False, header_style="bold")
+    for column in shown:
+        table.add_column(
+            Text(column.name),
+            justify="right" if column.is_number else "left",
+            overflow="ellipsis" if column.is_one_word else "fold",
+            no_wrap=column.is_one_word,
+        )
+    for row in zip(*(column.cells for column in shown), strict=True):
+        table.add_row(*(Text(cell) for cell in row))
     _print_stripped(table)
+    kept = {column.name for column in shown}
+    return [column.name for column in columns if column.name not in kept]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column of cells as they are shown."""
+
+    name: str
+    cells: Sequence[str]
+    is_number: bool
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (self.name, *self.cells)))
+
+    @property
+    def is_one_word(self) -> bool:
+        """Whether no cell can be broken between words."""
+        return not any(" " in cell for cell in self.cells)
+
+    @property
+    def is_empty(self) -> bool:
+        return all(cell in ("", "-", "[]") for cell in self.cells)
+
+    @property
+    def least(self) -> int:
+        """The width that it must have at least to be of use."""
+        return self.width if self.is_one_word else min(self.width, max(len(self.name), _TEXT_WIDTH))
+
+    def shortened(self) -> _Column:
+        """Return it with ids cut to what tells them apart by eye, and times to seconds."""
+        if self.cells and all(_ID.fullmatch(cell) or cell == "-" for cell in self.cells):
+            return replace(self, cells=[cell[:_ID_WIDTH] for cell in self.cells])
+        return replace(self, cells=[_FRACTION.sub(r"\1Z", cell) for cell in self.cells])
+
+
+def _turned(rows: Iterable[Sequence[str]], count: int) -> list[list[str]]:
+    """Return the cells of each column."""
+    columns: list[list[str]] = [[] for _ in range(count)]
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            column.append(to_screen(cell))
+    return columns
+
+
+def _fitting(columns: Sequence[_Column], width: int) -> Sequence[_Column]:
+    """Choose what a terminal has room for; words stay whole.
+
+    First ids and times become shorter, then columns go: the empty ones, then those at the end.
+    The first column stays, as it says what a row is about.
+    """
+    if _width_of(columns) <= width:
+        return columns
+    shown = [column.shortened() for column in columns]
+    order = [column for column in reversed(shown[1:]) if column.is_empty]
+    order += [column for column in reversed(shown[1:]) if not column.is_empty]
+    for column in order:
+        if sum(each.least for each in shown) + _GAP * (len(shown) - 1) <= width:
+            break
+        shown.remove(column)
+    return shown
+
+
+def _width_of(columns: Sequence[_Column]) -> int:
+    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
 
 
 def print_facts(lines: Iterable[tuple[str, str]]) -> None:

@@ -152,7 +152,7 @@ def cleanup(
     is_kept_shown: bool,
     is_spark: bool,
 ) -> None:
-    """Delete files that are proven dead; without --delete only list them.
+    """Delete dead files; without --delete only list them.
 
     Dead are files that a commit took out long enough ago, unless a protection needs them; files of
     writers that died; metadata that nothing refers to; unfinished writes. What cannot be proven
