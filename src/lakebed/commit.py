@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.items import Items
 from lakebed.model.keys import BATCH_ID, split_label
 from lakebed.model.schema import Schema
+from lakebed.model.shown import counted, shown
 from lakebed.model.values import Scalar
 from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
@@ -62,6 +64,26 @@ class Commit:
     caught: tuple[Caught, ...] = ()
     inserted_row_count: int = 0
     updated_row_count: int = 0
+
+    def __repr__(self) -> str:
+        run = f" of run {shown(self.run)}" if self.run else ""
+        return (
+            f"<Commit {self.version}: {self.operation}{run}, {counted(self.row_count, 'row')}, "
+            f"+{len(self.files_added):,} -{len(self.files_removed):,} files>"
+        )
+
+    def _row_(self) -> dict[str, object]:
+        return {
+            "version": self.version,
+            "operation": self.operation,
+            "committed at": self.committed_at,
+            "batch_id": self.batch_id,
+            "run": self.run,
+            "rows": f"{self.row_count:,}",
+            "deleted": f"{self.deleted_row_count:,}",
+            "files added": f"{len(self.files_added):,}",
+            "removed": f"{len(self.files_removed):,}",
+        }
 
     def _repr_html_(self) -> str:
         return facts_to_html(
@@ -120,6 +142,14 @@ class SchemaVersion:
     committed_at: dt.datetime | None
     schema: Schema
 
+    def _row_(self) -> dict[str, object]:
+        return {
+            "number": self.number,
+            "version": self.version,
+            "committed at": self.committed_at,
+            "fields": shortened(self.schema.names),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
@@ -138,6 +168,14 @@ class Partition:
     file_count: int
     row_count: int | None
     size_bytes: int | None
+
+    def _row_(self) -> dict[str, object]:
+        return {
+            "partition": self.path or "(all)",
+            "files": f"{self.file_count:,}",
+            "rows": None if self.row_count is None else f"{self.row_count:,}",
+            "bytes": None if self.size_bytes is None else f"{self.size_bytes:,}",
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +198,19 @@ class File:
     row_count: int | None
     size_bytes: int | None
 
+    def _row_(self) -> dict[str, object]:
+        return {
+            "partition": self.partition or "(all)",
+            "batch_id": self.batch_id,
+            "rows": None if self.row_count is None else f"{self.row_count:,}",
+            "bytes": None if self.size_bytes is None else f"{self.size_bytes:,}",
+            "file": self.key.rpartition("/")[2],
+        }
+
 
 def files_of(
     store: Store, state: State, labels: Iterable[str], counts: Mapping[str, tuple[int, int]]
-) -> tuple[File, ...]:
+) -> Items[File]:
     """Return data files of a state, in the order of their labels.
 
     Args:
@@ -192,4 +239,4 @@ def files_of(
                 size_bytes=size_bytes,
             )
         )
-    return tuple(files)
+    return Items(files)

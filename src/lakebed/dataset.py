@@ -14,6 +14,7 @@ from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given, check_number
 from lakebed.model.html import facts_to_html, shortened
+from lakebed.model.items import Items
 from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
@@ -208,16 +209,16 @@ class Dataset(View):
         entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
-    def history(self) -> tuple[Commit, ...]:
+    def history(self) -> Items[Commit]:
         """Return all commits, oldest first.
 
         Cost:
             The head and the history, of which there are few objects.
         """
         state = self._source.load().state
-        return tuple(Commit.of(entry, state) for entry in self._entries())
+        return Items(Commit.of(entry, state) for entry in self._entries())
 
-    def schemas(self) -> tuple[SchemaVersion, ...]:
+    def schemas(self) -> Items[SchemaVersion]:
         """Return the schemas that the dataset has and had, oldest first, the current one last.
 
         Cost:
@@ -225,14 +226,13 @@ class Dataset(View):
         """
         state = self._source.tell()
         if not state.is_ours:
-            return (
-                SchemaVersion(
-                    number=1,
-                    version=state.version,
-                    committed_at=None,
-                    schema=state.descriptor.schema,
-                ),
+            only = SchemaVersion(
+                number=1,
+                version=state.version,
+                committed_at=None,
+                schema=state.descriptor.schema,
             )
+            return Items([only])
         by_number: dict[int, SchemaVersion] = {}
         for entry in self._entries():
             if entry.descriptor is None:
@@ -247,9 +247,9 @@ class Dataset(View):
                     schema=descriptor.schema,
                 ),
             )
-        return tuple(by_number.values())
+        return Items(by_number.values())
 
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> Items[Partition]:
         """Return the partitions that hold live files, in order of path.
 
         Cost:
@@ -270,9 +270,9 @@ class Dataset(View):
                     size_bytes=_sum([file.size_bytes for file in files]),
                 )
             )
-        return tuple(partitions)
+        return Items(partitions)
 
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> Items[File]:
         """Return the live data files, in the order in which they were added.
 
         Cost:
@@ -280,14 +280,14 @@ class Dataset(View):
         """
         return self._files(self._source.load().state)
 
-    def _files(self, state: State) -> tuple[File, ...]:
+    def _files(self, state: State) -> Items[File]:
         from lakebed.state import file_table
 
         store = self._source.store
         counts = file_table.read_counts(store, state.lists.files)
         return files_of(store, state, state.labels, counts)
 
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> Items[Batch]:
         """Return all batches: those that commits made visible, oldest first, then staged ones.
 
         Cost:
@@ -301,11 +301,9 @@ class Dataset(View):
             state, entries, file_table.read_counts(store, state.lists.files)
         )
         if self._source.pinned is not None or not state.is_ours:
-            return committed
-        return (
-            *committed,
-            *batches.listing.staged_batches(work.staged.find_all(store, state, entries)),
-        )
+            return Items(committed)
+        waiting = batches.listing.staged_batches(work.staged.find_all(store, state, entries))
+        return Items([*committed, *waiting])
 
     def diff(
         self, a: int | Commit | Batch | Dataset, b: int | Commit | Batch | Dataset | None = None
@@ -808,7 +806,7 @@ class Dataset(View):
         self._check_writable()
         return batches.transaction.DatasetTransaction(self._source, commit_options)
 
-    def staged(self) -> tuple[Staged[Dataset], ...]:
+    def staged(self) -> Items[Staged[Dataset]]:
         """Return the batches that are staged and wait for their commit, oldest first.
 
         Cost:
@@ -818,7 +816,7 @@ class Dataset(View):
         self._check_writable()
         store, state = self._source.store, self._source.load().state
         records = work.staged.find_all(store, state, self._entries())
-        return tuple(batches.staged.Staged(self._source, record, Dataset) for record in records)
+        return Items(batches.staged.Staged(self._source, record, Dataset) for record in records)
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:
         """Return a staged batch, to look at it, commit or discard it.
@@ -944,13 +942,13 @@ class Dataset(View):
         )
         return Commit.of(entry, base)
 
-    def protections(self) -> tuple[Protection, ...]:
+    def protections(self) -> Items[Protection]:
         """Return what is protected from cleanup, oldest first; expired protections until then.
 
         Cost:
             The head.
         """
-        return self._source.load().state.protections
+        return Items(self._source.load().state.protections)
 
     def cleanup(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import hive, sql
@@ -20,6 +21,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
+from lakebed.model.progress import NO_PROGRESS, OnFiles
 from lakebed.model.provider import MetadataProvider, telling
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
@@ -379,6 +381,46 @@ class Repository:
             return view.dataset()
         except InvalidInputError:
             return view.arrow()
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        names: Sequence[str] | None = None,
+        view: View | None = None,
+        on_progress: OnFiles = NO_PROGRESS,
+    ) -> Path:
+        """Write what the lake holds and what happened in it to one HTML page.
+
+        The page needs no other file, no script and no network. It tells of datasets, commits,
+        files, partitions, batches, indices and what is dead, and what somebody may want to mend,
+        each picture with its table. Of a lake of many datasets the largest are told in detail; of
+        a dataset of many commits or partitions the newest or the largest. A dataset that cannot be
+        read is told on the page.
+
+        Args:
+            path: Of the HTML file; one that is there is replaced.
+            names: Of the datasets; None for all.
+            view: Whose plan is shown: what keeps its files and drops the others.
+            on_progress: Is told how many datasets have been read.
+
+        Returns:
+            The path.
+
+        Raises:
+            DatasetNotFoundError: There is no dataset of a name.
+            InvalidInputError: The file cannot be written.
+
+        Cost:
+            For each dataset the head, the history, the file table, and a LIST of what it has on
+            storage. Memory: the files of all datasets, as `Dataset.files`.
+        """
+        from lakebed.report import write_report
+
+        datasets = [self.open(name) for name in (self.list() if names is None else names)]
+        page = Path(path)
+        write_report(self.uri, datasets, page, view=view, on_progress=on_progress)
+        return page
 
     def drop(self, name: str) -> None:
         """Delete a dataset with everything that it ever held.

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakebed.commit import File, files_of
 from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMismatchError
 from lakebed.model.given import check_column_names
+from lakebed.model.items import Items
 from lakebed.model.names import nearest
 from lakebed.model.shown import shown
 from lakebed.plan.plan import ScanPlan
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 HEAD_ROWS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReadPlan(ScanPlan):
     """A plan that knows where its files are, so that whoever takes Arrow streams can read it.
 
@@ -193,7 +194,7 @@ class Readable(ABC):
         chosen = self.plan()
         return planned_dataset(chosen.store, chosen, chosen.columns, chosen.limit)
 
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> Items[File]:
         """Return the data files that must be read, by directory, in the order of the head.
 
         A file may hold rows that are not of the view, and does not hold its partition columns: to

@@ -21,6 +21,7 @@ from lakebed.errors import (
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
 from lakebed.model.given import check_given
+from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
@@ -43,7 +44,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
-from lakebed.model.shown import shown
+from lakebed.model.shown import cut, shown
 from lakebed.model.sql import parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
@@ -91,7 +92,22 @@ class View(Readable):
         self._last_read: State | None = None
 
     def __repr__(self) -> str:
-        return f"<View of {self._source.name!r}: {self._constraint}>"
+        return f"<View of {self._source.name!r}: {cut(str(self._constraint))}>"
+
+    def _repr_html_(self) -> str:
+        """Show what the last read of the head said; nothing is read for it."""
+        state = self._source.seen()
+        return facts_to_html(
+            f"View of {self._source.name}",
+            {
+                "where": cut(str(self._constraint)),
+                "of": f"{self._source.store.uri}/{self._source.name}",
+                "version": state.version,
+                "data files of the dataset": f"{len(state.labels):,}",
+                "columns": shortened(f"{f.name}: {f.type}" for f in state.descriptor.schema),
+                "partitioned by": shortened(map(str, state.descriptor.partition_by)) or "nothing",
+            },
+        )
 
     @property
     def constraint(self) -> Predicate:

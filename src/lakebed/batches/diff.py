@@ -14,6 +14,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
+from lakebed.model.shown import counted
 from lakebed.state import file_table
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
@@ -156,6 +157,13 @@ class Diff:
         added = self._added.spark(spark, columns)
         removed = self._removed.spark(spark, columns)
         return marked_difference(added, removed, OPERATION, (ADDED, REMOVED))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Diff of {self.dataset!r}, version {self.from_version} to {self.to_version}: "
+            f"+{len(self.files_added):,} -{len(self.files_removed):,} files in "
+            f"{counted(len(self.partitions), 'partition')}>"
+        )
 
     def _repr_html_(self) -> str:
         return facts_to_html(

@@ -65,6 +65,18 @@ class Batch:
         """Whether the current version reads a file of it."""
         return self.live_file_count > 0
 
+    def _row_(self) -> dict[str, object]:
+        return {
+            "batch_id": self.batch_id,
+            "run": self.run,
+            "operation": self.operation,
+            "version": "staged" if self.is_staged else self.version,
+            "committed at": self.committed_at,
+            "superseded at": self.superseded_at,
+            "rows": f"{self.row_count:,}",
+            "live files": f"{self.live_file_count:,} of {self.file_count:,}",
+        }
+
     def _repr_html_(self) -> str:
         return facts_to_html(
             f"Batch {self.batch_id}",

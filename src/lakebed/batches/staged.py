@@ -56,6 +56,16 @@ class Staged(Generic[_D]):
         run = f" of run {self.run!r}" if self.run else ""
         return f"<Staged {self.operation} {self.batch_id}{run} in {self._source.name!r}>"
 
+    def _row_(self) -> dict[str, object]:
+        return {
+            "batch_id": self.batch_id,
+            "run": self.run,
+            "operation": self.operation,
+            "staged at": self.staged_at,
+            "kept until": self.lease_until,
+            "rows": f"{self.row_count:,}",
+        }
+
     def _repr_html_(self) -> str:
         """Show what the manifest says; nothing is read for it."""
         return facts_to_html(

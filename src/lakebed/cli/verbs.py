@@ -34,6 +34,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "show": Home(
             "lakebed.cli.datasets", "show", "Show what a dataset is and how much it holds."
         ),
+        "report": Home(
+            "lakebed.cli.report", "report", "Write what a lake holds and what happened to one page."
+        ),
         "history": Home(
             "lakebed.cli.datasets", "history", "List the commits of a dataset, oldest first."
         ),

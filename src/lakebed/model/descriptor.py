@@ -17,10 +17,12 @@ from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
 from lakebed.model.given import check_given
+from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
+from lakebed.model.shown import cut
 from lakebed.model.spark_types import schema_from_spark
 
 # What each format's files can be compressed with; the first is the default.
@@ -40,7 +42,7 @@ UUID, DOCUMENT = "uuid", "document"
 _SUFFIX_OF_COMPRESSION = {"zstd": ".zst", "lz4": ".lz4", "gzip": ".gz", "xz": ".xz"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False)
 class DatasetDescriptor:
     """What a dataset is.
 
@@ -115,6 +117,28 @@ class DatasetDescriptor:
         set_field(self, "index", (index,) if isinstance(index, str) else tuple(index))
         set_field(self, "properties", dict(properties or {}))
         self.check()
+
+    def __repr__(self) -> str:
+        parts = [shortened(f"{field.name}: {field.type}" for field in self.schema)]
+        if self.partition_by:
+            parts.append(f"partitioned by {shortened(map(str, self.partition_by))}")
+        parts.append(f"{self.format}, {self.compression}")
+        if self.index:
+            parts.append(f"index of {shortened(self.index)}")
+        return f"<DatasetDescriptor {'; '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        properties = (f"{key}={value}" for key, value in self.properties.items())
+        return facts_to_html(
+            "Descriptor",
+            {
+                "columns": shortened(f"{field.name}: {field.type}" for field in self.schema),
+                "partitioned by": shortened(map(str, self.partition_by)) or "nothing",
+                "format": f"{self.format}, {self.compression}",
+                "index": shortened(self.index) or "none",
+                "properties": cut(shortened(properties)) or "none",
+            },
+        )
 
     @classmethod
     def of_other_tool(cls, schema: Schema) -> Self:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.html import MAX_ITEMS, facts_to_html, shortened
 from lakebed.model.names import nearest
 
 
@@ -133,7 +134,7 @@ class Field:
         return hash((self.name, self.type, self.nullable))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Schema:
     """The fields of an entity, in order.
 
@@ -156,6 +157,16 @@ class Schema:
         _check_distinct(self.fields)
         object.__setattr__(self, "name", avro_name(self.name))
         object.__setattr__(self, "_by_name", {f.name: f for f in self.fields})
+
+    def __repr__(self) -> str:
+        return f"<Schema {self.name!r}: {shortened(map(_field_text, self.fields))}>"
+
+    def _repr_html_(self) -> str:
+        rows = [*self.fields][: MAX_ITEMS * 5]
+        facts: dict[str, object] = {field.name: _type_text(field) for field in rows}
+        if len(rows) < len(self.fields):
+            facts["…"] = f"{len(self.fields) - len(rows):,} more"
+        return facts_to_html(f"Schema {self.name}", facts)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,6 +204,14 @@ class Schema:
             SchemaMismatchError: One is unknown.
         """
         return Schema(fields=tuple(self.get(name) for name in names), name=self.name)
+
+
+def _field_text(field: Field) -> str:
+    return f"{field.name}: {_type_text(field)}"
+
+
+def _type_text(field: Field) -> str:
+    return f"{field.type}" if field.nullable else f"{field.type}, not null"
 
 
 def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:

@@ -30,6 +30,17 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def cut(text: str, length: int = 200) -> str:
+    """Return a text, or its beginning and how much is left out.
+
+    >>> cut("a = 1"), cut("x" * 1000, 3)
+    ('a = 1', 'xxx … 997 more characters')
+    """
+    if len(text) <= length:
+        return text
+    return f"{text[:length]} … {len(text) - length:,} more characters"
+
+
 def shown(value: object) -> str:
     """Return what a message shows of a value: its `repr`, in at most a line.
 

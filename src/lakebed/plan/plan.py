@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate
+from lakebed.model.shown import counted, cut
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.explanation import Account, Explanation
 from lakebed.state.state import State
@@ -34,7 +36,7 @@ class Scan:
         return len(self.files)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScanPlan(Scan):
     """The data files that a view must read, and why these.
 
@@ -54,6 +56,19 @@ class ScanPlan(Scan):
     def version(self) -> int:
         """The version that the plan reads."""
         return self.state.version
+
+    def __repr__(self) -> str:
+        asked = "" if self.predicate == TRUE else f" for {cut(str(self.predicate))}"
+        return (
+            f"<Plan of {self.layout.name!r} version {self.version}{asked}: "
+            f"{len(self.files):,} of {counted(len(self.state.labels), 'file')}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show what `explain` says; nothing is read for it."""
+        title, *lines = str(self.explain()).splitlines()
+        facts = (line.strip().partition("  ") for line in lines)
+        return facts_to_html(cut(title), {name: cut(text.strip()) for name, _, text in facts})
 
     def explain(self) -> Explanation:
         """Say which files were kept and dropped, by what, and what it cost."""

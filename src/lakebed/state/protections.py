@@ -40,6 +40,15 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What it keeps, in words."""
         return f"batch {self.batch_id}" if self.version is None else f"version {self.version}"
 
+    def _row_(self) -> dict[str, object]:
+        return {
+            "target": self.target,
+            "reason": self.reason,
+            "by": self.by,
+            "at": self.at,
+            "until": self.until,
+        }
+
     def is_expired(self, now: dt.datetime) -> bool:
         """Whether it counts no more."""
         return self.until is not None and self.until <= now

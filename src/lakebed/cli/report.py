@@ -1,0 +1,80 @@
+"""The verb that writes a lake to one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from lakebed.cli.options import REPOSITORY_VARIABLE, logging_to_stderr, storage_option
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
+from lakebed.model.shown import counted
+from lakebed.repository import Repository, open_repository
+from lakebed.store.base import location_exists
+
+
+@click.command(
+    "report", epilog="\b\nExample:\n  lakebed report s3://bucket/lake --output lake.html"
+)
+@click.argument("location", envvar=REPOSITORY_VARIABLE)
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("lake.html"),
+    show_default=True,
+    help="The HTML file; one that is there is replaced.",
+)
+@click.option("--where", help="Of one dataset: also show which files this predicate keeps.")
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Leave out notes.")
+@storage_option
+def report(
+    *,
+    location: str,
+    path: Path,
+    where: str | None,
+    is_quiet: bool,
+    storage_options: Mapping[str, str],
+) -> None:
+    """Write what a lake holds and what happened to one page.
+
+    LOCATION is a repository, or LOCATION/NAME for one dataset. The page is one file without
+    scripts, to be opened by a browser, printed, or sent to somebody.
+    """
+    with logging_to_stderr(0):
+        repository, names = _find(location, storage_options)
+        if where is not None and len(names) != 1:
+            raise InvalidInputError(
+                "--where is of one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
+            )
+        view = None if where is None else repository.open(names[0]).where(where)
+        repository.report(path, names=names, view=view)
+        if not is_quiet:
+            click.echo(f"Wrote {counted(len(names), 'dataset')} to {path}.", err=True)
+        click.echo(str(path))
+
+
+def _find(location: str, storage_options: Mapping[str, str]) -> tuple[Repository, list[str]]:
+    """Return the repository and the datasets that are meant: all of them, or the one of the name."""
+    repository = open_repository(location, storage_options=storage_options)
+    names = repository.list()
+    if names:
+        return repository, names
+    above, _, name = location.rstrip("/").rpartition("/")
+    if name:
+        outer = open_repository(
+            above or ("/" if location.startswith("/") else "."), storage_options=storage_options
+        )
+        try:
+            if outer.exists(name):
+                return outer, [name]
+        except (DatasetNotFoundError, InvalidInputError):
+            pass  # a name that no dataset can have
+    if not location_exists(repository.store):
+        raise NotFoundError(
+            f"There is neither a repository nor a dataset at {location}.",
+            hint="Write LOCATION or LOCATION/NAME.",
+        )
+    return repository, names

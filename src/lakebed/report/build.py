@@ -1,0 +1,71 @@
+"""From datasets to a page."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from pathlib import Path
+
+from lakebed.dataset import Dataset
+from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.model.progress import NO_PROGRESS, OnFiles, Progress
+from lakebed.report.facts import DatasetFacts, gather
+from lakebed.report.page import Lake, render
+from lakebed.view import View
+
+
+def write_report(
+    uri: str,
+    datasets: Iterable[Dataset],
+    path: Path,
+    *,
+    view: View | None = None,
+    on_progress: OnFiles = NO_PROGRESS,
+) -> Lake:
+    """Write the report of some datasets; a file that is there is replaced at the end.
+
+    Args:
+        uri: What the page is called.
+        datasets: That it is about.
+        path: Of the HTML file.
+        view: Whose plan is shown, if one is asked for.
+        on_progress: Is told how many datasets have been read.
+
+    Returns:
+        What the page tells.
+
+    Raises:
+        InvalidInputError: The file cannot be written.
+        PredicateError: The view asks for something that its dataset does not have.
+    """
+    chosen = list(datasets)
+    known: list[DatasetFacts] = []
+    failures: list[tuple[str, str]] = []
+    for place, dataset in enumerate(chosen, 1):
+        try:
+            known.append(gather(dataset))
+        except LakebedError as error:
+            # One that cannot be read is told on the page, beside all others.
+            failures.append((dataset.name, error.message))
+        on_progress(
+            Progress(file_count=place, file_total=len(chosen), size_bytes=0, size_total_bytes=0)
+        )
+    lake = Lake(
+        uri=uri,
+        made_at=dt.datetime.now(dt.UTC),
+        datasets=known,
+        failures=failures,
+        plan=None if view is None else view.plan().explain(),
+    )
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        with unfinished.open("w", encoding="utf-8") as page:
+            page.writelines(render(lake))
+        unfinished.replace(path)
+    except OSError as exc:
+        unfinished.unlink(missing_ok=True)
+        raise InvalidInputError(
+            f"The report cannot be written to {path}: {exc.strerror or exc}.",
+            hint="Name a file in a directory that exists and that you may write to.",
+        ) from exc
+    return lake

@@ -1,0 +1,109 @@
+"""HTML and SVG as text, of which nothing is written without being escaped.
+
+What a lake holds (names, values, predicates, runs) is anybody's text. Here it can only become text
+of a page: an element takes texts, which are escaped, and other elements, which have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+MAX_TEXT = 120  # letters of a cell or a label
+
+
+class Markup(str):
+    """Text that is HTML already. Only this module makes it."""
+
+    __slots__ = ()
+
+
+_VOID = frozenset({"br", "col", "meta"})
+
+
+def element(name: str, /, *inner: str | int, **attributes: str | float | None) -> Markup:
+    """Return an element; what is inside is escaped unless it is an element itself.
+
+    Args:
+        name: Of the element.
+        inner: Texts and elements.
+        attributes: By name, `class_` for `class` and `_` for `-`; None leaves one out.
+
+    >>> element("td", "a < b", element("b", "!"), class_="number", aria_label='"')
+    '<td class="number" aria-label="&quot;">a &lt; b<b>!</b></td>'
+    """
+    words = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value), quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Markup(f"<{name}{words}>")
+    return Markup(f"<{name}{words}>{joined(inner)}</{name}>")
+
+
+def joined(parts: Iterable[str | int]) -> Markup:
+    """Return texts and elements as one."""
+    return Markup(
+        "".join(part if isinstance(part, Markup) else escape(short(str(part))) for part in parts)
+    )
+
+
+def short(text: str) -> str:
+    r"""Return a text without what moves the eye or the cursor, and no longer than a cell.
+
+    >>> short("a\u202eb\nc"), len(short("x" * 10_000))
+    ('a\\u202eb\\nc', 120)
+    """
+    text = text[: MAX_TEXT + 1]
+    if not text.isprintable():
+        text = "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+            for letter in text
+        )
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]
+) -> Markup:
+    """Return a table; numbers are set to the right, None is a dash."""
+    head = element("tr", *(element("th", column, scope="col") for column in columns))
+    body = [element("tr", *map(_cell, row)) for row in rows]
+    if not body:
+        body = [element("tr", element("td", "none", colspan=len(columns)))]
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", caption),
+            element("thead", head),
+            element("tbody", *body),
+        ),
+        class_="wide",
+        tabindex="0",
+        role="region",
+        aria_label=caption,
+    )
+
+
+def _cell(value: str | int | None) -> Markup:
+    if value is None:
+        return element("td", "-")
+    if isinstance(value, int):
+        return element("td", f"{value:,}", class_="number")
+    return element("td", value)
+
+
+def facts(pairs: Mapping[str, str | int | None]) -> Markup:
+    """Return names and values as a list of definitions."""
+    parts: list[Markup] = []
+    for name, value in pairs.items():
+        text = "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+        parts.append(element("div", element("dt", name), element("dd", text)))
+    return element("dl", *parts)
+
+
+def folded(summary: str, *inner: Markup) -> Markup:
+    """Return something that a reader opens, and that is printed open or not as it is."""
+    return element("details", element("summary", summary), *inner)

@@ -1,0 +1,135 @@
+"""What a prompt and a notebook show: short, whole words, escaped, without asking the store."""
+
+import html.parser
+import pickle
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import by
+from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.testing import CountingStore
+
+HOSTILE = "<script>alert('x')</script>"
+RTL = "\u202eevil"
+
+
+class Balanced(html.parser.HTMLParser):
+    """Counts elements; text is text, so that no element of ours is ever `script`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def store():
+    return CountingStore(lakebed.open_repository("memory://displays").store)
+
+
+@pytest.fixture(scope="module")
+def dataset(store):
+    repository = lakebed.Repository(store)
+    schema = pa.schema([("name", pa.string()), ("n", pa.int64())])
+    descriptor = lakebed.DatasetDescriptor(
+        schema=schema, partition_by=[by.identity("name")], properties={"owner": HOSTILE}
+    )
+    dataset = repository.create("d", descriptor)
+    dataset.append([{"name": HOSTILE, "n": 1}, {"name": "x" * 150, "n": 2}], run=HOSTILE)
+    dataset.append([{"name": f"{RTL}{n}", "n": n} for n in range(40)], run="many")
+    for n in range(30):
+        dataset.append([{"name": "a", "n": n}])
+    dataset.protect(version=1, reason=HOSTILE * 20)
+    dataset.stage([{"name": "a", "n": 1}], run=HOSTILE)
+    return dataset
+
+
+DISPLAYS = {
+    "repository": lambda dataset: lakebed.Repository(dataset._source.store),
+    "dataset": lambda dataset: dataset,
+    "view": lambda dataset: dataset.with_("name", HOSTILE),
+    "wide view": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]),
+    "plan": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]).plan(),
+    "descriptor": lambda dataset: dataset.descriptor,
+    "schema": lambda dataset: dataset.descriptor.schema,
+    "wide schema": lambda _: Schema(
+        fields=tuple(Field(name=f"{HOSTILE}{n}", type=Primitive(Kind.LONG)) for n in range(2_000))
+    ),
+    "strategy": lambda dataset: dataset.descriptor.partition_by,
+    "commit": lambda dataset: dataset.history()[1],
+    "history": lambda dataset: dataset.history(),
+    "part of the history": lambda dataset: dataset.history()[2:5],
+    "batches": lambda dataset: dataset.batches(),
+    "batch": lambda dataset: dataset.batches()[0],
+    "partitions": lambda dataset: dataset.partitions(),
+    "files": lambda dataset: dataset.files(),
+    "files of a view": lambda dataset: dataset.where("n < 3").files(),
+    "schemas": lambda dataset: dataset.schemas(),
+    "protections": lambda dataset: dataset.protections(),
+    "staged": lambda dataset: dataset.staged(),
+    "staged batch": lambda dataset: dataset.staged()[0],
+    "diff": lambda dataset: dataset.diff(1, 2),
+    "check": lambda dataset: dataset.check(),
+    "cleanup": lambda dataset: dataset.cleanup("0s", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("kind", DISPLAYS)
+def test_display_is_short_escaped_and_costs_nothing(dataset, store, kind):
+    thing = DISPLAYS[kind](dataset)
+    store.reset()
+
+    text, page = repr(thing), thing._repr_html_()
+
+    assert store.reset().total == 0
+    assert len(text.splitlines()) <= 20
+    assert len(text) <= 4_000
+    assert text.replace("\n", "").isprintable()
+    assert len(page) <= 40_000
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert parser.seen <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+
+
+def test_listing_is_a_tuple_like_any_other(dataset):
+    history = dataset.history()
+
+    assert history == tuple(history)
+    assert isinstance(history, tuple)
+    assert history[:3] == tuple(history)[:3]
+    assert [commit.version for commit in history[1:3]] == [1, 2]
+    assert pickle.loads(pickle.dumps(history)) == history
+    assert hash(history) == hash(tuple(history))
+    assert repr(history[:0]) == "()"
+
+
+def test_listing_prints_its_items_as_lines_under_a_header(dataset):
+    lines = repr(dataset.history()[:3]).splitlines()
+
+    assert lines[0].split()[:2] == ["version", "operation"]
+    assert set(lines[1]) == {"-", " "}
+    assert [line.split()[:2] for line in lines[2:]] == [
+        ["0", "create"],
+        ["1", "append"],
+        ["2", "append"],
+    ]
+
+
+def test_listing_of_many_shows_the_first_and_the_last_and_how_many_there_are(dataset):
+    history = dataset.history()
+
+    lines = repr(history).splitlines()
+
+    assert lines[2].split()[0] == "0"
+    assert lines[-1].split()[0] == str(history[-1].version)
+    assert any(f"{len(history)} in all" in line for line in lines)
