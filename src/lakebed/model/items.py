@@ -33,8 +33,9 @@ class Items(tuple[T_co, ...]):
     def __getitem__(self, place: slice, /) -> Items[T_co]: ...
     def __getitem__(self, place: SupportsIndex | slice, /) -> Any:
         """Return an item, or a shorter listing."""
-        items = super().__getitem__(place)
-        return Items(items) if isinstance(place, slice) else items
+        if isinstance(place, slice):
+            return Items(super().__getitem__(place))
+        return super().__getitem__(place)
 
     def __repr__(self) -> str:
         if not self:

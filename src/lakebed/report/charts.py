@@ -135,16 +135,16 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
             element("line", x1=_LABELS, y1=y, x2=WIDTH - 10, y2=y, class_="rule"),
         ]
     for event in events:
-        lane = lanes.index(event.lane)
+        place = lanes.index(event.lane)
         x = _LABELS + 8 + room * (event.at - first).total_seconds() / span
         parts.append(
             element(
                 "circle",
                 element("title", event.text),
                 cx=f"{x:.1f}",
-                cy=lane * _ROW + _ROW / 2,
+                cy=place * _ROW + _ROW / 2,
                 r=f"{2.5 + 4.5 * math.sqrt(max(event.size, 0) / most):.1f}",
-                class_=f"lane{lane % 8}",
+                class_=f"lane{place % 8}",
             )
         )
     bottom = len(lanes) * _ROW + 16
