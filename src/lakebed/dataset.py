@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.hive.publication import Publication
     from lakebed.hive.table import Mode
+    from lakebed.plots import Plots
     from lakebed.publication.report import TablePublication
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
@@ -286,6 +287,22 @@ class Dataset(View):
         store = self._source.store
         counts = file_table.read_counts(store, state.lists.files)
         return files_of(store, state, state.labels, counts)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures by matplotlib: `plot.file_sizes()`, `plot.partitions()`, `plot.commits()`.
+
+        Each takes `ax=`, and returns the Axes that it drew on.
+
+        Raises:
+            MissingDependencyError: matplotlib is not installed, when a picture is drawn.
+
+        Cost:
+            As `files` and `history`.
+        """
+        from lakebed.plots import Plots
+
+        return Plots(self.files(), self.history())
 
     def batches(self) -> Items[Batch]:
         """Return all batches: those that commits made visible, oldest first, then staged ones.

@@ -1,0 +1,133 @@
+"""Three pictures of a dataset for notebooks, by matplotlib (`lakebed[plot]`).
+
+Each takes plain records and returns the Axes that it has drawn on; none shows a window.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakebed.commit import Commit, File
+from lakebed.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TARGET_BYTES = (64 << 20, 256 << 20)  # where data files are read best
+MAX_PARTITIONS = 40
+_MAX_LABEL = 40
+
+
+def file_sizes(files: Sequence[File], ax: Axes | None = None) -> Axes:
+    """Draw how many data files there are of each size, and the band where they should be.
+
+    Args:
+        files: As `Dataset.files` gives them; those of unknown size are left out.
+        ax: To draw on; a new figure without it.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    axes = _axes(ax)
+    sizes = [max(file.size_bytes, 1) for file in files if file.size_bytes is not None]
+    axes.set_xscale("log", base=2)
+    axes.axvspan(*TARGET_BYTES, alpha=0.2, label="read best")
+    edges = [1 << power for power in range(8, 35)]
+    axes.hist(sizes, bins=edges)
+    axes.set(xlabel="bytes", ylabel="data files", title="Data files by size")
+    axes.legend()
+    return axes
+
+
+def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
+    """Draw how many bytes each batch has in each partition, of the largest partitions.
+
+    Args:
+        files: As `Dataset.files` gives them.
+        ax: To draw on; a new figure without it.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    axes = _axes(ax)
+    sizes: Counter[str] = Counter()
+    parts: dict[tuple[str, int], int] = defaultdict(int)
+    for file in files:
+        sizes[file.partition] += file.size_bytes or 0
+        parts[file.partition, file.batch_id or 0] += file.size_bytes or 0
+    paths = [path for path, _ in sizes.most_common(MAX_PARTITIONS)]
+    batches = sorted({batch_id for path, batch_id in parts if path in paths})
+    field = [[parts.get((path, batch_id), 0) for batch_id in batches] for path in paths]
+    if field:
+        image = axes.imshow(field, aspect="auto")
+        axes.figure.colorbar(image, ax=axes, label="bytes")
+    axes.set_yticks(range(len(paths)), [_label(path) for path in paths])
+    axes.set(xlabel="batch", title="Live bytes by partition and batch")
+    return axes
+
+
+def commits(history: Sequence[Commit], ax: Axes | None = None) -> Axes:
+    """Draw each commit at its time, on the line of its operation; the larger, the more rows.
+
+    Args:
+        history: As `Dataset.history` gives it.
+        ax: To draw on; a new figure without it.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    axes = _axes(ax)
+    most = max((commit.row_count for commit in history), default=0) or 1
+    for operation in dict.fromkeys(commit.operation for commit in history):
+        same = [commit for commit in history if commit.operation == operation]
+        axes.scatter(
+            [commit.committed_at for commit in same],  # type: ignore[arg-type]
+            [operation] * len(same),
+            s=[20 + 180 * commit.row_count / most for commit in same],
+        )
+    axes.set(xlabel="committed at (UTC)", title="Commits")
+    axes.tick_params(axis="x", rotation=30)
+    return axes
+
+
+class Plots:
+    """The pictures of one dataset: `dataset.plot.file_sizes()` and its like.
+
+    Each takes `ax=`, and returns the Axes.
+    """
+
+    def __init__(self, files: Sequence[File], history: Sequence[Commit]) -> None:
+        """Use `Dataset.plot` instead."""
+        self._files = files
+        self._history = history
+
+    def file_sizes(self, ax: Axes | None = None) -> Axes:
+        """Draw how many data files there are of each size."""
+        return file_sizes(self._files, ax)
+
+    def partitions(self, ax: Axes | None = None) -> Axes:
+        """Draw how many bytes each batch has in each of the largest partitions."""
+        return partitions(self._files, ax)
+
+    def commits(self, ax: Axes | None = None) -> Axes:
+        """Draw the commits over time."""
+        return commits(self._history, ax)
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as exc:
+        raise MissingDependencyError.for_extra("matplotlib", "plot", "A picture") from exc
+    # A figure of its own, which no window and no global list holds on to.
+    return Figure(layout="constrained").subplots()
+
+
+def _label(path: str) -> str:
+    text = path or "(all)"
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return shown if len(shown) <= _MAX_LABEL else "…" + shown[-_MAX_LABEL:]
