@@ -429,6 +429,14 @@ class Store(ABC):
         validate_key(key)
         return self._hadoop_uri(key)
 
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """Return what Hadoop must be told to open the store as this process does.
+
+        Names and values of Hadoop's configuration; secrets are among them. Empty where nothing was
+        given that Hadoop does not find by itself.
+        """
+        return {}
+
     def open_input(self, key: str, *, size_bytes: int | None = None) -> pa.NativeFile:
         """Open an object as a seekable file for Arrow. Close it, or use it in a `with`.
 

@@ -94,6 +94,10 @@ class DelegatingStore(Store):
     def _hadoop_uri(self, key: str) -> str | None:
         return self.inner.hadoop_uri(key)
 
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """Those of the store that it asks."""
+        return self.inner.hadoop_settings()
+
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool
     ) -> tuple[str, ...]:
