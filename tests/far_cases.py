@@ -176,7 +176,7 @@ def a_missing_file_is_an_error(spark: Any, lake: lakebed.Repository) -> None:
             frame.count()
         if is_classic(spark):
             with pytest.raises(CorruptMetadataError, match=gone.rpartition("/")[2]):
-                dataset.spark(spark, way="native")
+                dataset.spark(spark, way="prepared")
 
 
 @case

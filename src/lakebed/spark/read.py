@@ -50,9 +50,9 @@ def read_frame(
     """Return the rows of a plan as a DataFrame.
 
     `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, or by
-    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with Arrow inside `mapInArrow`: it serves
-    storage without a Hadoop connector, files of other tools, and partition values that Spark
-    garbles. `auto` takes `native` where it gives the right answer, and is not slower.
+    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with
+    Arrow inside `mapInArrow`: it serves storage that the session does not reach by a connector of
+    Hadoop, files of other tools, and partition values that Spark garbles. `auto` takes `native` where it gives the right answer, and is not slower.
     Files of older schemas are read apart where they differ, and united under the current one.
 
     Args:
@@ -71,7 +71,7 @@ def read_frame(
 
     Cost:
         No Spark job yet. `paths` looks once at each planned file on Spark's driver, `prepared` in
-        this process.
+        this process: on an object store by a LIST for 1,000 files that lie together.
     """
     if way not in get_args(Way):
         raise InvalidInputError(
