@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: bench bench-archive bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
+.PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
@@ -48,6 +48,7 @@ help:
 	@echo "make bench-archive  100,000 archived files, and ingest against Spark alone"
 	@echo "make bench-publish  1,000 changed partitions, beside as many ALTER TABLE … SET LOCATION"
 	@echo "make bench-doors  publication to Delta and Iceberg after a commit of one file, up to 100,000 files"
+	@echo "make bench-far  Spark's own reader, and Arrow's, on S3 that is 20 ms away; fetches Hadoop's connector"
 	@echo "make bench-index  what inverted indices cost an append"
 	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
@@ -200,6 +201,9 @@ bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
 
 bench-merge: setup $(PEERS_VENV)/.installed
 	$(BIN) bench/merge.py $(ARGS)
+
+bench-far: setup
+	$(BIN) bench/far_reading.py $(ARGS)
 
 bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)

@@ -231,9 +231,10 @@ class View(Readable):
         Args:
             spark: The session; else the active one, else one started in this process.
             columns: Fields or partition fields, `batch_id` among them; None for all fields.
-            way: `native` (Spark's own reader), `arrow` (through mapInArrow), or `auto`. What Spark's
-                own reader is told of: `paths` of files, or a list that was `prepared`, which needs
-                a session that is not of Spark Connect.
+            way: `native` (Spark's own reader, on an object store by the session's connector),
+                `arrow` (through mapInArrow), or `auto`. What Spark's own reader is told of: `paths`
+                of files, or a list that was `prepared`, which needs a session that is not of Spark
+                Connect.
 
         Raises:
             MissingDependencyError: pyspark or Java is not installed.

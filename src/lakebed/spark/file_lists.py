@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import msgspec
 
-from lakebed.errors import CorruptMetadataError
+from lakebed.spark.file_sizes import look_at
 from lakebed.spark.session import is_classic, listing_by_driver, settings_for
+from lakebed.store.base import ObjectInfo, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,30 +44,43 @@ _STRICT = {
 }
 # What a file sink of Spark's own streams leaves beside its files, and every read of them obeys.
 _SINK_LOG, _SINK_LOG_VERSION = "_spark_metadata", "v1"
-_BLOCK_BYTES = 2**27  # only a hint on locality, which a directory of this machine does not have
+_BLOCK_BYTES = 2**27  # only a hint on locality, which neither a directory nor a bucket has
+_UNQUOTED = "/:@"  # what parts a URI, whose path is text that is quoted here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
-    """Parquet files in a directory that all workers see.
+    """Parquet files that a session reaches by a file system of Hadoop.
 
     Attributes:
-        paths: Of the files; absolute.
+        store: Where they are.
+        keys: Of the files.
         schema: What to read, partition columns included.
-        root: Directory under which levels of directories are partition columns; None if none of
-            them is asked for.
+        root: Key of the directory under which levels of directories are partition columns; None if
+            none of them is asked for.
     """
 
-    paths: Sequence[Path]
+    store: Store
+    keys: Sequence[str]
     schema: StructType
-    root: Path | None
+    root: str | None
+    _looks: dict[str, ObjectInfo] = field(default_factory=dict, init=True, repr=False)
+
+    def at(self, places: Sequence[int]) -> FileList:
+        """Return the list of some of the files; those that were looked at are not again."""
+        return replace(self, keys=[self.keys[place] for place in places])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files lie in a directory, where a look at one is no request."""
+        return self.store.local_path(self.keys[0]) is not None
 
     def ways(self, spark: SparkSession) -> tuple[NativeWay, ...]:
         """Return the ways to read the files, the fastest first; the last one always can.
 
         A session on Connect has no moment at which it is done with a prepared list.
         """
-        if len(self.paths) <= _FEW_FILES or not is_classic(spark):
+        if not is_classic(spark) or (self.is_local and len(self.keys) <= _FEW_FILES):
             return ("paths",)
         return ("prepared", "paths")
 
@@ -78,14 +92,24 @@ class FileList:
         """
         if way == "prepared":
             return self._read_prepared(spark)
-        options = {} if self.root is None else {"basePath": f"file://{self.root}"}
+        options = {} if self.root is None else {"basePath": self._uri(self.root)}
         # Not URIs with percent signs: Spark takes paths as they are.
-        return self._load(spark, [f"file://{path}" for path in self.paths], options)
+        return self._load(spark, self._uris(), options)
+
+    def _uri(self, key: str) -> str:
+        uri = self.store.hadoop_uri(key)
+        assert uri is not None  # find_obstacle has asked
+        return uri
+
+    def _uris(self) -> list[str]:
+        return [self._uri(key) for key in self.keys]
 
     def _load(
         self, spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
     ) -> DataFrame:
-        with settings_for(spark, listing_by_driver()):
+        # Far away, a look at each file by the driver alone would take longer than a job does.
+        by_driver = listing_by_driver() if self.is_local else {}
+        with settings_for(spark, by_driver):
             reader = spark.read.schema(self.schema).options(**_STRICT, **options)
             frame = reader.parquet(*paths)
             frame.schema  # noqa: B018 - on Connect, only this looks at the files under the settings
@@ -105,20 +129,17 @@ class FileList:
             return self._checked(self._load(spark, [f"file://{directory}"], options))
 
     def _entries(self) -> Iterator[bytes]:
-        for path in self.paths:
-            try:
-                # The true size: from one that is too small, Spark would lose rows.
-                status = path.stat()
-            except FileNotFoundError as exc:
-                raise CorruptMetadataError(
-                    f"Data file {path} is missing.",
-                    hint="The head names it, so it was deleted from outside.",
-                ) from exc
+        new = [key for key in self.keys if key not in self._looks]
+        if new:
+            self._looks.update(zip(new, look_at(self.store, new), strict=True))
+        for key, uri in zip(self.keys, self._uris(), strict=True):
+            look = self._looks[key]
             entry = {
-                "path": path.as_uri(),
-                "size": status.st_size,
+                "path": quote(uri, safe=_UNQUOTED),
+                # The true size: from one that is too small, Spark would lose rows.
+                "size": look.size_bytes,
                 "isDir": False,
-                "modificationTime": status.st_mtime_ns // 10**6,
+                "modificationTime": int(look.modified_at.timestamp() * 1000),
                 "blockReplication": 1,
                 "blockSize": _BLOCK_BYTES,
                 "action": "add",
@@ -127,10 +148,10 @@ class FileList:
 
     def _checked(self, frame: DataFrame) -> DataFrame | str:
         """Return a frame if it reads exactly the planned files."""
-        listed = [unquote(urlsplit(uri).path) for uri in frame.inputFiles()]
-        if len(listed) == len(self.paths) and set(listed) == set(map(str, self.paths)):
+        listed = [unquote(uri) for uri in frame.inputFiles()]
+        if len(listed) == len(self.keys) and set(listed) == set(self._uris()):
             return frame
-        reason = f"Spark found {len(listed)} files in place of {len(self.paths)}"
+        reason = f"Spark found {len(listed)} files in place of {len(self.keys)}"
         _log.warning("%s; another way is taken to read them", reason)
         return reason
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakebed.arrow.older import OlderFiles
@@ -33,14 +31,14 @@ _PATTERN = frozenset("*?[]{}\\")
 
 
 def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
-    """Say why Spark's own reader cannot read the plan; empty if it can."""
+    """Say why Spark's own reader cannot read the plan, once it reaches the files; empty if it can."""
     if plan.layout.descriptor.format != "parquet":
         return f"Spark may lack a reader for format {plan.layout.descriptor.format!r}"
-    path = store.local_path(plan.files[0].key)
-    if path is None:
-        return f"Spark has no connector for {store.uri}"
-    if _PATTERN.intersection(str(path)):
-        return f"Spark takes {path} for a pattern, and reads the files it finds several times"
+    uri = store.hadoop_uri(plan.files[0].key)
+    if uri is None:
+        return f"no file system of Hadoop is known to have {store.uri}"
+    if _PATTERN.intersection(uri):
+        return f"Spark takes {uri} for a pattern, and reads the files it finds several times"
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
@@ -109,7 +107,7 @@ def read_natively(
 
     Args:
         spark: The session.
-        store: Where the files are, a directory that all workers see.
+        store: Where the files are; the session reaches them by a file system of Hadoop.
         plan: What to read; there must be no obstacle.
         names: Columns to return.
         older: How the files read under the current schema.
@@ -135,9 +133,10 @@ def read_natively(
         # Spark cannot read a file without columns, but counts rows of any.
         read = list(older.countable_fields())
     files = FileList(
-        paths=tuple(_path(store, file.key) for file in plan.files),
+        store=store,
+        keys=tuple(file.key for file in plan.files),
         schema=struct_type(Schema(fields=tuple(read))),
-        root=_path(store, f"{layout.name}/{layout.table}") if from_path else None,
+        root=f"{layout.name}/{layout.table}" if from_path else None,
     )
     frame = _read_files(spark, files, way, layout.name)
     if choose is not None:
@@ -148,8 +147,7 @@ def read_natively(
             return [place for place, label in enumerate(labels) if label in chosen]
 
         def listing(places: Sequence[int]) -> DataFrame:
-            some = replace(files, paths=[files.paths[place] for place in places])
-            return _read_files(spark, some, way, layout.name)
+            return _read_files(spark, files.at(places), way, layout.name)
 
         frame = with_pruning(spark, frame, layout.column_types, places, listing, len(labels))
     for name in from_path:
@@ -206,12 +204,6 @@ def _has_floats(kind: Type) -> bool:
     if isinstance(kind, Struct):
         return any(_has_floats(field.type) for field in kind.fields)
     return kind in (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
-
-
-def _path(store: Store, key: str) -> Path:
-    path = store.local_path(key)
-    assert path is not None  # find_obstacle has asked
-    return path
 
 
 def _read_files(

@@ -13,6 +13,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.lineage import simplify
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, Scan
+from lakebed.spark.connector import find_unreachable
 from lakebed.spark.file_lists import NativeWay
 from lakebed.spark.native_read import (
     ChooseFiles,
@@ -33,6 +34,7 @@ Way = Literal["auto", "native", "paths", "prepared", "arrow"]
 # On Connect, Spark looks at each path again at each action: for so many small files longer than its
 # own reader may save. A judgement; bench/reading.py measures sessions that are not of Connect.
 _MANY_FILES = 2_000
+_FEW_FAR_FILES = 32  # on an object store; more take a job of Spark at each action
 _LARGE_FILE_BYTES = 2**20
 
 
@@ -48,9 +50,9 @@ def read_frame(
     """Return the rows of a plan as a DataFrame.
 
     `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, or by
-    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with Arrow inside `mapInArrow`: it serves
-    storage without a Hadoop connector, files of other tools, and partition values that Spark
-    garbles. `auto` takes `native` where it gives the right answer, and is not slower.
+    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with
+    Arrow inside `mapInArrow`: it serves storage that the session does not reach by a connector of
+    Hadoop, files of other tools, and partition values that Spark garbles. `auto` takes `native` where it gives the right answer, and is not slower.
     Files of older schemas are read apart where they differ, and united under the current one.
 
     Args:
@@ -69,7 +71,7 @@ def read_frame(
 
     Cost:
         No Spark job yet. `paths` looks once at each planned file on Spark's driver, `prepared` in
-        this process.
+        this process: on an object store by a LIST for 1,000 files that lie together.
     """
     if way not in get_args(Way):
         raise InvalidInputError(
@@ -82,20 +84,36 @@ def read_frame(
         return spark.createDataFrame(rows, schema)
     if not plan.files:
         return spark.createDataFrame([], schema)
-    obstacle = find_obstacle(store, plan, wanted.names)
-    if obstacle and way not in ("auto", "arrow"):
+    if way != "arrow" and _is_native(spark, store, plan, wanted.names, is_named=way != "auto"):
+        return _read_mixed(spark, store, plan, wanted.names, way, choose)
+    return read_through_arrow(spark, store, plan, wanted.names, schema)
+
+
+def _is_native(
+    spark: SparkSession, store: Store, plan: Scan, names: Sequence[str], *, is_named: bool
+) -> bool:
+    """Whether Spark's own reader gives the right answer, and is not slower.
+
+    Raises:
+        InvalidInputError: It was asked for by its name, and would not.
+    """
+    obstacle = find_obstacle(store, plan, names) or find_unreachable(
+        spark, store, plan.files[0].key, anew=is_named
+    )
+    if obstacle and is_named:
         raise InvalidInputError(
             f"Cannot read {plan.layout.name!r} natively: {obstacle}.", hint="Leave 'way' out."
         )
-    is_slow = way == "auto" and not obstacle and _is_slow_by_path(spark, store, plan)
-    if way == "arrow" or obstacle or is_slow:
-        return read_through_arrow(spark, store, plan, wanted.names, schema)
-    return _read_mixed(spark, store, plan, wanted.names, way, choose)
+    return not obstacle and (is_named or not _is_slow_by_path(spark, store, plan))
 
 
 def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:
     """Whether Spark would look at many small files, one by one."""
-    if is_classic(spark) or len(plan.files) <= _MANY_FILES:
+    if is_classic(spark) or len(plan.files) <= _FEW_FAR_FILES:
+        return False
+    if store.local_path(plan.files[0].key) is None:
+        return True
+    if len(plan.files) <= _MANY_FILES:
         return False
     # Some files tell how large they are; a look at each would be what is to be spared.
     sample = plan.files[:: len(plan.files) // 100]

@@ -417,6 +417,26 @@ class Store(ABC):
         validate_key(key)
         return self._local_path(key)
 
+    def hadoop_uri(self, key: str) -> str | None:
+        """Return how the file systems of Hadoop name the object; None if none of them has it.
+
+        The text is what Spark takes for a path (`s3a://bucket/lake/d/a`, `file:///lake/d/a`).
+        Nothing in it is percent-encoded: `%20` stays three characters, as it is in the key.
+
+        Cost:
+            Nothing; neither the object nor the connector of a session is looked for.
+        """
+        validate_key(key)
+        return self._hadoop_uri(key)
+
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """Return what Hadoop must be told to open the store as this process does.
+
+        Names and values of Hadoop's configuration; secrets are among them. Empty where nothing was
+        given that Hadoop does not find by itself.
+        """
+        return {}
+
     def open_input(self, key: str, *, size_bytes: int | None = None) -> pa.NativeFile:
         """Open an object as a seekable file for Arrow. Close it, or use it in a `with`.
 
@@ -505,6 +525,10 @@ class Store(ABC):
 
     def _local_path(self, key: str) -> Path | None:  # noqa: ARG002 - most stores have no paths
         return None
+
+    def _hadoop_uri(self, key: str) -> str | None:
+        path = self._local_path(key)
+        return None if path is None else f"file://{path}"
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:
         known = self._size(key) if size_bytes is None else size_bytes

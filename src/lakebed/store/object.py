@@ -39,6 +39,7 @@ from lakebed.errors import (
 from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 from lakebed.store.conditions import conditions_of
+from lakebed.store.hadoop import HadoopNames
 from lakebed.store.object_options import (
     SERVICES,
     Service,
@@ -100,6 +101,7 @@ class ObjectStore(Store):
         self._obstore = _import_obstore(self._service, self.uri)
         settings = Settings.of(self._service, self._options)
         self.supports_compare_and_swap = not (scheme == "s3" and settings.puts_unconditionally)
+        self._hadoop = HadoopNames(scheme, bucket, self._service, settings.service)
         self._lists_in_key_order = self._service.lists_in_key_order and not settings.is_express
         profile = find_profile(settings, self.uri) if scheme == "s3" else None
         retries = settings.max_retries
@@ -214,6 +216,14 @@ class ObjectStore(Store):
         # Two endpoints may each have a bucket of the same name; secrets stay out of the cache.
         settings = sorted(self._options.items())
         return f"{self.uri}#{hashlib.blake2b(repr(settings).encode(), digest_size=16).hexdigest()}"
+
+    def _hadoop_uri(self, key: str) -> str | None:
+        root = self._hadoop.root
+        return None if root is None else f"{root}/{self._begins_with}{key}"
+
+    def hadoop_settings(self) -> StorageOptions:
+        """Return what was given: endpoint, region and keys, for this bucket or account alone."""
+        return self._hadoop.settings()
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
         from obstore.exceptions import NotModifiedError

@@ -250,7 +250,7 @@ def _check_value(bare: str, name: str, value: str) -> None:
     if bare not in _MANY_LINES and not value.startswith("{") and not value.isprintable():
         msg = f"Option {name} holds a line break or another character that cannot be sent."
         raise InvalidInputError(msg, hint="Look for one at its end, as a file leaves it there.")
-    if _ENDPOINT_NAME.search(bare):
+    if _ENDPOINT_NAME.search(bare) and bare != "use_fabric_endpoint":
         check_endpoint(name, value)
     if bare in _REGIONS and not _REGION.fullmatch(value):
         msg = f"Option {name} {value!r} is no region."

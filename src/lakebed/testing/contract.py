@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -420,6 +421,12 @@ class StoreContract(ABC):
 
         assert path is None or path.read_bytes() == b"content"
 
+    def test_hadoop_uri_ends_with_the_key_as_it_is(self, store: Store) -> None:
+        for key in ("d/a", *UNUSUAL_KEYS):
+            uri = store.hadoop_uri(key)
+
+            assert uri is None or re.fullmatch(r"[a-z0-9]+://.*/" + re.escape(key), uri, re.DOTALL)
+
     # Lists
 
     def test_list_is_in_key_order_and_recursive(self, store: Store) -> None:
@@ -518,6 +525,7 @@ class StoreContract(ABC):
             lambda: store.stat(key),
             lambda: store.delete(["legal", key]),
             lambda: store.local_path(key),
+            lambda: store.hadoop_uri(key),
             lambda: store.open_input(key),
             # Every prefix below is illegal in itself: a final slash is not.
             lambda: list(store.list(f"{key}//")),

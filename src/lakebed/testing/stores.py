@@ -24,7 +24,7 @@ class DelegatingStore(Store):
     """A store that asks another one. A subclass overrides what it is about.
 
     `open_input` reads through `get_range` of the wrapper, so that it is counted or fails, too;
-    who reads a `local_path` goes round it.
+    who reads a `local_path` or a `hadoop_uri` goes round it.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -90,6 +90,13 @@ class DelegatingStore(Store):
 
     def _local_path(self, key: str) -> Path | None:
         return self.inner.local_path(key)
+
+    def _hadoop_uri(self, key: str) -> str | None:
+        return self.inner.hadoop_uri(key)
+
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """Those of the store that it asks."""
+        return self.inner.hadoop_settings()
 
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool

@@ -1,0 +1,116 @@
+"""Whether a session reaches a store through a file system of Hadoop.
+
+A store knows its name there, but not whether a session has the connector, its credentials and its
+endpoint. Nobody says so but the session itself, when it is told to look for a file: in the same way
+whether it is of Connect or not.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from lakebed.errors import redacted
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+# A connector without credentials or with a wrong endpoint may try for minutes.
+_LIMIT_S = 60.0
+_REASON_LENGTH = 300  # of what a session says
+_PACKAGES = {"s3a": "hadoop-aws", "gs": "hadoop-gcp", "abfss": "hadoop-azure"}
+
+# By session, what keeps it from each store; empty for nothing.
+_known: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+
+
+def find_unreachable(spark: SparkSession, store: Store, key: str, *, anew: bool) -> str:
+    """Say why a session does not reach the files of a store; empty if it does.
+
+    Args:
+        spark: The session.
+        store: Which knows what Hadoop calls the file.
+        key: Of a file that there is.
+        anew: Whether a session is asked again that did not reach the store before.
+
+    Cost:
+        Nothing for a directory. Else, once for a session and a store, some requests of Spark's
+        driver, and at most a minute.
+    """
+    uri = store.hadoop_uri(key)
+    if uri is None:
+        return f"no file system of Hadoop is known to have {store.uri}"
+    if store.local_path(key) is not None:
+        return ""
+    reasons = _known.setdefault(spark, {})
+    root = uri.removesuffix(key)
+    reason = reasons.get(root)
+    if reason is None or (reason and anew):
+        reason = _ask(spark, store, uri)
+        if reason:
+            _log.info("Spark's own reader is not used store=%s reason=%s", store.uri, reason)
+        reasons[root] = reason
+    return reason
+
+
+def _ask(spark: SparkSession, store: Store, uri: str) -> str:
+    """Let a session look for a file, and say why it does not see it."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    scheme = uri.partition(":")[0]
+    # Hadoop would keep what it has opened without the keys that somebody may set afterwards.
+    options = {f"fs.{scheme}.impl.disable.cache": "true"}
+
+    def look() -> str:
+        try:
+            # With a schema nothing is read; on Connect only the schema makes the server look.
+            spark.read.schema("a INT").options(**options).parquet(uri).schema  # noqa: B018
+        except (PySparkException, Py4JError) as exc:
+            return _reason(exc)
+        return ""
+
+    said = _within(_LIMIT_S, look)
+    if said is None:
+        return f"Spark's connector for {store.uri} gave no answer within {_LIMIT_S:.0f} s"
+    if "ClassNotFoundException" in said or "No FileSystem for scheme" in said:
+        package = f" (org.apache.hadoop:{_PACKAGES[scheme]})" if scheme in _PACKAGES else ""
+        return (
+            f"Spark has no connector for {scheme}://{package}, by which it would read {store.uri}"
+        )
+    return said and f"Spark does not reach {store.uri} by {scheme}://: {redacted(said)}"
+
+
+def _reason(exc: Exception) -> str:
+    """Return what a session said first, and its last cause."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "...", "Caused by:"))]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return " ".join([*told[:2], *causes[-1:]])[:_REASON_LENGTH]
+
+
+def _within(limit_s: float, work: Callable[[], str]) -> str | None:
+    """Return what a function gives; None if it takes too long, and goes on by itself."""
+    answers: queue.SimpleQueue[str | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put(work())
+        except BaseException as exc:  # noqa: BLE001 - raised below
+            answers.put(exc)
+
+    threading.Thread(target=run, name="lakebed-connector", daemon=True).start()
+    try:
+        answer = answers.get(timeout=limit_s)
+    except queue.Empty:
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
