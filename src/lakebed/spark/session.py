@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.model.shown import shown
 from lakebed.spark.java import ensure_java
+from lakebed.spark.travel import naming_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -238,8 +239,16 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
     """Let the jobs of this thread say what they do, where Spark shows its jobs.
 
     A session on Connect takes it as a tag. What the caller says of its jobs stays before it.
+
+    Raises:
+        WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
     """
-    text = f"lakebed: {text}"
+    with _described(spark, f"lakebed: {text}"), naming_worker_errors():
+        yield
+
+
+@contextmanager
+def _described(spark: SparkSession, text: str) -> Iterator[None]:
     if not is_classic(spark):
         tag = text.replace(",", ";")  # of which Spark makes lists
         is_new = tag not in spark.getTags()
