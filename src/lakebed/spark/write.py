@@ -24,6 +24,7 @@ from lakebed.spark.tasks import (
     PLACED_SCHEMA,
     ROWS_A_MESSAGE,
     TaskAnswer,
+    balanced,
     gathering_task,
     placing_task,
     writing_task,
@@ -56,6 +57,9 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
 
     Raises:
         SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
+        WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
+        ConflictError: Executors died, and Spark's second attempt gave other rows than the first;
+            what was written is deleted.
         LakebedError: The store failed; what was written is deleted.
 
     Cost:
@@ -97,7 +101,7 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     spark = frame.sparkSession
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
-    return _joined(store, target, results(answers, TaskAnswer))
+    return _joined(store, target, balanced(results(answers, TaskAnswer)))
 
 
 def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) -> Written:
