@@ -33,6 +33,10 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _STARTS_WITHIN_S = 90.0
+_BEGIN = (
+    f"import runpy, sys; sys.path.insert(0, {str(SOURCE)!r}); "
+    f"runpy.run_path({str(DRIVER)!r}, run_name='__main__')"
+)
 
 
 def python_environment(directory: Path, *paths: Path) -> Path:
@@ -125,7 +129,11 @@ class Processes:
         for process in self._running:
             kill([process.pid, *(pid for pid, _ in of_session(process.pid))])
             process.communicate(timeout=60)
-        assert [one for process in self._running for one in of_session(process.pid)] == []
+        sessions = [process.pid for process in self._running]
+        eventually(
+            lambda: not [one for session in sessions for one in of_session(session)],
+            "some processes do not end",
+        )
 
 
 class Cluster(Processes):
@@ -189,7 +197,7 @@ class Driver:
         name: str,
         master: str,
         *,
-        programs: Path | None = None,
+        programs: Path,
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -199,20 +207,18 @@ class Driver:
             processes: That it ends with.
             name: Of its folder.
             master: Of Spark.
-            programs: Of the environment in which Spark looks for `python3`; None for that of the
-                tests.
+            programs: Of the environment in which Spark looks for `python3` beside the driver.
             settings: Of the session, beside those that keep it small.
             environ: More of its environment.
         """
-        first = Path(sys.executable).parent if programs is None else programs
         self._processes, self._name = processes, name
         self.process = processes.start(
             name,
-            [sys.executable, str(DRIVER), json.dumps({"master": master, **(settings or {})})],
+            # Not by PYTHONPATH, which Spark's workers of the same machine would have, too.
+            [sys.executable, "-c", _BEGIN, json.dumps({"master": master, **(settings or {})})],
             {
-                "PATH": f"{first}:/usr/bin:/bin",
+                "PATH": f"{programs}:/usr/bin:/bin",
                 "HOME": str(processes.directory),
-                "PYTHONPATH": f"{SOURCE}:{DRIVER.parents[1]}",
                 "PYSPARK_PYTHON": "python3",
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 **(environ or {}),
@@ -221,7 +227,7 @@ class Driver:
             stdout=subprocess.PIPE,
         )
 
-    def begin(self, function: str, **arguments: Any) -> None:
+    def begin(self, function: str, /, **arguments: Any) -> None:
         """Let it begin; `end` waits for the answer."""
         self._stream("stdin").write(json.dumps([function, arguments]) + "\n")
         self._stream("stdin").flush()
@@ -234,7 +240,7 @@ class Driver:
             raise AssertionError(answer["failed"])
         return answer["answer"]
 
-    def ask(self, function: str, **arguments: Any) -> Any:
+    def ask(self, function: str, /, **arguments: Any) -> Any:
         self.begin(function, **arguments)
         return self.end()
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("CLUSTER_KILLS", "6"))
 
 SCHEMA = pa.schema([("n", pa.int64()), ("part", pa.string()), ("text", pa.string())])
-SPARSE = 4_000  # rows a write: more than the driver writes by itself
+SPARSE = 40_000  # rows a write: more than the driver writes by itself
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,13 @@ def workers(cluster: Cluster, directory: Path, whole_environment: Path) -> Clust
 
 
 @pytest.fixture(scope="module")
-def driver(workers: Cluster) -> Driver:
+def driver(workers: Cluster, whole_environment: Path) -> Driver:
     settings = {
         # Two rounds of a task that died with its executor are not four.
         "spark.task.maxFailures": "16",
         "spark.sql.streaming.checkpointLocation": str(workers.directory / "checkpoints"),
     }
-    return Driver(workers, "driver", workers.url, settings=settings)
+    return Driver(workers, "driver", workers.url, programs=whole_environment, settings=settings)
 
 
 @pytest.fixture
@@ -178,7 +178,11 @@ class TestVerbs:
 
 class TestTwoDrivers:
     def test_two_drivers_write_one_dataset_in_a_bucket_and_lose_nothing(
-        self, workers: Cluster, s3_options: dict[str, str], tmp_path: Path
+        self,
+        workers: Cluster,
+        whole_environment: Path,
+        s3_options: dict[str, str],
+        tmp_path: Path,
     ) -> None:
         place = f"s3://lake/{tmp_path.name}"
         repository = lakebed.open_repository(place, storage_options=s3_options)
@@ -186,12 +190,13 @@ class TestTwoDrivers:
             "numbers", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="hash(n, 2)")
         )
         settings = {"spark.cores.max": "1"}  # so that there is a worker for each
+        given = {"programs": whole_environment, "settings": settings}
         times, uri = 4, f"{place}/numbers"
         arguments = {"dataset": uri, "count": SPARSE, "times": times, **s3_options}
 
         with (
-            Driver(workers, "left", workers.url, settings=settings) as left,
-            Driver(workers, "right", workers.url, settings=settings) as right,
+            Driver(workers, "left", workers.url, **given) as left,
+            Driver(workers, "right", workers.url, **given) as right,
         ):
             left.begin("append", start=0, **arguments)
             right.begin("append", start=times * SPARSE, **arguments)
@@ -213,7 +218,7 @@ class Killing:
         self._takes_s = 0.0
         self.killed = 0
 
-    def ask(self, function: str, *, is_killed: bool = True, **arguments: Any) -> Any:
+    def ask(self, function: str, /, *, is_killed: bool = True, **arguments: Any) -> Any:
         began = time.monotonic()
         self._driver.begin(function, **arguments)
         if is_killed:
@@ -350,7 +355,7 @@ class TestAttempts:
     """Rows of several attempts of a task are written, and those of one are there."""
 
     @pytest.fixture(scope="class")
-    def speculating(self, workers: Cluster) -> Iterator[Driver]:
+    def speculating(self, workers: Cluster, whole_environment: Path) -> Iterator[Driver]:
         settings = {
             "spark.speculation": "true",
             "spark.speculation.interval": "200ms",
@@ -358,7 +363,8 @@ class TestAttempts:
             "spark.speculation.multiplier": "1.5",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         }
-        with Driver(workers, "speculating", workers.url, settings=settings) as driver:
+        given = {"programs": whole_environment, "settings": settings}
+        with Driver(workers, "speculating", workers.url, **given) as driver:
             yield driver
 
     @pytest.mark.parametrize("cluster", [True, False, None])
