@@ -32,7 +32,7 @@ DRIVER = Path(__file__).parent / "cluster" / "driver.py"
 SPARK_HOME = Path(pyspark.__file__).parent
 
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_STARTS_WITHIN_S = 90.0
+_STARTS_WITHIN_S = 300.0
 _BEGIN = (
     f"import runpy, sys; sys.path.insert(0, {str(SOURCE)!r}); "
     f"runpy.run_path({str(DRIVER)!r}, run_name='__main__')"

@@ -113,7 +113,7 @@ class Functions:
         return [report.files_before, report.files_after]
 
     def build_index(self, dataset, column):
-        return self.dataset(dataset).build_index(column, self.spark).version
+        self.dataset(dataset).build_index(column, self.spark)
 
     def promote(self, dataset, allowed):
         return self.dataset(dataset).promote(allowed, self.spark).files_rewritten

@@ -206,10 +206,15 @@ def test_workers_of_another_release_are_refused_before_they_load_anything(
 
 
 @pytest.mark.long
-def test_workers_with_a_bare_python_are_told_and_asked(
+def test_workers_with_a_bare_python_and_a_late_clock_are_told_and_asked(
     directory: Path, whole_environment: Path, numbers: Dataset, raw_files: list[str]
 ) -> None:
-    bare = python_environment(directory / "bare")
+    late = directory / "late"
+    late.mkdir()
+    (late / "sitecustomize.py").write_text(
+        "import time\nnow = time.time\ntime.time = lambda: now() - 3600\n"
+    )
+    bare = python_environment(directory / "bare", late)
 
     for driver in on_a_cluster(directory / "bare-cluster", bare, whole_environment):
         error = driver.ask("error_of", function="append", dataset=numbers.uri, start=0, count=ROWS)
@@ -217,6 +222,8 @@ def test_workers_with_a_bare_python_are_told_and_asked(
 
     check_refusal(error, "Spark's workers lack what Lakebed .* needs: .*(?i:pyarrow|lakebed)")
     assert (report["lakebed"], report["pyarrow"]) == (None, None)
+    assert 3500 < report["clock_s"] < 3700
+    assert "Its clock is 3" in report["problems"][1]
 
 
 @pytest.mark.long

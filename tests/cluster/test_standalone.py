@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from standalone import PACKAGES, SOURCE, Cluster, Driver, python_environment
+from standalone import PACKAGES, SOURCE, SPARK_HOME, Cluster, Driver, python_environment
 
 import lakebed
 from lakebed import Dataset, by
@@ -89,6 +90,60 @@ class TestVerbs:
         assert [
             info.key for info in lakebed.open_repository(tmp_path / "lake").store.list("")
         ] == []
+
+    def test_a_directory_that_is_another_one_for_workers_is_told(
+        self, driver: Driver, workers: Cluster
+    ) -> None:
+        (workers.directory / "driver" / "lake").mkdir()
+
+        reports = driver.ask("workers", location="/proc/self/cwd/lake")
+
+        assert len(reports) == 2
+        for report in reports:
+            assert report["store"] is None
+            assert "the same mount on all hosts" in report["problems"][0]
+
+    def test_the_command_line_asks_a_master_that_is_named_and_works_on_one_of_the_environment(
+        self, workers: Cluster, whole_environment: Path, numbers: Dataset
+    ) -> None:
+        for n in range(4):
+            numbers.append([{"n": n, "part": "p", "text": ""}])
+        location = uri(numbers).rpartition("/")[0]
+        command = [whole_environment / "python", "-m", "lakebed"]
+        environ = {
+            "PATH": f"{whole_environment}:/usr/bin:/bin",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(SPARK_HOME),
+        }
+
+        asked = subprocess.run(
+            [*command, "doctor", location, f"--spark={workers.url}", "-o", "json"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        submit = (
+            f"--master {workers.url} --executor-memory 512m --total-executor-cores 1 pyspark-shell"
+        )
+        compacted = subprocess.run(
+            [*command, "compact", uri(numbers), "--spark", "-o", "json"],
+            env={**environ, "PYSPARK_SUBMIT_ARGS": submit},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+        assert asked.returncode == 0, asked.stdout + asked.stderr
+        found = [row for row in json.loads(asked.stdout) if row["name"] in ("spark", "worker")]
+        assert found[0]["detail"] == workers.url
+        assert [row["status"] for row in found] == ["ok"] * 3
+        assert all("reads and writes the store" in row["detail"] for row in found[1:])
+        assert compacted.returncode == 0, compacted.stderr
+        assert json.loads(compacted.stdout)["files_after"] == 1
+        assert "lakebed" in workers.log_of("master")  # the name of the application
 
     @pytest.mark.parametrize("scattered", [True, False])
     def test_rows_that_tasks_write_are_all_there(

@@ -312,7 +312,7 @@ def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
         import sys
         import time
 
-        told = {
+        told: dict[str, Any] = {
             "task": number,
             "now": time.time(),
             "host": platform.node(),

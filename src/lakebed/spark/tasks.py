@@ -141,7 +141,8 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
             nonlocal taken
             table = table_from_bytes(stream.as_buffer())
             taken += table.num_rows
-            return table.to_batches()
+            batches: list[pa.RecordBatch] = table.to_batches()
+            return batches
 
         streams = (
             batch for stream in itertools.chain.from_iterable(given) for batch in rows_of(stream)

@@ -16,9 +16,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lakebed import __version__
 from lakebed.errors import WorkerEnvironmentError
 from lakebed.spark.jars import without_jars
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakebed.spark.few import Task
+
+# By its name: to import the package would be to import all that it shows.
+_RELEASE: str = import_module("lakebed").__version__
 
 _Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
@@ -65,19 +68,19 @@ def loading(thing: object) -> Callable[[], Any]:
     from pyspark import cloudpickle
 
     payload = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]  # of pyspark
-    own, remedy = __version__, remedy_of()
+    own, remedy = _RELEASE, remedy_of()
 
     # It travels by its code: it must name nothing of this module, and nothing that is not Python's.
     def load() -> Any:
+        import importlib
         import pickle
         import platform
         import sys
 
         try:
-            import lakebed
-
-            problem = f"have Lakebed {lakebed.__version__}, and this session has {own}"
-            if lakebed.__version__ == own:
+            there = importlib.import_module("lakebed").__version__
+            problem = f"have Lakebed {there}, and this session has {own}"
+            if there == own:
                 return pickle.loads(payload)
         except (ImportError, AttributeError) as exc:
             problem = f"lack what Lakebed {own} needs: {' '.join(str(exc).split())}"
@@ -104,7 +107,7 @@ class _Itself:
 
     def __reduce__(self) -> tuple[Any, ...]:
         value = self._value
-        return _bare, (type(value),), value.__getstate__()  # type: ignore[attr-defined]  # of object
+        return _bare, (type(value),), value.__getstate__()
 
 
 def _bare(kind: type[Travels]) -> Travels:
@@ -114,7 +117,7 @@ def _bare(kind: type[Travels]) -> Travels:
 def remedy_of() -> str:
     """Return what to do where workers run a Python in which Lakebed cannot work."""
     return (
-        f"Install 'lakebed[spark]=={__version__}' there, ship an environment by spark.archives, or "
+        f"Install 'lakebed[spark]=={_RELEASE}' there, ship an environment by spark.archives, or "
         "name a Python that has it by PYSPARK_PYTHON or spark.pyspark.python before the session "
         f"starts; this process runs {sys.executable}. `lakebed doctor --spark` asks all workers."
     )
@@ -166,5 +169,5 @@ def _problem_in(text: str) -> str:
     if told := _NO_WORKER.search(text):
         return f"Python does not start in Spark's workers: {told[1]}."
     if (told := _NO_MODULE.search(text)) or (told := _NO_PACKAGE.search(text)):
-        return f"Spark's workers lack what Lakebed {__version__} needs: {told[1]}."
+        return f"Spark's workers lack what Lakebed {_RELEASE} needs: {told[1]}."
     return ""
