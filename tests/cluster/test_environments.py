@@ -135,21 +135,23 @@ def test_a_session_whose_python_is_not_that_of_the_environment_is_told_what_to_d
     check_text(" ".join(report["problems"]), LACKING)
 
 
+@pytest.fixture(scope="module")
+def lacking(directory: Path, without_lakebed: Path) -> Iterator[Cluster]:
+    cluster = Cluster(directory / "lacking")
+    cluster.add_worker("worker", without_lakebed)
+    yield cluster
+    cluster.end()
+
+
+@pytest.fixture(scope="module")
+def driver(lacking: Cluster, whole_environment: Path) -> Iterator[Driver]:
+    with Driver(lacking, "driver", lacking.url, programs=whole_environment) as driver:
+        yield driver
+
+
 @pytest.mark.long
 class TestClusters:
     """One worker has not what the driver has."""
-
-    @pytest.fixture(scope="class")
-    def lacking(self, directory: Path, without_lakebed: Path) -> Iterator[Cluster]:
-        cluster = Cluster(directory / "lacking")
-        cluster.add_worker("worker", without_lakebed)
-        yield cluster
-        cluster.end()
-
-    @pytest.fixture(scope="class")
-    def driver(self, lacking: Cluster, whole_environment: Path) -> Iterator[Driver]:
-        with Driver(lacking, "driver", lacking.url, programs=whole_environment) as driver:
-            yield driver
 
     def test_every_verb(self, driver: Driver, numbers: Dataset, raw_files: list[str]) -> None:
         check_every_verb(driver, numbers, raw_files, LACKING)

@@ -42,7 +42,7 @@ _Finding = dict[str, str | None]
 def doctor(
     output: Output, *, url: str | None, master: str | None, storage_options: Mapping[str, str]
 ) -> None:
-    """Look at the installation and at a store, and at Spark's workers.
+    """Look at the installation and at a store.
 
     The store is the one at URL, if it is given. In an object store a small object is written and
     removed, to see whether the service keeps writers apart.

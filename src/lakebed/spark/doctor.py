@@ -239,8 +239,9 @@ class _Inspection:
 
     def _ask_all(self) -> None:
         """Ask by one job, which reaches all hosts; where a host fails it, by jobs of one task."""
-        executor_count = len(_executor_hosts(self._spark))
-        count = _TASKS_AN_EXECUTOR * executor_count or _TASKS
+        count = _TASKS
+        if is_classic(self._spark):
+            count = _TASKS_AN_EXECUTOR * max(1, len(_executor_hosts(self._spark)))
         if not self._ask(count):
             list(at_once(lambda _: self._ask(1), range(min(count, _SINGLE_TASKS)), 4))
 
