@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PythonException, StreamingQueryException
 
 import lakebed
+from lakebed.datasource.source import LakebedDataSource
 from lakebed.errors import InvalidInputError, MissingDependencyError, WorkerEnvironmentError
 from lakebed.spark.travel import (
     Travels,
@@ -108,6 +109,17 @@ def test_a_value_arrives_with_the_state_that_it_gives(tmp_path: Path) -> None:
 
     assert type(arrived) is Parcel
     assert vars(arrived) == {"held": "rows"}
+    assert "WorkerEnvironmentError" in there.stderr
+
+
+def test_the_data_source_itself_travels_so(tmp_path: Path) -> None:
+    source = LakebedDataSource(options={"path": "lake/numbers"})
+
+    arrived = pickle.loads(cloudpickle.dumps(source))
+    there = run_elsewhere(tmp_path, source)
+
+    assert type(arrived) is LakebedDataSource
+    assert arrived.options == {"path": "lake/numbers"}
     assert "WorkerEnvironmentError" in there.stderr
 
 

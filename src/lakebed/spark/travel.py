@@ -96,13 +96,18 @@ class Travels:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as a function that needs nothing but Python."""
-        return loading(_Itself(self)), ()
+        return parcel(self)
+
+
+def parcel(value: object) -> tuple[Any, ...]:
+    """Return what `__reduce__` of a value gives that travels so; see `Travels`."""
+    return loading(_Itself(value)), ()
 
 
 class _Itself:
     """Pickles as the value that it holds, by the ways of Python."""
 
-    def __init__(self, value: Travels) -> None:
+    def __init__(self, value: object) -> None:
         self._value = value
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,7 +115,7 @@ class _Itself:
         return _bare, (type(value),), value.__getstate__()
 
 
-def _bare(kind: type[Travels]) -> Travels:
+def _bare(kind: type[object]) -> object:
     return kind.__new__(kind)
 
 
