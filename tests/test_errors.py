@@ -55,7 +55,7 @@ TREE = {
         {"AccessDeniedError", "MetadataProviderError", "StorageFullError", "ThrottledError"},
     ),
     "FormatError": (7, {"CorruptMetadataError", "UnsupportedVersionError"}),
-    "MissingDependencyError": (8, set()),
+    "MissingDependencyError": (8, {"WorkerEnvironmentError"}),
 }
 
 
@@ -66,6 +66,7 @@ def an_error(cls: type[LakebedError]) -> LakebedError:
         "DamagedFileError": {"dataset": "d", "key": "d/data/part-0.parquet"},
         "StaleRerunError": {"expected": 3, "actual": 5},
         "MissingDependencyError": {"extra": "s3"},
+        "WorkerEnvironmentError": {"extra": "spark"},
     }.get(cls.__name__, {})
     if issubclass(cls, errors.StorageError):
         extra = {"retryable": True}

@@ -15,7 +15,7 @@
     │                                   ThrottledError
     ├ FormatError                       CorruptMetadataError (and of it DamagedFileError),
     │                                   UnsupportedVersionError
-    └ MissingDependencyError(ImportError)
+    └ MissingDependencyError(ImportError) WorkerEnvironmentError
 
 The branches are grouped by what the caller does next: look elsewhere, choose another name,
 correct the input, try again, look after the storage, look after the data, install an extra.
@@ -93,6 +93,7 @@ class ErrorCode(StrEnum):
     THROTTLED = "throttled"
     UNSUPPORTED_VERSION = "unsupported-version"
     VERSION_NOT_FOUND = "version-not-found"
+    WORKER_ENVIRONMENT = "worker-environment"
 
 
 class LakebedError(Exception):
@@ -498,3 +499,9 @@ class MissingDependencyError(LakebedError, ImportError):
             hint=f"Install it with: pip install 'lakebed[{extra}]'",
             extra=extra,
         )
+
+
+class WorkerEnvironmentError(MissingDependencyError):
+    """Spark's workers run a Python in which Lakebed cannot work; nothing became visible."""
+
+    code = ErrorCode.WORKER_ENVIRONMENT

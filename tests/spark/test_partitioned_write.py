@@ -18,10 +18,10 @@ import lakebed
 from lakebed import by
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.write import write_batches
-from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
+from lakebed.errors import ConflictError, InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.keys import partition_of, split_label
 from lakebed.spark.answers import results, table_to_bytes
-from lakebed.spark.tasks import ROWS_A_MESSAGE, TaskAnswer, gathering_task, placing_task
+from lakebed.spark.tasks import ROWS_A_MESSAGE, TaskAnswer, balanced, gathering_task, placing_task
 from lakebed.store import open_store
 
 pytestmark = pytest.mark.spark
@@ -166,7 +166,7 @@ def test_messages_of_rows_that_travel_are_small_though_all_go_to_one_place(colum
 
     placed = list(placing_task(store, target)(table.to_batches(max_chunksize=2_000)))
 
-    sizes = [len(row) for batch in placed for row in batch.column("rows").to_pylist()]
+    sizes = [len(row) for batch in placed for row in batch.column("rows").drop_null().to_pylist()]
     header = len(table_to_bytes(table.slice(0, 0)))
     assert max(sizes) * ROWS_A_MESSAGE <= max(2**26, 8 * header * ROWS_A_MESSAGE)
     assert sum(sizes) <= 2 * table.nbytes
@@ -174,10 +174,45 @@ def test_messages_of_rows_that_travel_are_small_though_all_go_to_one_place(colum
     assert sum(counts(found).values()) == row_count
 
 
+@pytest.mark.parametrize(
+    ("kept_of_first", "problem"),
+    [("answers", "60000 came twice"), ("rows", "60000 are missing")],
+)
+def test_an_attempt_that_decides_otherwise_than_the_one_before_fails_the_write(
+    kept_of_first, problem
+):
+    """As where an executor dies after some have fetched what its task gave, and others have not."""
+    schema = pa.schema([("n", pa.int64()), ("p", pa.string())])
+    descriptor = lakebed.DatasetDescriptor(schema=schema, partition_by="p")
+    store = open_store(f"memory://attempts-{uuid.uuid4().hex}")
+    target = BatchTarget(dataset="d", batch_id=1, descriptor=descriptor)
+    few = [pa.record_batch({"n": range(50_000), "p": ["p0"] * 50_000})]
+    many = [pa.record_batch({"n": range(10_000), "p": [f"p{n % 40}" for n in range(10_000)]})]
+    writes = list(
+        placing_task(store, target)([*few, *many])
+    )  # by itself: it has seen one partition
+    gives = list(placing_task(store, target)([*many, *few]))
+    first, second = (writes, gives) if kept_of_first == "answers" else (gives, writes)
+
+    # What has no place is fetched by one task, and all rows by others.
+    of_first = [batch.filter(batch.column("place").is_null()) for batch in first]
+    of_second = [batch.filter(batch.column("place").is_valid()) for batch in second]
+    answers = [
+        *gathering_task(store, target)(of_first),
+        *gathering_task(store, target)(of_second),
+    ]
+
+    with pytest.raises(ConflictError, match=problem):
+        facts_of(answers)
+    for attempt in (writes, gives):
+        assert sum(counts(facts_of(gathering_task(store, target)(attempt))).values()) == 60_000
+
+
 def facts_of(answers):
     """Return the facts of all that tasks have written; raise the error of one that failed."""
     rows = [SimpleNamespace(**row) for answer in answers for row in answer.to_pylist()]
-    return [share.written.facts for share in results(rows, TaskAnswer)]
+    shares = balanced(results(rows, TaskAnswer))
+    return [share.written.facts for share in shares if share.written is not None]
 
 
 def partitions_of(facts):

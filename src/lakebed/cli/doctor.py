@@ -11,6 +11,7 @@ import click
 
 from lakebed.cli.options import storage_option, verb
 from lakebed.cli.output import Output
+from lakebed.cli.workers import spark_option, worker_findings
 from lakebed.errors import AccessDeniedError, LakebedError, redacted
 from lakebed.model.shown import counted
 from lakebed.repository import open_repository
@@ -36,12 +37,18 @@ _Finding = dict[str, str | None]
 
 @verb("doctor", example="lakebed doctor s3://bucket/lake --storage-option region=eu-west-1")
 @click.argument("url", required=False)
+@spark_option
 @storage_option
-def doctor(output: Output, *, url: str | None, storage_options: Mapping[str, str]) -> None:
+def doctor(
+    output: Output, *, url: str | None, master: str | None, storage_options: Mapping[str, str]
+) -> None:
     """Look at the installation and at a store.
 
     The store is the one at URL, if it is given. In an object store a small object is written and
     removed, to see whether the service keeps writers apart.
+
+    With --spark the workers of a session tell which Python they run, and each of them writes and
+    reads a small object at URL.
 
     The status is ok, absent (what is optional, or a directory that is not there yet) or failed; with a failure the exit code is 1.
     """
@@ -54,6 +61,8 @@ def doctor(output: Output, *, url: str | None, storage_options: Mapping[str, str
     if url is not None:
         with output.progress(f"Looking at {url}"):
             findings.append(_look_at_store(url, storage_options))
+    if master is not None:
+        findings.extend(worker_findings(output, master, url, storage_options))
     output.rows(("name", "status", "value", "detail"), findings)
     if any(finding["status"] == "failed" for finding in findings):
         click.get_current_context().exit(1)

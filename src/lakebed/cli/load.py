@@ -28,7 +28,7 @@ from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.model.shown import counted
 from lakebed.repository import Repository
-from lakebed.spark.session import get_session
+from lakebed.spark.session import get_session, session_at
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.options import LoadOptions
 
@@ -166,10 +166,10 @@ def pays_off(file_count: int, size_bytes: int) -> bool:
     return is_much and find_spec("pyspark") is not None
 
 
-def start_spark(output: Output) -> Any:
-    """Return a session that does not chatter."""
+def start_spark(output: Output, master: str | None = None) -> Any:
+    """Return a session that does not chatter; of `get_session`, or of the master that is named."""
     with output.progress("Starting Spark"):
-        session = get_session()
+        session = session_at(master) if master else get_session()
     if not output.is_verbose:
         # Spark tells of a task that failed in a hundred lines; the error says it in one. A session
         # on Connect has no context here, and its log is elsewhere.

@@ -29,6 +29,7 @@ from lakebed.plan.plan import Scan, ScanPlan
 from lakebed.spark.answers import table_from_bytes, table_to_bytes
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.through_arrow import to_spark_types
+from lakebed.spark.travel import Travels
 from lakebed.spark.types import struct_type
 from lakebed.state import file_table
 from lakebed.store.base import Store
@@ -83,7 +84,7 @@ def _is_pushing_worker() -> bool:
     return _PUSHING_WORKER in sys.modules or (main is not None and main.name == _PUSHING_WORKER)
 
 
-class LakebedReader(DataSourceReader):
+class LakebedReader(Travels, DataSourceReader):
     """Reads what was planned when it was made. Pickled before Spark asks for the partitions."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSource
 
@@ -63,6 +63,12 @@ class LakebedDataSource(DataSource):
         """Keep the options, as plain text; each method reads those that it knows."""
         super().__init__(options)
         self._texts = dict(options.items())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as what tells a worker without Lakebed so: Spark sends it to those, too."""
+        from lakebed.spark.travel import parcel
+
+        return parcel(self)
 
     @classmethod
     def name(cls) -> str:

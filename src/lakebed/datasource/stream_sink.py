@@ -25,6 +25,7 @@ from lakebed.datasource.stream_options import StreamWriteOptions
 from lakebed.errors import ConflictError, NotFoundError
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.session import QUERY_ID
+from lakebed.spark.travel import Travels
 from lakebed.state.commit import CommitOptions
 from lakebed.state.streams import Epoch
 from lakebed.state.transaction import Suspended, Transaction
@@ -56,7 +57,7 @@ class EpochMessage(TaskMessage):
     query: str = ""
 
 
-class LakebedStreamWriter(_ArrowWriter):  # type: ignore[misc]  # what it is depends on Spark
+class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what it is depends on Spark
     """Writes the epochs of a streaming query."""
 
     def __init__(self, texts: dict[str, str], schema: StructType, *, is_overwrite: bool) -> None:

@@ -32,6 +32,7 @@ from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import plan
 from lakebed.spark.answers import table_to_bytes
 from lakebed.spark.planned_files import files_table
+from lakebed.spark.travel import Travels
 from lakebed.work.commits import CommitStream, Delivery, StreamPosition, check_schema_kept
 
 try:  # since Spark 4.2
@@ -104,7 +105,7 @@ class StreamPartition(InputPartition):
         self.pieces = pieces
 
 
-class LakebedStreamReader(*_BASES):  # type: ignore[misc]  # what they are depends on Spark
+class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they are depends on Spark
     """Reads the commits of a dataset."""
 
     def __init__(self, texts: dict[str, str], schema: StructType) -> None:

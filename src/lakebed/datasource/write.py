@@ -27,6 +27,7 @@ from lakebed.errors import ConflictError, InvalidInputError, LakebedError, NotFo
 from lakebed.model.allowed import TOKENS
 from lakebed.model.keys import decode_path
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.travel import Travels
 from lakebed.state.commit import CommitOptions
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
@@ -42,7 +43,7 @@ _STAGED_FOR = "7d"  # without a say, as for `Dataset.stage`
 
 
 @dataclass
-class LakebedWriter(DataSourceArrowWriter):
+class LakebedWriter(Travels, DataSourceArrowWriter):
     """Writes one batch. Travels to tasks, and to the process that commits.
 
     Attributes:

@@ -6,6 +6,8 @@ from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.spark import session as session
+    from lakebed.spark.doctor import WorkerReport as WorkerReport
+    from lakebed.spark.doctor import look_at_workers as look_at_workers
     from lakebed.spark.hadoop import hadoop_options as hadoop_options
     from lakebed.spark.tables import AttachedTables as AttachedTables
     from lakebed.spark.tables import attach as attach

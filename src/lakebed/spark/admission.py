@@ -17,6 +17,7 @@ from lakebed.model.partition import Dimension
 from lakebed.model.schema import Field, Schema, dotted_types
 from lakebed.spark.column import column_of
 from lakebed.spark.dimension import dimension_column
+from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _pairs_of_documents(
                     repeated = pa.repeat(pa.scalar(name), len(column))
                     yield pa.record_batch({"name": repeated, "value": column})
 
-    return frame.mapInArrow(run, "name string, value string")
+    return in_tasks(frame, run, "name string, value string")
 
 
 def _most_frequent(

@@ -15,7 +15,9 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Schema
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.answers import ANSWER, answer, refusal, results
+from lakebed.spark.session import described
 from lakebed.spark.through_arrow import to_spark_types
+from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 from lakebed.store.base import Store
 
@@ -52,7 +54,9 @@ def put_frame(
         except LakebedError as exc:
             yield refusal(exc)
 
-    parts = list(results(frame.mapInArrow(run, ANSWER).collect(), StoredPart))
+    with described(frame.sparkSession, f"keep rows in {folder}"):
+        answers = in_tasks(frame, run, ANSWER).collect()
+    parts = list(results(answers, StoredPart))
     return StoredRows(store, schema, tuple(part for part in parts if part.row_count))
 
 
@@ -78,4 +82,4 @@ def frame_of(
                     yield to_spark_types(pa.Table.from_batches([part])).to_batches()[0]
 
     count = len(rows.parts)
-    return spark.range(0, count, 1, count).mapInArrow(run, struct_type(schema))
+    return in_tasks(spark.range(0, count, 1, count), run, struct_type(schema))

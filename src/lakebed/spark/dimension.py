@@ -10,6 +10,7 @@ from lakebed.model.allowed import OTHER, UNKNOWN, AnyValue, Between, OneOf
 from lakebed.model.partition import Dimension
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.spark.column import literal
+from lakebed.spark.travel import travelling
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -73,11 +74,12 @@ def _through_python(function: Dimension, column: Column) -> Column:
     import pandas as pd
     from pyspark.sql.pandas.functions import pandas_udf
 
-    def run(texts: pd.Series) -> pd.Series:
+    def values_of(texts: pd.Series) -> pd.Series:
         given = pa.Array.from_pandas(texts, type=pa.string())
         values: pd.Series = function.array(given, _STRING).to_pandas()
         return values
 
+    run = travelling(values_of)
     # Spark resolves annotations by the names of the module, which has no pandas.
     run.__annotations__ = {"texts": pd.Series, "return": pd.Series}
     return pandas_udf(run, "string")(column)  # type: ignore[call-overload,no-any-return]  # as documented

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.spark.raw_files import cores_of, table_frame
+from lakebed.spark.travel import in_tasks, naming_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ def ask_tasks(
 
     count = max(1, min(len(keys), max(cores_of(spark), -(-len(keys) // _KEYS_PER_TASK))))
     frame = table_frame(spark, pa.table({"key": pa.array(keys, pa.string())}))
-    answers = frame.repartition(count).mapInArrow(run, "answer string")
-    for row in answers.toLocalIterator():
-        yield row.answer
+    answers = in_tasks(frame.repartition(count), run, "answer string")
+    with naming_worker_errors():
+        for row in answers.toLocalIterator():
+            yield row.answer

@@ -14,6 +14,7 @@ from lakebed.arrow.reading.files import Line, StoredFile, lines_of, reading
 from lakebed.errors import FormatError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.grouping import balanced_groups
+from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def _frame(
                 for file_id, file in groups[number]:
                     yield from read(file_id, file)
 
-    return spark.range(0, len(groups), 1, max(1, len(groups))).mapInArrow(run, schema)
+    numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
+    return in_tasks(numbers, run, schema)
 
 
 def _line_batches(file_id: str, file: StoredFile) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.model.shown import shown
 from lakebed.spark.java import ensure_java
+from lakebed.spark.travel import naming_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +30,9 @@ _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _DESCRIPTION = "spark.job.description"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+# What the arguments of spark-submit, as PYSPARK_SUBMIT_ARGS holds them, name a Spark by.
+_NAMES_A_SPARK = re.compile(r"(?:^|\s)--(?:master|remote)\b|\bspark\.(?:master|remote)=")
 
 _LOGGING = """\
 rootLogger.level = error
@@ -56,7 +61,11 @@ def require_pyspark() -> None:
 
 
 def get_session(spark: SparkSession | None = None) -> SparkSession:
-    """Return the session to use: the one given, else the active one, else a local one.
+    """Return the session to use: the one given, else the active one, else a new one.
+
+    A new one is of the Spark that the environment names, if it does: `spark-submit` has started this
+    process, `SPARK_REMOTE` is set, or `PYSPARK_SUBMIT_ARGS` holds a master. Its settings are as
+    they are given there. Else it is a local one; see `local_session`.
 
     Raises:
         InvalidInputError: What was given is no session.
@@ -70,7 +79,42 @@ def get_session(spark: SparkSession | None = None) -> SparkSession:
             )
         return spark
     require_pyspark()
-    return find_running() or local_session()
+    running = find_running()
+    if running is not None:
+        return running
+    return session_at() if _is_named_by_environment() else local_session()
+
+
+def _is_named_by_environment() -> bool:
+    by_name = not {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}.isdisjoint(os.environ)
+    return by_name or bool(_NAMES_A_SPARK.search(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+
+
+def session_at(master: str | None = None) -> SparkSession:
+    """Start a session with the settings that Spark has by itself, on the cluster that is named.
+
+    Args:
+        master: Such as `spark://host:7077` or `yarn`, or of a server of Spark Connect
+            `sc://host`; None for what the environment and Spark's own configuration name.
+
+    Raises:
+        MissingDependencyError: pyspark is not installed, or no Java 17 or newer is found.
+
+    Cost:
+        A JVM, but for Spark Connect; what the cluster takes to give executors.
+    """
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("lakebed")
+    if master is not None and master.startswith("sc://"):
+        return builder.remote(master).getOrCreate()
+    if master is not None:
+        builder = builder.master(master)
+    if "SPARK_REMOTE" not in os.environ:
+        os.environ["JAVA_HOME"] = str(ensure_java().path)
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    return builder.getOrCreate()
 
 
 def find_running() -> SparkSession | None:
@@ -238,8 +282,16 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
     """Let the jobs of this thread say what they do, where Spark shows its jobs.
 
     A session on Connect takes it as a tag. What the caller says of its jobs stays before it.
+
+    Raises:
+        WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
     """
-    text = f"lakebed: {text}"
+    with _described(spark, f"lakebed: {text}"), naming_worker_errors():
+        yield
+
+
+@contextmanager
+def _described(spark: SparkSession, text: str) -> Iterator[None]:
     if not is_classic(spark):
         tag = text.replace(",", ";")  # of which Spark makes lists
         is_new = tag not in spark.getTags()

@@ -4,6 +4,11 @@ Rows of many partitions that lie scattered over many tasks would make as many sm
 are pairs of both. Only a task sees how its rows lie, so that the task decides: it writes its rows,
 or gives them on as Arrow streams, each with the rows of one *place*. Spark shuffles these by their
 place as bytes, and does not take the rows apart. All rows of a partition have the same place.
+
+Where an executor dies after its tasks have given rows on, Spark runs these once more for those who
+have not fetched them yet. The rows may come in another order then, and the task may decide
+otherwise: its rows would be there twice, or not at all. So tasks tell how many rows they gave on and
+how many they were given, and a write in which that differs fails; see `balanced`.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import pyarrow as pa
 
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.write import write_batches
-from lakebed.errors import LakebedError
+from lakebed.errors import ConflictError, LakebedError
 from lakebed.spark.answers import (
     ANSWER,
     ANSWER_SCHEMA,
@@ -58,10 +63,31 @@ class TaskAnswer:
     Attributes:
         written: What it has written.
         rows: What it leaves to the driver, as a stream of Arrow's format; see `giving_few`.
+        balance: Rows that it has given on, less those that it was given; 0 over all tasks.
     """
 
     written: Written | None = None
     rows: bytes | None = None
+    balance: int = 0
+
+
+def balanced(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
+    """Yield the answers of all tasks, and see at the end that each row was written once.
+
+    Raises:
+        ConflictError: It was not: Spark has run a task twice, which gave other rows each time.
+    """
+    balance = 0
+    for one in answers:
+        balance += one.balance
+        yield one
+    if balance:
+        raise ConflictError(
+            "Executors have died, and Spark has run tasks again whose rows others had taken already. "
+            f"They gave other rows then: {abs(balance)} "
+            f"{'are missing' if balance > 0 else 'came twice'}.",
+            hint="Nothing became visible. Write again.",
+        )
 
 
 def writing_task(store: Store, target: BatchTarget) -> Task:
@@ -92,8 +118,11 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
             if not gives_on:
                 yield _placed(answer(TaskAnswer(written=write_batches(store, target, rows))))
                 return
+            given = 0
             for chunk in _chunks(rows, _BYTES_TO_SORT):
+                given += sum(batch.num_rows for batch in chunk)
                 yield from places.streams(chunk)
+            yield _placed(answer(TaskAnswer(balance=given)))
         except LakebedError as exc:
             yield _placed(refusal(exc))
 
@@ -106,10 +135,17 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         answers: list[pa.RecordBatch] = []
         given = _without_answers(batches, answers)
+        taken = 0
+
+        def rows_of(stream: pa.BinaryScalar) -> list[pa.RecordBatch]:
+            nonlocal taken
+            table = table_from_bytes(stream.as_buffer())
+            taken += table.num_rows
+            batches: list[pa.RecordBatch] = table.to_batches()
+            return batches
+
         streams = (
-            batch
-            for stream in itertools.chain.from_iterable(given)
-            for batch in table_from_bytes(stream.as_buffer()).to_batches()
+            batch for stream in itertools.chain.from_iterable(given) for batch in rows_of(stream)
         )
         rows = (
             batch
@@ -117,7 +153,8 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
             for batch in pa.Table.from_batches(chunk).combine_chunks().to_batches()
         )
         try:
-            yield answer(TaskAnswer(written=write_batches(store, target, rows)))
+            written = write_batches(store, target, rows)
+            yield answer(TaskAnswer(written=written, balance=-taken))
         except LakebedError as exc:
             # The driver must know all files to delete them: also of answers that come later.
             deque(given, maxlen=0)

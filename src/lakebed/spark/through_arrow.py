@@ -12,8 +12,8 @@ from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
 from lakebed.plan.plan import Scan
-from lakebed.spark.jars import without_jars
 from lakebed.spark.planned_files import files_table, planned_files
+from lakebed.spark.travel import in_tasks
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_through_arrow(
     files, count = spark.createDataFrame(files_table(plan.files)), len(plan.files)
     if count > _FEW_FILES:
         files = files.repartition(min(-(-count // _FILES_A_TASK), _MOST_TASKS))
-    return files.mapInArrow(without_jars(reading_task(store, plan, names)), schema)
+    return in_tasks(files, reading_task(store, plan, names), schema)
 
 
 def reading_task(

@@ -11,9 +11,9 @@ from lakebed.arrow.workers import Threads, Workers
 from lakebed.errors import LakebedError
 from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.answers import ANSWER, answer, refusal, results
-from lakebed.spark.jars import without_jars
 from lakebed.spark.raw_files import cores_of
 from lakebed.spark.session import described, get_session
+from lakebed.spark.travel import in_tasks
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Tasks(Workers):
 
         numbers = self._spark.range(0, len(items), 1, len(items))
         with described(self._spark, self._purpose):
-            rows = numbers.mapInArrow(without_jars(run), f"{ANSWER}, number long").collect()
+            rows = in_tasks(numbers, run, f"{ANSWER}, number long").collect()
         yield from results(sorted(rows, key=lambda row: row.number), kind)
         if self._raised:
             raise self._raised.pop(0)

@@ -16,7 +16,6 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.answers import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
 from lakebed.spark.few import giving_few, rows_if_few
-from lakebed.spark.jars import without_jars
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import caller_setting, described, settings_for
 from lakebed.spark.tasks import (
@@ -25,10 +24,12 @@ from lakebed.spark.tasks import (
     PLACED_SCHEMA,
     ROWS_A_MESSAGE,
     TaskAnswer,
+    balanced,
     gathering_task,
     placing_task,
     writing_task,
 )
+from lakebed.spark.travel import in_tasks
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
@@ -56,6 +57,9 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
 
     Raises:
         SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
+        WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
+        ConflictError: Executors died, and Spark's second attempt gave other rows than the first;
+            what was written is deleted.
         LakebedError: The store failed; what was written is deleted.
 
     Cost:
@@ -88,20 +92,16 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     if _may_scatter(target):
         place = placing_task(store, target)
         task = giving_few(place, PLACED_SCHEMA) if decides else place
-        gather_ = gathering_task(store, target)
-        answer = (
-            frame.mapInArrow(without_jars(task), PLACED)
-            .repartition("place")
-            .mapInArrow(without_jars(gather_), ANSWER)
-        )
+        placed = in_tasks(frame, task, PLACED).repartition("place")
+        answer = in_tasks(placed, gathering_task(store, target), ANSWER)
     else:
         write = writing_task(store, target)
         task = giving_few(write, ANSWER_SCHEMA) if decides else write
-        answer = frame.mapInArrow(without_jars(task), ANSWER)
+        answer = in_tasks(frame, task, ANSWER)
     spark = frame.sparkSession
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
-    return _joined(store, target, results(answers, TaskAnswer))
+    return _joined(store, target, balanced(results(answers, TaskAnswer)))
 
 
 def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) -> Written:

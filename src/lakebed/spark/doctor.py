@@ -1,0 +1,378 @@
+"""What Spark's workers say of themselves: which Python they run, and what they reach.
+
+A plain function of Python is asked for it, since that needs nothing on the workers but Spark itself.
+So they answer where Lakebed could not run, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakebed.errors import AccessDeniedError, InvalidInputError, LakebedError, ReadOnlyError
+from lakebed.model.redaction import StorageOptions
+from lakebed.spark.session import get_session, is_classic
+from lakebed.spark.travel import find_worker_error, loading
+from lakebed.store import Store, open_store
+from lakebed.store.at_once import at_once
+from lakebed.store.base import delete_or_leave, location_exists
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Kerberos refuses clocks that are further apart; services of object stores do at 15 minutes.
+MOST_CLOCK_S = 300.0
+
+_FOLDER = "lakebed-doctor"
+_UNKNOWN_HOST = "?"
+_TASKS_AN_EXECUTOR = 2  # Spark gives one to each in turn, if they are free
+_TASKS = 32  # where nobody tells of executors
+_SINGLE_TASKS = 16
+_HELD_S = 0.1  # a task keeps its place, so that others are taken for the next ones
+_ROUNDS = 5
+_FAILED_ON = re.compile(r"\(TID \d+\) \((\S+) executor \S+\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReport:
+    """What a Python of Spark's workers has told.
+
+    Attributes:
+        host: Where it runs; `?` where nobody knows.
+        executable: Its path; None of one that could not be asked.
+        python: Its release; None as above.
+        lakebed: The release of Lakebed that it would import; None if it has none.
+        pyarrow: The same of pyarrow.
+        clock_s: How far its clock is at least from that of this process, in seconds: 0.0 where the
+            time that it took to ask may explain the distance; None of one that could not be asked.
+        store: What it may do at the location, `reads and writes` or `reads`; None if that was not
+            asked, or failed.
+        problems: What keeps Lakebed from working there, in full sentences.
+    """
+
+    host: str
+    executable: str | None = None
+    python: str | None = None
+    lakebed: str | None = None
+    pyarrow: str | None = None
+    clock_s: float | None = None
+    store: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+def look_at_workers(
+    spark: SparkSession | None = None,
+    location: str | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    timeout_s: float = 120.0,
+) -> tuple[WorkerReport, ...]:
+    """Ask the workers of a session which Python they run, and whether they reach a store.
+
+    Args:
+        spark: The session, of Spark Connect, too; None for the one that runs, else a local one.
+        location: Of the store, as of `lakebed.open_repository`; None to ask for none. A small object
+            is written there by this process and by each worker, read by the others, and removed.
+        storage_options: Of the store.
+        timeout_s: How long to wait for a cluster that gives no task to anybody.
+
+    Returns:
+        A report for each Python of each host that has executors now, in order of their names. Spark
+        chooses where tasks run: a session that is not of Connect tells which hosts it has, and one
+        that no task has come to is in the answer with that as its problem.
+
+    Raises:
+        InvalidInputError: Only this process sees the store, as of one in memory.
+        StorageError: This process cannot reach the store.
+        MissingDependencyError: pyspark, Java, or a client of the store is not installed.
+
+    Cost:
+        Some Spark jobs of short tasks, a second or two; at the store about four requests a task.
+    """
+    session = get_session(spark)
+    with _scratch(location, storage_options or {}) as scratch:
+        return _Inspection(session, scratch, timeout_s).reports()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scratch:
+    """A few objects in a store, by which workers and this process see whether they see each other.
+
+    Attributes:
+        store: Where they are.
+        folder: What their keys begin with.
+        is_writable: Whether this process may write.
+    """
+
+    store: Store
+    folder: str
+    is_writable: bool
+
+    @property
+    def key(self) -> str:
+        """Of the object that this process has written."""
+        return f"{self.folder}/driver"
+
+    def try_from_worker(self) -> dict[str, str]:
+        """Read and write; tell what that came to. Runs in a task."""
+        try:
+            if not self.is_writable:
+                next(self.store.list(""), None)
+                return {"store": "reads"}
+            if not any(info.key == self.key for info in self.store.list(self.folder)):
+                return {
+                    "problem": f"It does not see what this process has written to {self.store.uri}: "
+                    "a path must be the same mount on all hosts."
+                }
+            key = f"{self.folder}/{uuid.uuid4().hex}"
+            self.store.put(key, self.store.get(self.key).data)
+        except LakebedError as exc:
+            return {"problem": str(exc)}
+        return {"store": "reads and writes", "key": key}
+
+    def sees(self, key: str) -> bool:
+        """Whether this process reads what a worker has written."""
+        try:
+            return self.store.get(key).data == self.store.get(self.key).data
+        except LakebedError:
+            return False
+
+
+@contextlib.contextmanager
+def _scratch(location: str | None, storage_options: Mapping[str, str]) -> Iterator[_Scratch | None]:
+    if location is None:
+        yield None
+        return
+    store = open_store(location, storage_options=StorageOptions(storage_options))
+    if not store.is_shared:
+        raise InvalidInputError(
+            f"Workers do not see {store.uri}, which lies in the memory of this process.",
+            hint="Name a directory that all hosts mount, or an object store.",
+        )
+    if not location_exists(store):
+        raise InvalidInputError(
+            f"There is no directory {store.uri} yet, so that workers cannot be asked for it.",
+            hint="Make it, or leave it out.",
+        )
+    folder = f"{_FOLDER}/{uuid.uuid4().hex}"
+    scratch = _Scratch(store, folder, is_writable=True)
+    try:
+        store.put(scratch.key, uuid.uuid4().hex.encode())
+    except (AccessDeniedError, ReadOnlyError):
+        scratch = _Scratch(store, folder, is_writable=False)
+    try:
+        yield scratch
+    finally:
+        if scratch.is_writable:
+            with contextlib.suppress(LakebedError):
+                delete_or_leave(store, [info.key for info in store.list(folder)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a task has told.
+
+    Attributes:
+        told: By its function; see `_asking`.
+        clock_s: See `WorkerReport`.
+    """
+
+    told: Mapping[str, Any]
+    clock_s: float
+
+    @property
+    def python(self) -> tuple[str, str]:
+        return self.told["host"], self.told["executable"]
+
+
+class _Inspection:
+    """Asks until nobody new answers."""
+
+    def __init__(self, spark: SparkSession, scratch: _Scratch | None, timeout_s: float) -> None:
+        self._spark = spark
+        self._scratch = scratch
+        self._timeout_s = timeout_s
+        self._answers: dict[tuple[str, str], _Answer] = {}
+        self._problems: dict[str, str] = {}  # by host, of those that could not answer
+
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """Return what all have told."""
+        for _ in range(_ROUNDS):
+            known = self._known_count
+            self._ask_all()
+            is_new = self._known_count > known
+            if not is_new and not self._missing_hosts():
+                break
+            if not is_new and not self._answers:
+                break  # nobody answers at all
+        reports = [self._report(answer) for answer in self._answers.values()]
+        reports += [
+            WorkerReport(host=host, problems=(problem,)) for host, problem in self._problems.items()
+        ]
+        missing = self._missing_hosts()
+        if missing:
+            reports.append(WorkerReport(host=_UNKNOWN_HOST, problems=(missing,)))
+        return tuple(sorted(reports, key=lambda one: (one.host, one.executable or "")))
+
+    @property
+    def _known_count(self) -> int:
+        return len(self._answers) + len(self._problems)
+
+    def _missing_hosts(self) -> str:
+        """Say that Spark has more hosts than have told anything; empty if not."""
+        # Compared by their number: a host may have other names for Spark than for itself.
+        count = len(set(_executor_hosts(self._spark)))
+        told = {host for host, _ in self._answers} | set(self._problems)
+        if len(told) >= count:
+            return ""
+        return (
+            f"Spark has executors on {count} hosts, and has given tasks on {len(told)} of them; "
+            "the others may be busy."
+        )
+
+    def _ask_all(self) -> None:
+        """Ask by one job, which reaches all hosts; where a host fails it, by jobs of one task."""
+        count = _TASKS
+        if is_classic(self._spark):
+            count = _TASKS_AN_EXECUTOR * max(1, len(_executor_hosts(self._spark)))
+        if not self._ask(count):
+            list(at_once(lambda _: self._ask(1), range(min(count, _SINGLE_TASKS)), 4))
+
+    def _ask(self, count: int) -> bool:
+        """Take answers of so many tasks; return whether the job came to its end."""
+        from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+        ask = F.udf(_asking(self._scratch), "string", useArrow=False).asNondeterministic()
+        frame = self._spark.range(0, count, 1, count).select(ask("id").alias("told"))
+        began = time.time()
+        try:
+            with _limited(self._spark, self._timeout_s) as is_over:
+                rows = frame.collect()
+        except Exception as exc:
+            host, problem = self._failure(exc, is_over=is_over.is_set())
+            if not problem:
+                raise
+            self._problems[host] = problem
+            return False
+        ended = time.time()
+        for row in rows:
+            told = json.loads(row.told)
+            clock_s = max(0.0, began - told["now"], told["now"] - ended)
+            answer = _Answer(told, clock_s)
+            self._answers.setdefault(answer.python, answer)
+        return True
+
+    def _failure(self, exc: BaseException, *, is_over: bool) -> tuple[str, str]:
+        if is_over:
+            return _UNKNOWN_HOST, (
+                f"No task came to its end within {self._timeout_s:.0f} s; the cluster may have no "
+                "free executors."
+            )
+        error = find_worker_error(exc)
+        where = _FAILED_ON.search(str(exc))
+        return where[1] if where else _UNKNOWN_HOST, "" if error is None else str(error)
+
+    def _report(self, answer: _Answer) -> WorkerReport:
+        told, problems = answer.told, list(answer.told["problems"])
+        store, key = told.get("store"), told.get("key")
+        if key is not None and self._scratch is not None and not self._scratch.sees(key):
+            problems.append(
+                f"This process does not see what it has written to {self._scratch.store.uri}."
+            )
+            store = None
+        if answer.clock_s > MOST_CLOCK_S:
+            problems.append(f"Its clock is {answer.clock_s:.0f} s from that of this process.")
+        return WorkerReport(
+            host=told["host"],
+            executable=told["executable"],
+            python=told["python"],
+            lakebed=told["lakebed"],
+            pyarrow=told["pyarrow"],
+            clock_s=round(answer.clock_s, 1),
+            store=store,
+            problems=tuple(problems),
+        )
+
+
+def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
+    """Return the function that tasks run: it tells what there is, as JSON."""
+    probe = None if scratch is None else scratch.try_from_worker
+    load, held_s = loading(probe), _HELD_S
+
+    # It travels by its code: it must name nothing of this module, and nothing that is not Python's.
+    def ask(number: int) -> str:
+        import json
+        import platform
+        import sys
+        import time
+
+        told: dict[str, Any] = {
+            "task": number,
+            "now": time.time(),
+            "host": platform.node(),
+            "executable": sys.executable,
+            "python": platform.python_version(),
+            "problems": [],
+        }
+        for name in ("lakebed", "pyarrow"):
+            try:
+                told[name] = __import__(name).__version__
+            except ImportError:
+                told[name] = None
+        try:
+            probe = load()
+            tried = {} if probe is None else probe()
+            told["problems"] += [tried.pop("problem")] if "problem" in tried else []
+            told.update(tried)
+        except ImportError as exc:
+            told["problems"].append(str(exc))
+        time.sleep(held_s)
+        return json.dumps(told)
+
+    return ask
+
+
+@contextlib.contextmanager
+def _limited(spark: SparkSession, timeout_s: float) -> Iterator[threading.Event]:
+    """End the jobs of this thread after a while, and say so."""
+    is_over, tag = threading.Event(), f"lakebed-doctor-{uuid.uuid4().hex}"
+
+    def end() -> None:
+        is_over.set()
+        spark.interruptTag(tag)
+
+    timer = threading.Timer(timeout_s, end)
+    spark.addTag(tag)
+    timer.start()
+    try:
+        yield is_over
+    finally:
+        timer.cancel()
+        spark.removeTag(tag)
+
+
+def _executor_hosts(spark: SparkSession) -> Sequence[str]:
+    """Return the host of each executor as Spark knows it; none where nobody tells.
+
+    So it is on Spark Connect, and where the driver does the work of executors.
+    """
+    if not is_classic(spark):
+        return ()
+    context: Any = spark.sparkContext
+    try:
+        listed = context._jsc.sc().statusStore().executorList(True)  # noqa: FBT003 - of Spark
+        executors = [listed.apply(number) for number in range(listed.size())]
+        return [
+            executor.hostPort().rpartition(":")[0]
+            for executor in executors
+            if executor.id() != "driver"
+        ]
+    except Exception:  # noqa: BLE001 - internals of Spark, which each release may change
+        return ()
