@@ -16,6 +16,7 @@ from lakebed.errors import (
     ObjectExistsError,
     noting,
 )
+from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
@@ -102,7 +103,8 @@ class Repository:
             DatasetExistsError: The name is taken, or the dataset there has another descriptor.
             InvalidNameError: The name is not legal.
             ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
-            InvalidInputError: No descriptor is given, and there is no provider to ask.
+            InvalidInputError: No descriptor is given, and there is no provider to ask; or its property
+                `batch.ids` names no form of batch ids.
             DatasetNotFoundError: Somebody else has dropped it in the same moment.
             CommitUnknownError: The store did not say whether it was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
@@ -124,6 +126,7 @@ class Repository:
                 hint="Make a DatasetDescriptor; its schema may be that of a pyarrow Table or of a Spark "
                 "DataFrame.",
             )
+        BatchIds.named_by(descriptor.properties)
         try:
             created = create(self._store, name, lambda: first_state(name, descriptor, format_))
         except ObjectExistsError:

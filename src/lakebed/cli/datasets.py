@@ -22,6 +22,7 @@ from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
+from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.shown import counted
@@ -118,6 +119,11 @@ def read_schema_file(path: Path) -> str | pa.Schema:
     help="A property of your own. Repeatable.",
 )
 @click.option(
+    "--batch-ids",
+    type=click.Choice([str(form) for form in BatchIds]),
+    help="What batch ids count, or the date that they are. For good.  [default: milliseconds]",
+)
+@click.option(
     "--head-format",
     type=click.Choice([head_format.value for head_format in HeadFormat]),
     default="json",
@@ -142,10 +148,13 @@ def create(
     compression: str | None,
     index: tuple[str, ...],
     properties: Mapping[str, str],
+    batch_ids: str | None,
     head_format: Literal["json", "msgpack.zstd"],
     if_exists: Literal["error", "open"],
 ) -> None:
     """Create a dataset, empty."""
+    if batch_ids is not None:
+        properties = {**properties, BATCH_IDS: str(batch_ids)}
     descriptor = DatasetDescriptor(
         schema=read_schema_file(schema_file),
         partition_by=read_strategy(partition_by),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from lakebed.cli.options import takes_dataset, takes_metastore, verb
-from lakebed.cli.output import Output
+from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.records import dataset_facts, dataset_record
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
@@ -45,6 +46,18 @@ _PARTITION_LISTS = ("added", "changed", "dropped")
 )
 @click.option("--repair", "is_repair", is_flag=True, help="Compare all, and mend the table.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would change.")
+@click.option(
+    "--print-sql",
+    "is_printed",
+    is_flag=True,
+    help="Ask no metastore: print the statements for a Hive table, to be run elsewhere.",
+)
+@click.option(
+    "--since",
+    type=int,
+    metavar="VERSION",
+    help="With --print-sql: what the table shows, so that only what was touched since is told.",
+)
 def publish(
     output: Output,
     *,
@@ -60,6 +73,8 @@ def publish(
     is_check: bool,
     is_repair: bool,
     is_dry_run: bool,
+    is_printed: bool,
+    since: int | None,
 ) -> None:
     """Bring a Hive, Delta or Iceberg table into step with a dataset.
 
@@ -69,7 +84,17 @@ def publish(
     if is_check and is_repair:
         raise _misused("Give only one of --check and --repair.")
     _check_target(table, is_delta=is_delta, is_iceberg=is_iceberg, catalog=catalog)
+    if since is not None and not is_printed:
+        raise _misused("--since is for --print-sql.")
     dataset = repository.open(name)
+    if is_printed:
+        if table is None or metastore or mode or is_check or is_repair or is_dry_run:
+            raise _misused("--print-sql goes with --table, --since and --root alone.")
+        told = dataset.publish_statements(table=table, since=since, root=root)
+        # For a person as for a shell: statements, and nothing around them.
+        shown = replace(output, format=OutputFormat.PLAIN) if output.is_table else output
+        shown.rows(("statement",), ({"statement": f"{statement};"} for statement in told))
+        return
     wish = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
     done: Publication | TablePublication
     with output.progress("Publishing"):
