@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lakebed.state.commit import CommitOptions as CommitOptions
     from lakebed.state.protections import Protection as Protection
     from lakebed.state.sources import SourceFile as SourceFile
+    from lakebed.trees.telemetry import TelemetryExport as TelemetryExport
+    from lakebed.trees.telemetry import TelemetryOptions as TelemetryOptions
     from lakebed.view import View as View
     from lakebed.work.check import CheckReport as CheckReport
     from lakebed.work.cleanup import CleanupReport as CleanupReport

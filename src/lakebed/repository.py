@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import hive, sql
+from lakebed import hive, sql, trees
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     DatasetExistsError,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.hive.adoption import Adoption
+    from lakebed.model.dimensions import DimensionSchema
 
 
 class Repository:
@@ -146,9 +147,11 @@ class Repository:
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         current: Literal["newest", "all"] = "newest",
+        telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
+        kite: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
     ) -> Dataset:
-        """Make a dataset of Parquet files that are there; none of them is moved or changed.
+        """Make a dataset of files that are there; none of them is moved or changed.
 
         The files lie in `<repository>/<name>`, as those of a Hive table do:
         `<name>/dt=2013-01-01/000000_0`. They become its first version. New batches go to
@@ -171,6 +174,11 @@ class Repository:
             metastore: Where the table is; as for `Dataset.publish`.
             current: Which batches of a partition are current: the newest, or all, where each has
                 added rows to those before.
+            telemetry: A dimension schema, or where it is: the files are a telemetry tree of
+                submissions, which has a partition field for each dimension, with the texts of the
+                paths. Every file is read.
+            kite: The files are a dataset of Kite, whose `.metadata` says schema, format and
+                partition strategy. Every file is read, and must lie where the strategy puts it.
             head_format: As for `create`.
 
         Raises:
@@ -199,7 +207,13 @@ class Repository:
             adoption = source
         else:
             adoption = self.find_adoption(
-                name, source, partition_by=partition_by, metastore=metastore, current=current
+                name,
+                source,
+                partition_by=partition_by,
+                metastore=metastore,
+                current=current,
+                telemetry=telemetry,
+                kite=kite,
             )
         # An earlier adoption may have come as far as this.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
@@ -219,6 +233,8 @@ class Repository:
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         current: Literal["newest", "all"] = "newest",
+        telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
+        kite: bool = False,
     ) -> Adoption:
         """Return what `adopt` would take for what; nothing is written.
 
@@ -228,9 +244,11 @@ class Repository:
             partition_by: As for `adopt`.
             metastore: As for `adopt`.
             current: As for `adopt`.
+            telemetry: As for `adopt`.
+            kite: As for `adopt`.
 
         Raises:
-            InvalidInputError: As for `adopt`.
+            InvalidInputError: As for `adopt`; or the arguments are of several kinds of tables.
             SchemaMismatchError: As for `adopt`.
             NotFoundError: As for `adopt`.
             DatasetExistsError: As for `adopt`.
@@ -239,6 +257,16 @@ class Repository:
             A LIST of the directory, or one a partition; one HEAD and two GETs a file.
         """
         self._check_adoptable(name)
+        if telemetry is not None or kite:
+            given = (source, metastore, partition_by or None, telemetry, kite or None)
+            if sum(one is not None for one in given) > 1:
+                raise InvalidInputError(
+                    "A tree of telemetry or of Kite says by itself what it is.",
+                    hint="Give `telemetry` or `kite` alone.",
+                )
+            if telemetry is not None:
+                return trees.telemetry.find_telemetry(self._store, name, telemetry)
+            return trees.kite.find_kite(self._store, name)
         return hive.adoption.find_adoption(
             self._store, name, source, partition_by, metastore, current
         )

@@ -24,6 +24,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.shown import counted
 from lakebed.repository import Repository, open_repository
@@ -44,6 +45,23 @@ def read_strategy(text: str) -> PartitionStrategy:
 
         return PartitionStrategy.from_json(read_text(Path(text)))
     return PartitionStrategy.parse(text)
+
+
+def read_partitions(text: str | None, dimensions_file: Path | None) -> PartitionStrategy | None:
+    """Read the strategy of a dataset that is to be created; None where nothing is said of it.
+
+    Raises:
+        PartitionSpecError: It is none.
+        InvalidInputError: A file cannot be read.
+    """
+    if dimensions_file is None:
+        return None if text is None else read_strategy(text)
+    from lakebed.arrow.reading.files import reading
+
+    with reading(dimensions_file):
+        dimensions = DimensionSchema.from_json(dimensions_file)
+    functions = () if text is None else read_strategy(text).functions
+    return PartitionStrategy((*functions, *dimensions.partition_by()))
 
 
 def read_schema_file(path: Path) -> str | pa.Schema:
@@ -87,9 +105,15 @@ def read_schema_file(path: Path) -> str | pa.Schema:
 )
 @click.option(
     "--partition-by",
-    default="",
     metavar="TEXT|FILE",
-    help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.",
+    help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.  "
+    "[default: what the Avro schema says under 'partitions']",
+)
+@click.option(
+    "--dimensions",
+    "dimensions_file",
+    type=click.Path(path_type=Path),
+    help="A file such as telemetry_schema.json, whose dimensions are partitions; after --partition-by.",
 )
 @click.option(
     "--format",
@@ -143,7 +167,8 @@ def create(
     repository: Repository,
     name: str,
     schema_file: Path,
-    partition_by: str,
+    partition_by: str | None,
+    dimensions_file: Path | None,
     file_format: str,
     compression: str | None,
     index: tuple[str, ...],
@@ -157,7 +182,7 @@ def create(
         properties = {**properties, BATCH_IDS: str(batch_ids)}
     descriptor = DatasetDescriptor(
         schema=read_schema_file(schema_file),
-        partition_by=read_strategy(partition_by),
+        partition_by=read_partitions(partition_by, dimensions_file),
         format=file_format,
         compression=compression,
         index=index,

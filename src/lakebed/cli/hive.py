@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -226,6 +227,13 @@ def unpublish(
     show_default=True,
     help="Which batches of a partition are current.",
 )
+@click.option(
+    "--telemetry",
+    type=click.Path(path_type=Path),
+    metavar="SCHEMA",
+    help="A telemetry tree of submissions, with the dimensions of this file.",
+)
+@click.option("--kite", "is_kite", is_flag=True, help="A dataset of Kite, as its .metadata says.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
@@ -237,10 +245,12 @@ def adopt(
     table: str | None,
     partition_by: str,
     current: Any,
+    telemetry: Path | None,
+    is_kite: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
-    """Make a dataset of Parquet files where they lie.
+    """Make a dataset of files where they lie.
 
     The files are in LOCATION/NAME, as those of a Hive table are, and stay there. Their footers are
     read and must be of one schema. Where a partition has several directories batch_id=…, the newest
@@ -248,9 +258,15 @@ def adopt(
 
     The result of --dry-run is every file with what it is taken for, and why.
     """
-    with output.progress("Reading footers"):
+    with output.progress("Reading files"):
         adoption = repository.find_adoption(
-            name, table, partition_by=partition_by, metastore=metastore, current=current
+            name,
+            table,
+            partition_by=partition_by,
+            metastore=metastore,
+            current=current,
+            telemetry=telemetry,
+            kite=is_kite,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))
     if is_dry_run:

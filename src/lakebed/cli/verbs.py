@@ -108,7 +108,10 @@ VERBS: Mapping[str, Home] = {
         "unpublish",
         "Drop the Hive, Delta or Iceberg table of a dataset; the dataset and its files stay.",
     ),
-    "adopt": Home("lakebed.cli.hive", "adopt", "Make a dataset of Parquet files where they lie."),
+    "adopt": Home("lakebed.cli.hive", "adopt", "Make a dataset of files where they lie."),
+    "export": Home(
+        "lakebed.cli.export", "export", "Write submissions as a tree of files for other tools."
+    ),
     "archive": Home(
         "lakebed.cli.archive", "archive", "Keep raw files with metadata, found by time or work id."
     ),

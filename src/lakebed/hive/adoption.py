@@ -432,7 +432,7 @@ def _proven(
     sound = sound_footers({file.key: footers[file.key] for file, _ in taken})
     facts = [
         FileFacts(
-            label=_label(file, partition, batch_id),
+            label=label_of(file, partition, batch_id),
             row_count=sound[file.key].num_rows,
             size_bytes=file.size_bytes,
             checksum="",  # nobody has read the whole file
@@ -510,7 +510,14 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(kind)
 
 
-def _label(file: FoundFile, partition: str, batch_id: int) -> str:
+def label_of(file: FoundFile, partition: str, batch_id: int) -> str:
+    """Return the label of a file that is adopted.
+
+    Args:
+        file: Where it lies.
+        partition: Path of its partition.
+        batch_id: Of the adoption, where its directory names none.
+    """
     level = encode_level(BATCH_ID, batch_id if file.batch_id is None else file.batch_id)
     path = file.key.partition("/")[2]
     return "/".join(filter(None, (partition, level, adopted_file_name(path))))
@@ -557,7 +564,7 @@ def _changes(created: State, adoption: Adoption) -> list[Changes]:
         added: dict[str, list[str]] = {}
         for one in step.batches:
             added.setdefault(one.partition, []).extend(
-                _label(file, one.partition, adoption.batch_id) for file in one.files
+                label_of(file, one.partition, adoption.batch_id) for file in one.files
             )
         gone = frozenset(label for path in added for label in live.get(path, ()))
         scope: Scope = TheseFiles.of(gone) if gone else Nothing()
