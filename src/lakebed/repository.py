@@ -22,6 +22,7 @@ from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.provider import MetadataProvider, telling
+from lakebed.model.redaction import StorageOptions
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
@@ -52,10 +53,17 @@ class Repository:
     (['flights'], False)
     """
 
-    def __init__(self, store: Store, *, metadata: MetadataProvider | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        metadata: MetadataProvider | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
         """Use `open_repository` instead, unless you have made a store of your own."""
         self._store = store
         self._told = metadata
+        self._storage_options = StorageOptions(storage_options or {})
 
     def __repr__(self) -> str:
         return f"<Repository {self.uri}>"
@@ -266,7 +274,10 @@ class Repository:
                 )
             if telemetry is not None:
                 return trees.telemetry.find_telemetry(self._store, name, telemetry)
-            return trees.kite.find_kite(self._store, name)
+            metadata = open_store(
+                f"{self.uri}/{name}/{trees.kite.METADATA}", storage_options=self._storage_options
+            )
+            return trees.kite.find_kite(self._store, metadata, name)
         return hive.adoption.find_adoption(
             self._store, name, source, partition_by, metastore, current
         )
@@ -546,7 +557,8 @@ def open_repository(
     >>> repository.list()
     []
     """
-    return Repository(open_store(url, storage_options=storage_options), metadata=metadata)
+    store = open_store(url, storage_options=storage_options)
+    return Repository(store, metadata=metadata, storage_options=storage_options)
 
 
 def open_uri(

@@ -121,7 +121,9 @@ def test_names_of_the_finished_code(pings: lakebed.Dataset, tmp_path: Path) -> N
 
     done = pings.export_telemetry(tmp_path / "tree", options=options)
 
-    assert all(re.fullmatch(r"[0-9]+/\w+\.\w+\.v4\.log\.[0-9a-f]{32}\.xz", one) for one in done.files)
+    assert all(
+        re.fullmatch(r"[0-9]+/\w+\.\w+\.v4\.log\.[0-9a-f]{32}\.xz", one) for one in done.files
+    )
     (path,) = (tmp_path / "tree" / "20130612").glob("nightly.winnt.v4.log.*.xz")
     assert lzma.open(path).read().count(b"\n") == 2
 
@@ -290,9 +292,7 @@ TEXTS = st.text(st.characters(exclude_characters="\t\r\n", codec="utf-8"), max_s
 )
 def test_every_line_that_is_exported_is_adopted(rows: list, named: int, max_bytes: int) -> None:
     repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
-    descriptor = DatasetDescriptor(
-        schema=SCHEMA, format="submissions", partition_by="day, channel"
-    )
+    descriptor = DatasetDescriptor(schema=SCHEMA, format="submissions", partition_by="day, channel")
     pings = repository.create("pings", descriptor)
     pings.append(submissions(*rows))
     place = f"memory://{uuid.uuid4().hex}"

@@ -37,7 +37,7 @@ from lakebed.trees.found import Tree, TreeFile, adoption_of, check_folder
 
 METADATA = ".metadata"
 PROPERTIES = "descriptor.properties"
-SCHEMAS = "schemas"
+SCHEMAS, SCHEMA = "schemas", "schema.avsc"
 _OWN_PROPERTIES = frozenset(
     {"version", "format", "compressionType", "location", "partitionExpression"}
 )
@@ -50,15 +50,20 @@ _COMPRESSIONS = {
 }
 
 
-def find_kite(store: Store, name: str) -> Adoption:
+def find_kite(store: Store, metadata: Store, name: str) -> Adoption:
     """Look at a dataset of Kite that is to be adopted, and prove that it can be.
+
+    Args:
+        store: Of the repository.
+        metadata: The directory `.metadata`, which is no key of a store of datasets.
+        name: Of the dataset, and of its directory.
 
     Raises:
         NotFoundError: There is no such dataset, or no data in it.
         FormatError: Its metadata cannot be read.
         InvalidInputError: A file does not lie where the strategy puts its rows.
     """
-    descriptor = read_descriptor(store, name)
+    descriptor = read_descriptor(metadata, name)
     layout = Layout.of_ours(name, descriptor)
     strategy = descriptor.partition_by
     tree = Tree()
@@ -80,13 +85,12 @@ def find_kite(store: Store, name: str) -> Adoption:
     )
 
 
-def read_descriptor(store: Store, name: str, folder: str = METADATA) -> DatasetDescriptor:
+def read_descriptor(metadata: Store, name: str) -> DatasetDescriptor:
     """Read what a dataset of Kite is.
 
     Args:
-        store: Where it is.
+        metadata: Its directory `.metadata`.
         name: Of the dataset.
-        folder: Of its metadata, in its directory.
 
     Raises:
         NotFoundError: There is no metadata.
@@ -98,16 +102,15 @@ def read_descriptor(store: Store, name: str, folder: str = METADATA) -> DatasetD
     Cost:
         One LIST and two GETs.
     """
-    home = f"{name}/{folder}"
     try:
-        text = _text(store, f"{home}/{PROPERTIES}")
+        text = _text(metadata, PROPERTIES)
     except ObjectNotFoundError as exc:
         raise NotFoundError(
-            f"There is no dataset of Kite in {store.uri}/{name}.",
-            hint=f"It has a directory {METADATA}; other files are adopted without --kite.",
+            f"There is no dataset of Kite in {metadata.uri}.",
+            hint=f"It holds {PROPERTIES}; other files are adopted without --kite.",
         ) from exc
     properties = parse_properties(text)
-    document = _schema_document(store, home)
+    document = _schema_document(metadata)
     written = properties.get("format", "avro")
     if written not in ("avro", "parquet"):
         raise InvalidInputError(
@@ -125,17 +128,17 @@ def read_descriptor(store: Store, name: str, folder: str = METADATA) -> DatasetD
     )
 
 
-def _schema_document(store: Store, home: str) -> Mapping[str, object]:
+def _schema_document(metadata: Store) -> Mapping[str, object]:
     """Return the current Avro schema: of the highest number, else that of old datasets."""
-    prefix = f"{home}/{SCHEMAS}/"
+    prefix = f"{SCHEMAS}/"
     numbered = {
         int(match[1]): info.key
-        for info in store.list(prefix)
+        for info in metadata.list(prefix)
         if (match := _SCHEMA_FILE.fullmatch(info.key.removeprefix(prefix)))
     }
-    key = numbered[max(numbered)] if numbered else f"{home}/schema.avsc"
+    key = numbered[max(numbered)] if numbered else SCHEMA
     try:
-        document = json.loads(_text(store, key))
+        document = json.loads(_text(metadata, key))
     except (ValueError, RecursionError) as exc:
         raise FormatError(f"The schema {key!r} is no JSON: {exc}.", hint="Restore it.") from exc
     except ObjectNotFoundError as exc:
