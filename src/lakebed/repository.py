@@ -422,12 +422,57 @@ class Repository:
         except InvalidInputError:
             return view.arrow()
 
-    def drop(self, name: str) -> None:
+    def follow_metadata(self) -> tuple[str, ...]:
+        """Make the datasets what the repository's own metadata provider says that they shall be.
+
+        For a provider that others write, such as a catalog. What it keeps and is not here is
+        created; what is described otherwise here is updated, by the rules of evolution. Nothing is
+        ever dropped, and the provider is not written. Reads and writes go on by the heads.
+
+        Returns:
+            The names of datasets that were created or updated.
+
+        Raises:
+            InvalidInputError: The repository has no provider of its own; or the rules do not allow
+                an update: datasets before it, in order of name, are updated, it is as it was.
+            LakebedError: As `create` and `Dataset.update`.
+
+        Cost:
+            A list and a load of each descriptor by the provider, and a read of each head.
+        """
+        if self._told is None:
+            raise InvalidInputError(
+                f"{self!r} has no metadata provider to follow.",
+                hint="Give one to `open_repository`, as `metadata`.",
+            )
+        alone = Repository(self._store, storage_options=self._storage_options)
+        changed = []
+        for name in self._told.list():
+            wanted = self._told.load(name)
+            existing = alone._find(name)
+            if existing is None:
+                alone.create(name, wanted)
+            elif existing.descriptor != wanted:
+                with noting(f"It is dataset {name!r} that cannot follow its metadata."):
+                    existing.update(wanted)
+            else:
+                continue
+            changed.append(name)
+        return tuple(changed)
+
+    def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset with everything that it ever held.
 
         The head goes first, so that a crash leaves garbage and never a broken dataset. What was
         not there before that, such as a new dataset of the same name, is not touched. Commits
         that come in between are dropped too.
+
+        Args:
+            name: Of the dataset.
+            if_missing: `ignore` is content if there is none.
+
+        Returns:
+            Whether there was something to drop.
 
         Raises:
             DatasetNotFoundError: There is none of this name, or somebody else has just dropped it.
@@ -442,6 +487,19 @@ class Repository:
             delete for each thousand objects.
         """
         check_dataset_name(name)
+        if if_missing not in ("error", "ignore"):
+            raise InvalidInputError(
+                f"if_missing is {if_missing!r}.", hint="Give 'error' or 'ignore'."
+            )
+        try:
+            self._drop(name)
+        except DatasetNotFoundError:
+            if if_missing == "error":
+                raise
+            return False
+        return True
+
+    def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
         # Once more, after what they are for: a listing takes its time.
@@ -512,11 +570,7 @@ class HeadProvider(MetadataProvider):
 
     def delete(self, name: str) -> bool:
         """Drop the dataset; False if there is none."""
-        try:
-            self._repository.drop(name)
-        except DatasetNotFoundError:
-            return False
-        return True
+        return self._repository.drop(name, if_missing="ignore")
 
     def list(self) -> list[str]:
         """Return the names of all datasets, sorted."""

@@ -940,7 +940,10 @@ def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
 
 
 class EntityReader:
-    """An iterator over entities; also a context manager that closes the files."""
+    """An iterator over entities, open from the start; also a context manager that closes the files.
+
+    It is closed once, by `close`, at the end of a `with`, or by reading to the end.
+    """
 
     def __init__(
         self, batches: pa.RecordBatchReader, build: Callable[[dict[str, Any]], Any] | None
@@ -948,17 +951,36 @@ class EntityReader:
         """Use `View.reader` instead."""
         self._batches = batches
         self._entities = self._read(build)
+        self._is_closed = False
+        self._is_at_end = False
 
     def _read(self, build: Callable[[dict[str, Any]], Any] | None) -> Iterator[Any]:
         for batch in self._batches:
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 yield row if build is None else build(row)
 
-    def __iter__(self) -> Iterator[Any]:
-        return self._entities
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be more to read."""
+        return not (self._is_closed or self._is_at_end)
+
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> Any:
-        return next(self._entities)
+        """Return the next entity.
+
+        Raises:
+            InvalidInputError: The reader was closed before the end.
+            StopIteration: There is none.
+        """
+        if self._is_closed and not self._is_at_end:
+            raise InvalidInputError("The reader is closed.", hint="Open another one.")
+        try:
+            return next(self._entities)
+        except StopIteration:
+            self._is_at_end = True
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -967,6 +989,7 @@ class EntityReader:
         self.close()
 
     def close(self) -> None:
-        """Close the files; further reads end at once."""
+        """Close the files; a second call does nothing."""
+        self._is_closed = True
         self._entities = iter(())
         self._batches.close()

@@ -254,17 +254,37 @@ def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]
     )
 
 
+_DROPPED_COLUMNS = ("key", "size_bytes")
+
+
 @verb("drop", example="lakebed drop lake/flights --dry-run")
 @takes_dataset
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be deleted.")
+@click.option(
+    "--if-missing",
+    type=click.Choice(["error", "ignore"]),
+    default="error",
+    show_default=True,
+    help="ignore: fine if there is none.",
+)
 def drop(
-    output: Output, *, repository: Repository, name: str, is_sure: bool, is_dry_run: bool
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    is_sure: bool,
+    is_dry_run: bool,
+    if_missing: Literal["error", "ignore"],
 ) -> None:
     """Delete a dataset and all that it ever held.
 
     The result is what was deleted, or would be.
     """
+    if if_missing == "ignore" and not repository.exists(name):
+        output.note(f"There is no dataset {name!r} in {repository.uri}.")
+        output.rows(_DROPPED_COLUMNS, ())
+        return
     dataset = repository.open(name)
     objects = _objects_of(repository, name)
     total = f"{counted(len(objects), 'object')} of {counted(sum(objects.values()), 'byte')}"
@@ -279,10 +299,10 @@ def drop(
     else:
         if not is_sure:
             click.confirm(f"Delete {total} of {dataset.uri}?", abort=True, err=True)
-        repository.drop(name)
+        repository.drop(name, if_missing=if_missing)
         output.note(f"Deleted {total} of {dataset.uri}.")
     output.rows(
-        ("key", "size_bytes"),
+        _DROPPED_COLUMNS,
         ({"key": key, "size_bytes": size_bytes} for key, size_bytes in objects.items()),
     )
 
