@@ -30,7 +30,7 @@ def test_id_tells_its_moment_to_the_unit_and_its_form(moment: dt.datetime, form:
     told = dt.datetime.fromtimestamp(started_ms(batch_id) / 1000, dt.UTC)
 
     assert dt.timedelta() <= moment - told < UNITS[form]
-    assert BatchIds.find(batch_id) is form
+    assert BatchIds.written_as(batch_id) is form
 
 
 @given(moment=MOMENTS, form=st.sampled_from(BatchIds))

@@ -457,7 +457,7 @@ def _proven(
 def _form_of(batches: Iterable[AdoptedBatch]) -> BatchIds:
     """Return the form in which other tools have named all batches; else ours."""
     forms = {
-        BatchIds.MILLISECONDS if one.batch_id is None else BatchIds.find(one.batch_id)
+        BatchIds.MILLISECONDS if one.batch_id is None else BatchIds.written_as(one.batch_id)
         for one in batches
     }
     return forms.pop() if len(forms) == 1 else BatchIds.MILLISECONDS

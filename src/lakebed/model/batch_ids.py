@@ -35,7 +35,7 @@ class BatchIds(StrEnum):
         Raises:
             InvalidInputError: They name one that is not known.
         """
-        text = properties.get(BATCH_IDS, cls.MILLISECONDS)
+        text = properties.get(BATCH_IDS, str(cls.MILLISECONDS))
         try:
             return cls(text)
         except ValueError as exc:
@@ -44,10 +44,10 @@ class BatchIds(StrEnum):
             ) from exc
 
     @classmethod
-    def find(cls, batch_id: int) -> BatchIds:
+    def written_as(cls, batch_id: int) -> BatchIds:
         """Return the form that a batch id has, as its number of digits tells.
 
-        >>> BatchIds.find(1449784608), BatchIds.find(201512102156)
+        >>> BatchIds.written_as(1449784608), BatchIds.written_as(201512102156)
         (<BatchIds.SECONDS: 'seconds'>, <BatchIds.DATE_MINUTES: 'yyyyMMddHHmm'>)
         """
         if date_of(batch_id) is not None:

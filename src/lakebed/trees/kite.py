@@ -26,7 +26,7 @@ from lakebed.errors import (
 from lakebed.hive.adoption import Adoption
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import encode_path
+from lakebed.model.keys import encode_level, encode_path
 from lakebed.model.kite import parse_expression, parse_properties
 from lakebed.model.layout import Layout
 from lakebed.model.schema import Kind, Primitive, Type
@@ -184,9 +184,9 @@ def _count_rows(layout: Layout, file: TreeFile, data: pa.Buffer) -> int:
             same = pc.equal(array, pa.scalar(values[name], array.type))
             if not pc.all(pc.fill_null(same, False)).as_py():  # noqa: FBT003 - Arrow's form
                 position = pc.index(pc.fill_null(same, False), False).as_py()  # noqa: FBT003
+                level = encode_level(name, array[position].as_py())
                 raise InvalidInputError(
-                    f"it holds a row of {name}={array[position].as_py()} in {name}={values[name]}",
-                    hint="",
+                    f"it holds a row of {level} in {encode_level(name, values[name])}", hint=""
                 )
     return row_count
 
