@@ -18,11 +18,12 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
     SchemaMismatchError,
+    StorageError,
     VersionNotFoundError,
 )
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
-from lakebed.testing import CountingStore
+from lakebed.testing import CountingStore, FailingStore
 from lakebed.work.writer import EntityWriter
 
 UTC = dt.UTC
@@ -422,7 +423,69 @@ def test_reader_can_be_closed_early_and_twice(flights: Dataset) -> None:
     reader.close()
     reader.close()
 
-    assert list(reader) == []
+    assert not reader.is_open
+    with pytest.raises(InvalidInputError, match="closed"):
+        next(reader)
+
+
+def test_reader_is_open_until_its_end(flights: Dataset) -> None:
+    flights.append([row(1)])
+
+    with flights.reader() as reader:
+        assert reader.is_open
+        assert list(reader) == [row(1)]
+        assert not reader.is_open
+    assert list(reader) == []  # it was read to the end, and there is nothing more
+
+
+def test_flushed_entities_lie_on_storage_and_become_visible_at_the_close(
+    flights: Dataset, store: Store
+) -> None:
+    def files() -> list[str]:
+        return [info.key for info in store.list("flights/data/") if "part-" in info.key]
+
+    with flights.writer() as writer:
+        writer.write(row(1))
+        assert (writer.is_open, files()) == (True, [])
+        writer.flush()
+        assert (len(files()), flights.count()) == (1, 0)
+        writer.flush()  # with nothing new
+        writer.write(row(2))
+        writer.flush()
+        assert (len(files()), flights.count()) == (2, 0)
+    assert not writer.is_open
+    assert flights.count() == 2
+    with pytest.raises(InvalidInputError, match="closed"):
+        writer.flush()
+
+
+def test_flushed_entities_are_gone_after_an_error(flights: Dataset, store: Store) -> None:
+    def write() -> None:
+        with flights.writer() as writer:
+            writer.write(row(1))
+            writer.flush()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write()
+
+    assert flights.count() == 0
+    assert [info.key for info in store.list("flights/data/") if "part-" in info.key] == []
+
+
+def test_flush_that_fails_aborts_the_writer_and_leaves_nothing(
+    flights: Dataset, store: Store
+) -> None:
+    failing = FailingStore(store, fail_on="put", matching="part-")
+    writer = Repository(failing).open("flights").writer()
+    writer.write(row(1))
+
+    with pytest.raises(StorageError):
+        writer.flush()
+
+    assert not writer.is_open
+    assert flights.count() == 0
+    assert [info.key for info in store.list("flights/data/") if "part-" in info.key] == []
 
 
 @dataclasses.dataclass

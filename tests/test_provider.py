@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import lakebed
 from lakebed import DatasetDescriptor
 from lakebed.errors import (
+    CorruptMetadataError,
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidInputError,
@@ -58,8 +61,10 @@ def repository(**options: Any) -> lakebed.Repository:
     return lakebed.open_repository(f"memory://provider-{next(_names)}", **options)
 
 
-@pytest.fixture(params=["heads", "own"])
-def provider(request: pytest.FixtureRequest) -> lakebed.MetadataProvider:
+@pytest.fixture(params=["heads", "own", "files"])
+def provider(request: pytest.FixtureRequest, tmp_path: Path) -> lakebed.MetadataProvider:
+    if request.param == "files":
+        return lakebed.FileMetadataProvider(tmp_path / "catalog")
     return repository().metadata if request.param == "heads" else Catalog()
 
 
@@ -103,6 +108,20 @@ class TestEveryProvider:
     ) -> None:
         with pytest.raises(DatasetNotFoundError, match="'d'"):
             provider.load("d")
+
+    def test_create_is_of_what_is_not_there_and_update_of_what_is(
+        self, provider: lakebed.MetadataProvider
+    ) -> None:
+        with pytest.raises(DatasetNotFoundError):
+            provider.update("d", described("a"))
+        provider.create("d", described("a"))
+        with pytest.raises(DatasetExistsError):
+            provider.create("d", described("b"))
+
+        assert provider.load("d") == described("a")
+        provider.update("d", described("a", "b"))
+        assert provider.load("d") == described("a", "b")
+        assert (provider.exists("d"), provider.exists("e")) == (True, False)
 
 
 def test_the_heads_refuse_what_the_rules_refuse() -> None:
@@ -190,3 +209,77 @@ def test_a_provider_that_fails_is_told_apart_from_a_dataset_that_did_not_change(
         dataset = lake.open("d")
         dataset.update(dataset.descriptor)
         assert catalog.load("d") == dataset.descriptor
+
+
+def test_datasets_follow_what_others_have_written_to_the_provider(tmp_path: Path) -> None:
+    others = lakebed.FileMetadataProvider(tmp_path)
+    lake = lakebed.open_repository(tmp_path, metadata=lakebed.FileMetadataProvider(tmp_path))
+    kept = lake.create("kept", described("a"))
+    kept.append([{"a": 1}])
+    others.update("kept", described("a", "b"))
+    others.create("new", described("c", partition_by="hash(c, 2)"))
+
+    assert lake.follow_metadata() == ("kept", "new")
+
+    assert lake.open("kept").descriptor == described("a", "b")
+    assert list(lake.open("kept").reader()) == [{"a": 1, "b": None}]
+    assert lake.open("new").descriptor == others.load("new")
+    assert lake.follow_metadata() == ()
+    others.delete("new")
+    assert lake.follow_metadata() == ()
+    assert lake.exists("new")  # nothing is ever dropped
+
+
+def test_what_the_rules_refuse_is_not_followed_and_says_which(tmp_path: Path) -> None:
+    provider = lakebed.FileMetadataProvider(tmp_path)
+    lake = lakebed.open_repository(tmp_path / "lake", metadata=provider)
+    lake.create("d", described("a"))
+    provider.update("d", described("a", format="avro"))
+
+    with pytest.raises(InvalidInputError, match="format") as caught:
+        lake.follow_metadata()
+
+    assert "'d'" in caught.value.__notes__[0]
+    assert lake.open("d").descriptor == described("a")
+    with pytest.raises(InvalidInputError, match="no metadata provider"):
+        repository().follow_metadata()
+
+
+def test_of_many_who_create_one_wins_and_of_those_who_save_each_is_whole(tmp_path: Path) -> None:
+    def create(n: int) -> bool:
+        try:
+            lakebed.FileMetadataProvider(tmp_path).create("d", described(f"f{n}"))
+        except DatasetExistsError:
+            return False
+        return True
+
+    def save(n: int) -> None:
+        lakebed.FileMetadataProvider(tmp_path).save("d", described(f"s{n}"))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(create, range(8))) == 1
+        list(pool.map(save, range(4)))
+
+    provider = lakebed.FileMetadataProvider(tmp_path)
+    assert provider.list() == ["d"]
+    assert provider.load("d") in [described(f"s{n}") for n in range(4)]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', "\xff"])
+def test_file_that_describes_nothing_is_corrupt(tmp_path: Path, text: str) -> None:
+    (tmp_path / "d.descriptor.json").write_text(text, encoding="latin-1")
+
+    with pytest.raises(CorruptMetadataError, match="describes no dataset"):
+        lakebed.FileMetadataProvider(tmp_path).load("d")
+
+
+def test_drop_says_whether_there_was_something() -> None:
+    lake = repository()
+    lake.create("d", described("a"))
+
+    assert lake.drop("d", if_missing="ignore") is True
+    assert lake.drop("d", if_missing="ignore") is False
+    with pytest.raises(DatasetNotFoundError):
+        lake.drop("d")
+    with pytest.raises(InvalidInputError, match="if_missing"):
+        lake.drop("d", if_missing="perhaps")  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakebed.commit import Commit as Commit
     from lakebed.dataset import Dataset as Dataset
     from lakebed.errors import LakebedError as LakebedError
+    from lakebed.hive.provider import HiveMetadataProvider as HiveMetadataProvider
     from lakebed.model.descriptor import DatasetDescriptor as DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema as DimensionSchema
     from lakebed.model.partition import PartitionStrategy as PartitionStrategy
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from lakebed.repository import open_repository as open_repository
     from lakebed.repository import open_uri as open_uri
     from lakebed.state.commit import CommitOptions as CommitOptions
+    from lakebed.state.file_provider import FileMetadataProvider as FileMetadataProvider
     from lakebed.state.protections import Protection as Protection
     from lakebed.state.sources import SourceFile as SourceFile
+    from lakebed.trees.telemetry import TelemetryExport as TelemetryExport
+    from lakebed.trees.telemetry import TelemetryOptions as TelemetryOptions
     from lakebed.view import View as View
     from lakebed.work.check import CheckReport as CheckReport
     from lakebed.work.cleanup import CleanupReport as CleanupReport

@@ -1151,6 +1151,38 @@ class Dataset(View):
         )
         return hive.publication.publish(self._source.store, self.name, metastore, table, options)
 
+    def publish_statements(
+        self, *, table: str, since: int | None = None, root: str | None = None
+    ) -> tuple[str, ...]:
+        """Return the SQL that brings a Hive table into step, for whoever runs it elsewhere.
+
+        No metastore is asked and no Spark started: the table may be anywhere. All statements may be
+        run again. They point each partition to the directory of its current batch, in one step each.
+        Since nobody notes here which version such a table shows, a cleanup does not wait for it: run
+        the statements well before the retention is over.
+
+        Args:
+            table: As `database.table`.
+            since: A version that the table shows: only partitions that commits have touched since
+                then are told, and those that are gone are dropped. None for a table that is yet to
+                be created, or of which nothing is known: then all partitions are told, and none is
+                dropped.
+            root: The repository as the readers of the table spell it, if not by its own URL.
+
+        Returns:
+            Statements in the words of Hive, Spark and Athena, without final semicolons.
+
+        Raises:
+            InvalidInputError: As `publish`; or it is not known any more what has happened since.
+
+        Cost:
+            The head, and one LIST of the dataset, or one a partition that was touched.
+        """
+        self._check_writable()
+        return hive.statements.statements(
+            self._source.store, self.name, table, since=since, root=root
+        )
+
     def unpublish(
         self,
         metastore: SparkSession | str | os.PathLike[str] | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import hive, sql
+from lakebed import hive, sql, trees
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     DatasetExistsError,
@@ -17,12 +17,14 @@ from lakebed.errors import (
     ObjectExistsError,
     noting,
 )
+from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.progress import NO_PROGRESS, OnFiles
 from lakebed.model.provider import MetadataProvider, telling
+from lakebed.model.redaction import StorageOptions
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.hive.adoption import Adoption
+    from lakebed.model.dimensions import DimensionSchema
 
 
 class Repository:
@@ -52,10 +55,17 @@ class Repository:
     (['flights'], False)
     """
 
-    def __init__(self, store: Store, *, metadata: MetadataProvider | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        metadata: MetadataProvider | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
         """Use `open_repository` instead, unless you have made a store of your own."""
         self._store = store
         self._told = metadata
+        self._storage_options = StorageOptions(storage_options or {})
 
     def __repr__(self) -> str:
         return f"<Repository {self.uri}>"
@@ -104,7 +114,8 @@ class Repository:
             DatasetExistsError: The name is taken, or the dataset there has another descriptor.
             InvalidNameError: The name is not legal.
             ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
-            InvalidInputError: No descriptor is given, and there is no provider to ask.
+            InvalidInputError: No descriptor is given, and there is no provider to ask; or its property
+                `batch.ids` names no form of batch ids.
             DatasetNotFoundError: Somebody else has dropped it in the same moment.
             CommitUnknownError: The store did not say whether it was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
@@ -126,6 +137,7 @@ class Repository:
                 hint="Make a DatasetDescriptor; its schema may be that of a pyarrow Table or of a Spark "
                 "DataFrame.",
             )
+        BatchIds.named_by(descriptor.properties)
         try:
             created = create(self._store, name, lambda: first_state(name, descriptor, format_))
         except ObjectExistsError:
@@ -145,9 +157,11 @@ class Repository:
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         current: Literal["newest", "all"] = "newest",
+        telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
+        kite: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
     ) -> Dataset:
-        """Make a dataset of Parquet files that are there; none of them is moved or changed.
+        """Make a dataset of files that are there; none of them is moved or changed.
 
         The files lie in `<repository>/<name>`, as those of a Hive table do:
         `<name>/dt=2013-01-01/000000_0`. They become its first version. New batches go to
@@ -170,6 +184,11 @@ class Repository:
             metastore: Where the table is; as for `Dataset.publish`.
             current: Which batches of a partition are current: the newest, or all, where each has
                 added rows to those before.
+            telemetry: A dimension schema, or where it is: the files are a telemetry tree of
+                submissions, which has a partition field for each dimension, with the texts of the
+                paths. Every file is read.
+            kite: The files are a dataset of Kite, whose `.metadata` says schema, format and
+                partition strategy. Every file is read, and must lie where the strategy puts it.
             head_format: As for `create`.
 
         Raises:
@@ -198,7 +217,13 @@ class Repository:
             adoption = source
         else:
             adoption = self.find_adoption(
-                name, source, partition_by=partition_by, metastore=metastore, current=current
+                name,
+                source,
+                partition_by=partition_by,
+                metastore=metastore,
+                current=current,
+                telemetry=telemetry,
+                kite=kite,
             )
         # An earlier adoption may have come as far as this.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
@@ -218,6 +243,8 @@ class Repository:
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         current: Literal["newest", "all"] = "newest",
+        telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
+        kite: bool = False,
     ) -> Adoption:
         """Return what `adopt` would take for what; nothing is written.
 
@@ -227,9 +254,11 @@ class Repository:
             partition_by: As for `adopt`.
             metastore: As for `adopt`.
             current: As for `adopt`.
+            telemetry: As for `adopt`.
+            kite: As for `adopt`.
 
         Raises:
-            InvalidInputError: As for `adopt`.
+            InvalidInputError: As for `adopt`; or the arguments are of several kinds of tables.
             SchemaMismatchError: As for `adopt`.
             NotFoundError: As for `adopt`.
             DatasetExistsError: As for `adopt`.
@@ -238,6 +267,19 @@ class Repository:
             A LIST of the directory, or one a partition; one HEAD and two GETs a file.
         """
         self._check_adoptable(name)
+        if telemetry is not None or kite:
+            given = (source, metastore, partition_by or None, telemetry, kite or None)
+            if sum(one is not None for one in given) > 1:
+                raise InvalidInputError(
+                    "A tree of telemetry or of Kite says by itself what it is.",
+                    hint="Give `telemetry` or `kite` alone.",
+                )
+            if telemetry is not None:
+                return trees.telemetry.find_telemetry(self._store, name, telemetry)
+            metadata = open_store(
+                f"{self.uri}/{name}/{trees.kite.METADATA}", storage_options=self._storage_options
+            )
+            return trees.kite.find_kite(self._store, metadata, name)
         return hive.adoption.find_adoption(
             self._store, name, source, partition_by, metastore, current
         )
@@ -422,12 +464,57 @@ class Repository:
         write_report(self.uri, datasets, page, view=view, on_progress=on_progress)
         return page
 
-    def drop(self, name: str) -> None:
+    def follow_metadata(self) -> tuple[str, ...]:
+        """Make the datasets what the repository's own metadata provider says that they shall be.
+
+        For a provider that others write, such as a catalog. What it keeps and is not here is
+        created; what is described otherwise here is updated, by the rules of evolution. Nothing is
+        ever dropped, and the provider is not written. Reads and writes go on by the heads.
+
+        Returns:
+            The names of datasets that were created or updated.
+
+        Raises:
+            InvalidInputError: The repository has no provider of its own; or the rules do not allow
+                an update: datasets before it, in order of name, are updated, it is as it was.
+            LakebedError: As `create` and `Dataset.update`.
+
+        Cost:
+            A list and a load of each descriptor by the provider, and a read of each head.
+        """
+        if self._told is None:
+            raise InvalidInputError(
+                f"{self!r} has no metadata provider to follow.",
+                hint="Give one to `open_repository`, as `metadata`.",
+            )
+        alone = Repository(self._store, storage_options=self._storage_options)
+        changed = []
+        for name in self._told.list():
+            wanted = self._told.load(name)
+            existing = alone._find(name)
+            if existing is None:
+                alone.create(name, wanted)
+            elif existing.descriptor != wanted:
+                with noting(f"It is dataset {name!r} that cannot follow its metadata."):
+                    existing.update(wanted)
+            else:
+                continue
+            changed.append(name)
+        return tuple(changed)
+
+    def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset with everything that it ever held.
 
         The head goes first, so that a crash leaves garbage and never a broken dataset. What was
         not there before that, such as a new dataset of the same name, is not touched. Commits
         that come in between are dropped too.
+
+        Args:
+            name: Of the dataset.
+            if_missing: `ignore` is content if there is none.
+
+        Returns:
+            Whether there was something to drop.
 
         Raises:
             DatasetNotFoundError: There is none of this name, or somebody else has just dropped it.
@@ -442,6 +529,19 @@ class Repository:
             delete for each thousand objects.
         """
         check_dataset_name(name)
+        if if_missing not in ("error", "ignore"):
+            raise InvalidInputError(
+                f"if_missing is {if_missing!r}.", hint="Give 'error' or 'ignore'."
+            )
+        try:
+            self._drop(name)
+        except DatasetNotFoundError:
+            if if_missing == "error":
+                raise
+            return False
+        return True
+
+    def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
         # Once more, after what they are for: a listing takes its time.
@@ -512,11 +612,7 @@ class HeadProvider(MetadataProvider):
 
     def delete(self, name: str) -> bool:
         """Drop the dataset; False if there is none."""
-        try:
-            self._repository.drop(name)
-        except DatasetNotFoundError:
-            return False
-        return True
+        return self._repository.drop(name, if_missing="ignore")
 
     def list(self) -> list[str]:
         """Return the names of all datasets, sorted."""
@@ -557,7 +653,8 @@ def open_repository(
     >>> repository.list()
     []
     """
-    return Repository(open_store(url, storage_options=storage_options), metadata=metadata)
+    store = open_store(url, storage_options=storage_options)
+    return Repository(store, metadata=metadata, storage_options=storage_options)
 
 
 def open_uri(

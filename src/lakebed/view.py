@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -60,10 +61,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.arrow.kernel import BatchTarget, WriteOptions
+    from lakebed.model.dimensions import DimensionSchema
     from lakebed.spark.read import Way
     from lakebed.state.commit import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.written import Written
+    from lakebed.trees.telemetry import TelemetryExport, TelemetryOptions
     from lakebed.work.merge import MergeReport
     from lakebed.work.writer import EntityWriter
 
@@ -750,6 +753,49 @@ class View(Readable):
             data, on, run=run, base=base, options=options, commit_options=commit_options
         )
 
+    def export_telemetry(
+        self,
+        url: str | os.PathLike[str],
+        schema: DimensionSchema | str | os.PathLike[str] | None = None,
+        *,
+        options: TelemetryOptions | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> TelemetryExport:
+        """Write the submissions of the view as a telemetry tree, for tools that read such trees.
+
+        A directory for each dimension, in it files of lines `<uuid><tab><json>`:
+        `20130612/nightly/winnt/001.lz4`. `Repository.adopt` takes such a tree.
+
+        Args:
+            url: A directory, or a prefix of a bucket, in which there is nothing yet.
+            schema: A dimension schema, or where it is: its dimensions are the levels, from the fields
+                or partition fields of these names, and what it does not allow is `OTHER`. None for
+                the dataset's own partition fields.
+            options: `TelemetryOptions`: dimensions in the names of files, as the finished code has
+                it, the compression, the size of files.
+            storage_options: Settings of the object store.
+
+        Returns:
+            What was written, and which directories hold several values: a tree has `_` for most of
+            what is no letter or digit.
+
+        Raises:
+            AlreadyExistsError: There is something in the place.
+            SchemaMismatchError: The dataset holds no submissions, or lacks a dimension.
+            StorageError: A store failed; what was written until then is left, to be deleted.
+
+        Cost:
+            A read of the view, and a PUT a file. Memory: up to 64 compressed files.
+        """
+        from lakebed.model.dimensions import DimensionSchema
+        from lakebed.store import open_store
+        from lakebed.trees import telemetry
+
+        if schema is not None and not isinstance(schema, DimensionSchema):
+            schema = DimensionSchema.from_json(schema)
+        target = open_store(url, storage_options=storage_options)
+        return telemetry.export(self._source.store, self.plan(), target, schema, options)
+
     def writer(
         self,
         *,
@@ -911,7 +957,10 @@ def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
 
 
 class EntityReader:
-    """An iterator over entities; also a context manager that closes the files."""
+    """An iterator over entities, open from the start; also a context manager that closes the files.
+
+    It is closed once, by `close`, at the end of a `with`, or by reading to the end.
+    """
 
     def __init__(
         self, batches: pa.RecordBatchReader, build: Callable[[dict[str, Any]], Any] | None
@@ -919,17 +968,36 @@ class EntityReader:
         """Use `View.reader` instead."""
         self._batches = batches
         self._entities = self._read(build)
+        self._is_closed = False
+        self._is_at_end = False
 
     def _read(self, build: Callable[[dict[str, Any]], Any] | None) -> Iterator[Any]:
         for batch in self._batches:
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 yield row if build is None else build(row)
 
-    def __iter__(self) -> Iterator[Any]:
-        return self._entities
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be more to read."""
+        return not (self._is_closed or self._is_at_end)
+
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> Any:
-        return next(self._entities)
+        """Return the next entity.
+
+        Raises:
+            InvalidInputError: The reader was closed before the end.
+            StopIteration: There is none.
+        """
+        if self._is_closed and not self._is_at_end:
+            raise InvalidInputError("The reader is closed.", hint="Open another one.")
+        try:
+            return next(self._entities)
+        except StopIteration:
+            self._is_at_end = True
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -938,6 +1006,7 @@ class EntityReader:
         self.close()
 
     def close(self) -> None:
-        """Close the files; further reads end at once."""
+        """Close the files; a second call does nothing."""
+        self._is_closed = True
         self._entities = iter(())
         self._batches.close()

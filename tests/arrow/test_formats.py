@@ -25,6 +25,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.state.facts import ColumnFacts
@@ -335,3 +336,44 @@ def test_bounds_are_written_of_floats_without_nan() -> None:
 
     statistics = footer.row_group(0).column(0).statistics
     assert (statistics.min, statistics.max, statistics.null_count) == (1.0, 2.0, 1)
+
+
+def test_avro_of_other_tools_is_read_by_the_names_of_its_fields() -> None:
+    place = {"type": "record", "name": "Place", "fields": [{"name": "at", "type": "int"}]}
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+    written = {
+        "type": "record",
+        "name": "org.example.Trip",
+        "fields": [
+            {"name": "start", "type": place},
+            {"name": "stop", "type": ["null", "org.example.Place"]},
+            {"name": "kind", "type": kind},
+            {"name": "other", "type": ["null", "Kind"]},
+            {"name": "code", "type": {"type": "fixed", "name": "Code", "size": 2}},
+            {"name": "via", "type": {"type": "array", "items": "Place"}},
+            {"name": "by_name", "type": {"type": "map", "values": "Place"}},
+        ],
+    }
+    row = {
+        "start": {"at": 1},
+        "stop": {"at": 2},
+        "kind": "A",
+        "other": None,
+        "code": b"ab",
+        "via": [{"at": 3}],
+        "by_name": {"x": {"at": 4}},
+    }
+    sink = io.BytesIO()
+    fastavro.writer(sink, fastavro.parse_schema(written), [row])
+    wider = {"type": "record", "name": "Place", "fields": [{"name": "at", "type": "long"}]}
+    added = {"name": "more", "type": ["null", wider], "default": None}
+    newer = {**written, "fields": [*written["fields"], added]}
+    newer["fields"][0] = {"name": "start", "type": wider | {"name": "Other"}}
+    newer["fields"][1] = {"name": "stop", "type": ["null", wider]}
+    newer["fields"][-1] = {"name": "more", "type": ["null", "org.example.Place"], "default": None}
+
+    batches = AvroReader().batches(pa.BufferReader(sink.getvalue()), schema_from_avro(newer))
+
+    assert pa.Table.from_batches(batches).to_pylist(maps_as_pydicts="strict") == [
+        row | {"more": None}
+    ]

@@ -60,6 +60,7 @@ CALLS = {
     "publish": "{lake}/flights --table lake.{table}",
     "unpublish": "{lake}/flights --table lake.{table}",
     "adopt": "{lake}/plain",
+    "export": "{lake}/lines {lake}/tree --telemetry",
     "archive": "init --storage {lake}/raw",
     "doctor": "{lake}",
 }
@@ -88,6 +89,7 @@ OTHER_SHAPES = {
     "discard --dry-run": "{lake}/flights {staged}",
     "cleanup --delete": "{lake}/flights --older-than 0s --yes --kept",
     "publish --dry-run": "{lake}/flights --table lake.{table}",
+    "publish --print-sql": "{lake}/flights --table lake.{table}",
     "publish --delta": "{lake}/flights",
     "publish --iceberg": "{lake}/flights --repair",
     "unpublish --delta": "{lake}/flights",
@@ -134,7 +136,9 @@ CHECKS: dict[str, Callable[[str], None]] = {
 
 def needs_spark(verb: str) -> bool:
     is_publication = verb.split()[0] in ("publish", "unpublish")
-    return is_publication and "--delta" not in verb and "--iceberg" not in verb
+    return is_publication and not any(
+        one in verb for one in ("--delta", "--iceberg", "--print-sql")
+    )
 
 
 def test_every_verb_and_every_format_is_checked() -> None:
@@ -174,6 +178,9 @@ def test_result_is_valid(cli, address, write, request, verb: str, call: str, out
     }
     plain = write("lake/plain/rows.parquet", "")
     pq.write_table(pa.table({"n": [1]}), plain)
+    if "{lake}/lines" in call:
+        lines = write("lines.tsv", 'a1\t{"channel": "beta"}\n')
+        cli("import", f"{places['lake']}/lines", lines, "--partition-by", "channel")
     if "{staged}" in call:
         rows = [{"time_hour": dt.datetime(2013, 1, 3, tzinfo=dt.UTC), "flight": 1}]
         waiting = request.getfixturevalue("flights").stage(rows)

@@ -11,7 +11,16 @@ from lakebed import checks
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
 from lakebed.checks import Audit, Check
-from lakebed.cli.data import base_option, rows_of, run_option, show_commit, split_names, takes_files
+from lakebed.cli.data import (
+    base_option,
+    begun_option,
+    commit_options,
+    rows_of,
+    run_option,
+    show_commit,
+    split_names,
+    takes_files,
+)
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
@@ -71,6 +80,7 @@ def _batch_record(batch: Batch) -> dict[str, object]:
 @click.option("--run", required=True, help="Name of the run that is repeated.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
 @base_option
+@begun_option
 def rerun(
     output: Output,
     *,
@@ -80,6 +90,7 @@ def rerun(
     run: str,
     is_empty: bool,
     base: int | None,
+    begun_at: dt.datetime | None,
 ) -> None:
     """Replace what a run wrote before, wherever it did.
 
@@ -90,11 +101,12 @@ def rerun(
         message = "Give FILES, or --empty to say that there are no rows."
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
+    options = commit_options(begun_at)
     if inputs is None:
-        show_commit(output, dataset.rerun([], run, base=base))
+        show_commit(output, dataset.rerun([], run, base=base, commit_options=options))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.rerun(rows_of(inputs, dataset), run, base=base)
+        commit = dataset.rerun(rows_of(inputs, dataset), run, base=base, commit_options=options)
     show_commit(output, commit)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.options import (
     Verb,
+    parse_time,
     storage_option,
     takes_dataset,
     takes_state,
@@ -25,6 +27,7 @@ from lakebed.cli.records import commit_record
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
 from lakebed.repository import Repository, open_repository
+from lakebed.state.commit import CommitOptions
 from lakebed.view import View
 
 TABLE_LIMIT = 20  # rows of a table; more are for programs
@@ -98,6 +101,21 @@ base_option = click.option(
     help="What was looked at before: refuse if a commit since then touched what is written.",
 )
 
+begun_option = click.option(
+    "--begun-at",
+    callback=parse_time,
+    metavar="TIME",
+    help="When the process began, which the batch id shall tell. Without zone, UTC.  [default: now]",
+)
+
+
+def commit_options(begun_at: dt.datetime | None) -> CommitOptions | None:
+    """Return what a writing verb was told of its process."""
+    if begun_at is None:
+        return None
+    aware = begun_at.replace(tzinfo=dt.UTC) if begun_at.tzinfo is None else begun_at
+    return CommitOptions(begun_at=aware)
+
 
 def show_commit(output: Output, commit: Commit) -> None:
     """Show what a write has done."""
@@ -111,6 +129,7 @@ def show_commit(output: Output, commit: Commit) -> None:
 @takes_files(required=True)
 @run_option
 @base_option
+@begun_option
 def append(
     output: Output,
     *,
@@ -119,6 +138,7 @@ def append(
     inputs: Inputs,
     run: str | None,
     base: int | None,
+    begun_at: dt.datetime | None,
 ) -> None:
     """Add the rows of files, without Spark.
 
@@ -128,7 +148,9 @@ def append(
     """
     dataset = repository.open(name)
     with output.progress(f"Appending {inputs.label}"):
-        commit = dataset.append(rows_of(inputs, dataset), run, base=base)
+        commit = dataset.append(
+            rows_of(inputs, dataset), run, base=base, commit_options=commit_options(begun_at)
+        )
     show_commit(output, commit)
 
 
@@ -145,6 +167,7 @@ def append(
 )
 @run_option
 @base_option
+@begun_option
 def overwrite(
     output: Output,
     *,
@@ -154,6 +177,7 @@ def overwrite(
     where: str | None,
     run: str | None,
     base: int | None,
+    begun_at: dt.datetime | None,
 ) -> None:
     """Replace partitions by files, without Spark.
 
@@ -166,11 +190,14 @@ def overwrite(
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
+    options = commit_options(begun_at)
     if inputs is None:
-        show_commit(output, dataset.overwrite([], view, run=run, base=base))
+        show_commit(output, dataset.overwrite([], view, run=run, base=base, commit_options=options))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.overwrite(rows_of(inputs, dataset), view, run=run, base=base)
+        commit = dataset.overwrite(
+            rows_of(inputs, dataset), view, run=run, base=base, commit_options=options
+        )
     show_commit(output, commit)
 
 

@@ -22,7 +22,9 @@ from lakebed.cli.output import Output, to_screen
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
+from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema
 from lakebed.model.shown import counted
@@ -44,6 +46,23 @@ def read_strategy(text: str) -> PartitionStrategy:
 
         return PartitionStrategy.from_json(read_text(Path(text)))
     return PartitionStrategy.parse(text)
+
+
+def read_partitions(text: str | None, dimensions_file: Path | None) -> PartitionStrategy | None:
+    """Read the strategy of a dataset that is to be created; None where nothing is said of it.
+
+    Raises:
+        PartitionSpecError: It is none.
+        InvalidInputError: A file cannot be read.
+    """
+    if dimensions_file is None:
+        return None if text is None else read_strategy(text)
+    from lakebed.arrow.reading.files import reading
+
+    with reading(dimensions_file):
+        dimensions = DimensionSchema.from_json(dimensions_file)
+    functions = () if text is None else read_strategy(text).functions
+    return PartitionStrategy((*functions, *dimensions.partition_by()))
 
 
 def read_schema_file(path: Path) -> str | pa.Schema:
@@ -112,9 +131,15 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
 @click.option("--delimiter", default=",", help="With --like: between the cells of CSV.")
 @click.option(
     "--partition-by",
-    default="",
     metavar="TEXT|FILE",
-    help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.",
+    help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.  "
+    "[default: what the Avro schema says under 'partitions']",
+)
+@click.option(
+    "--dimensions",
+    "dimensions_file",
+    type=click.Path(path_type=Path),
+    help="A file such as telemetry_schema.json, whose dimensions are partitions; after --partition-by.",
 )
 @click.option(
     "--format",
@@ -144,6 +169,11 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     help="A property of your own. Repeatable.",
 )
 @click.option(
+    "--batch-ids",
+    type=click.Choice([str(form) for form in BatchIds]),
+    help="What batch ids count, or the date that they are. For good.  [default: milliseconds]",
+)
+@click.option(
     "--head-format",
     type=click.Choice([head_format.value for head_format in HeadFormat]),
     default="json",
@@ -167,11 +197,13 @@ def create(
     rows_file: Path | None,
     null_text: str,
     delimiter: str,
-    partition_by: str,
+    partition_by: str | None,
+    dimensions_file: Path | None,
     file_format: str,
     compression: str | None,
     index: tuple[str, ...],
     properties: Mapping[str, str],
+    batch_ids: str | None,
     head_format: Literal["json", "msgpack.zstd"],
     if_exists: Literal["error", "open"],
     is_dry_run: bool,
@@ -185,9 +217,11 @@ def create(
     else:
         message = "Give one of --schema and --like."
         raise click.UsageError(message, click.get_current_context())
+    if batch_ids is not None:
+        properties = {**properties, BATCH_IDS: str(batch_ids)}
     descriptor = DatasetDescriptor(
         schema=schema,
-        partition_by=read_strategy(partition_by),
+        partition_by=read_partitions(partition_by, dimensions_file),
         format=file_format,
         compression=compression,
         index=index,
@@ -284,17 +318,37 @@ def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]
     )
 
 
+_DROPPED_COLUMNS = ("key", "size_bytes")
+
+
 @verb("drop", example="lakebed drop lake/flights --dry-run")
 @takes_dataset
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be deleted.")
+@click.option(
+    "--if-missing",
+    type=click.Choice(["error", "ignore"]),
+    default="error",
+    show_default=True,
+    help="ignore: fine if there is none.",
+)
 def drop(
-    output: Output, *, repository: Repository, name: str, is_sure: bool, is_dry_run: bool
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    is_sure: bool,
+    is_dry_run: bool,
+    if_missing: Literal["error", "ignore"],
 ) -> None:
     """Delete a dataset and all that it ever held.
 
     The result is what was deleted, or would be.
     """
+    if if_missing == "ignore" and not repository.exists(name):
+        output.note(f"There is no dataset {name!r} in {repository.uri}.")
+        output.rows(_DROPPED_COLUMNS, ())
+        return
     dataset = repository.open(name)
     objects = _objects_of(repository, name)
     total = f"{counted(len(objects), 'object')} of {counted(sum(objects.values()), 'byte')}"
@@ -309,10 +363,10 @@ def drop(
     else:
         if not is_sure:
             click.confirm(f"Delete {total} of {dataset.uri}?", abort=True, err=True)
-        repository.drop(name)
+        repository.drop(name, if_missing=if_missing)
         output.note(f"Deleted {total} of {dataset.uri}.")
     output.rows(
-        ("key", "size_bytes"),
+        _DROPPED_COLUMNS,
         ({"key": key, "size_bytes": size_bytes} for key, size_bytes in objects.items()),
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from lakebed.cli.options import takes_dataset, takes_metastore, verb
-from lakebed.cli.output import Output
+from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.records import dataset_facts, dataset_record
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
@@ -45,6 +47,18 @@ _PARTITION_LISTS = ("added", "changed", "dropped")
 )
 @click.option("--repair", "is_repair", is_flag=True, help="Compare all, and mend the table.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would change.")
+@click.option(
+    "--print-sql",
+    "is_printed",
+    is_flag=True,
+    help="Ask no metastore: print the statements for a Hive table, to be run elsewhere.",
+)
+@click.option(
+    "--since",
+    type=int,
+    metavar="VERSION",
+    help="With --print-sql: what the table shows, so that only what was touched since is told.",
+)
 def publish(
     output: Output,
     *,
@@ -60,6 +74,8 @@ def publish(
     is_check: bool,
     is_repair: bool,
     is_dry_run: bool,
+    is_printed: bool,
+    since: int | None,
 ) -> None:
     """Bring a Hive, Delta or Iceberg table into step.
 
@@ -69,7 +85,17 @@ def publish(
     if is_check and is_repair:
         raise _misused("Give only one of --check and --repair.")
     _check_target(table, is_delta=is_delta, is_iceberg=is_iceberg, catalog=catalog)
+    if since is not None and not is_printed:
+        raise _misused("--since is for --print-sql.")
     dataset = repository.open(name)
+    if is_printed:
+        if table is None or metastore or mode or is_check or is_repair or is_dry_run:
+            raise _misused("--print-sql goes with --table, --since and --root alone.")
+        told = dataset.publish_statements(table=table, since=since, root=root)
+        # For a person as for a shell: statements, and nothing around them.
+        shown = replace(output, format=OutputFormat.PLAIN) if output.is_table else output
+        shown.rows(("statement",), ({"statement": f"{statement};"} for statement in told))
+        return
     wish = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
     done: Publication | TablePublication
     with output.progress("Publishing"):
@@ -201,6 +227,13 @@ def unpublish(
     show_default=True,
     help="Which batches of a partition are current.",
 )
+@click.option(
+    "--telemetry",
+    type=click.Path(path_type=Path),
+    metavar="SCHEMA",
+    help="A telemetry tree of submissions, with the dimensions of this file.",
+)
+@click.option("--kite", "is_kite", is_flag=True, help="A dataset of Kite, as its .metadata says.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
@@ -212,10 +245,12 @@ def adopt(
     table: str | None,
     partition_by: str,
     current: Any,
+    telemetry: Path | None,
+    is_kite: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
-    """Make a dataset of Parquet files where they lie.
+    """Make a dataset of files where they lie.
 
     The files are in LOCATION/NAME, as those of a Hive table are, and stay there. Their footers are
     read and must be of one schema. Where a partition has several directories batch_id=…, the newest
@@ -223,9 +258,15 @@ def adopt(
 
     The result of --dry-run is every file with what it is taken for, and why.
     """
-    with output.progress("Reading footers"):
+    with output.progress("Reading files"):
         adoption = repository.find_adoption(
-            name, table, partition_by=partition_by, metastore=metastore, current=current
+            name,
+            table,
+            partition_by=partition_by,
+            metastore=metastore,
+            current=current,
+            telemetry=telemetry,
+            kite=is_kite,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))
     if is_dry_run:

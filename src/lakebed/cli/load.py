@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -16,22 +16,22 @@ from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.files import reading
 from lakebed.arrow.reading.inference import infer_schema
 from lakebed.cli.data import run_option, takes_files
-from lakebed.cli.datasets import read_strategy
+from lakebed.cli.datasets import read_partitions
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import AttachedOption, takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
-from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.options import LoadOptions
 
+_TEXT = Primitive(Kind.STRING)
 # Of these, what does not fit is set aside whether that is asked for or not.
 _SIFTED = ("submissions", "avro")
 # One process reads as much in about the time in which a session starts.
@@ -53,7 +53,8 @@ _SPARK_FROM_BYTES = 64 * 2**20
     "--dimensions",
     "dimensions_file",
     type=click.Path(path_type=Path),
-    help="Of the dataset that is created: a file such as telemetry_schema.json.",
+    help="Of the dataset that is created: a file such as telemetry_schema.json; after "
+    "--partition-by.",
 )
 @click.option(
     "--overwrite", "is_overwrite", is_flag=True, help="Replace the partitions that rows touch."
@@ -119,7 +120,7 @@ def import_(
             "What goes through quarantine is added, and replaces nothing.",
             hint="Leave --overwrite out, or add --fail-on-rejects.",
         )
-    strategy = _strategy(partition_by, dimensions_file)
+    strategy = read_partitions(partition_by, dimensions_file)
     began = time.monotonic()
     create = None
     if not _exists(repository, name, strategy):
@@ -202,16 +203,6 @@ def _spark_errors() -> Iterator[None]:
         raise LakebedError(f"Spark failed: {cause}", hint=hint) from exc
 
 
-def _strategy(partition_by: str | None, dimensions_file: Path | None) -> PartitionStrategy | None:
-    if dimensions_file is None:
-        return None if partition_by is None else read_strategy(partition_by)
-    if partition_by is not None:
-        message = "Give only one of --partition-by and --dimensions."
-        raise click.UsageError(message, click.get_current_context())
-    with reading(dimensions_file):
-        return PartitionStrategy(DimensionSchema.from_json(dimensions_file).partition_by())
-
-
 def _exists(repository: Repository, name: str, strategy: PartitionStrategy | None) -> bool:
     """Whether the dataset is there, partitioned as asked for."""
     try:
@@ -232,14 +223,13 @@ def _descriptor(
     """Return what a dataset for these files is."""
     partition_by = strategy or PartitionStrategy(())
     if inputs.format == "submissions":
-        text = Primitive(Kind.STRING)
-        sources = dict.fromkeys(function.source for function in partition_by)
-        fields = (
-            *(Field(name=name, type=text, nullable=False) for name in (UUID, DOCUMENT)),
-            *(Field(name=name, type=text) for name in sources if name not in (UUID, DOCUMENT)),
-        )
+        lines = (Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
+        sources = dict.fromkeys(one.source for one in partition_by if one.takes_source)
+        paths = [name.split(".") for name in sources if name not in (UUID, DOCUMENT)]
         return DatasetDescriptor(
-            schema=Schema(fields=fields), partition_by=partition_by, format="submissions"
+            schema=Schema(fields=(*lines, *_text_fields(paths))),
+            partition_by=partition_by,
+            format="submissions",
         )
     if inputs.format == "avro":
         with reading(inputs.locations[0]):
@@ -247,6 +237,17 @@ def _descriptor(
     else:
         schema = infer_schema(inputs.locations, inputs.format, rows=0, csv=inputs.csv, unfit=unfit)
     return DatasetDescriptor(schema=schema, partition_by=partition_by)
+
+
+def _text_fields(paths: Sequence[Sequence[str]]) -> tuple[Field, ...]:
+    """Return text fields for sources; those of a record, such as `application.name`, in one."""
+    inner: dict[str, list[Sequence[str]]] = {}
+    for name, *rest in paths:
+        inner.setdefault(name, []).extend([rest] if rest else [])
+    return tuple(
+        Field(name=name, type=Struct(_text_fields(rests)) if rests else _TEXT)
+        for name, rests in inner.items()
+    )
 
 
 def _show(output: Output, repository: Repository, report: LoadReport, *, duration_s: float) -> None:

@@ -129,8 +129,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "unpublish",
             "Drop a published table; dataset and files stay.",
         ),
-        "adopt": Home(
-            "lakebed.cli.hive", "adopt", "Make a dataset of Parquet files where they lie."
+        "adopt": Home("lakebed.cli.hive", "adopt", "Make a dataset of files where they lie."),
+        "export": Home(
+            "lakebed.cli.export", "export", "Write submissions as a tree of files for other tools."
         ),
     },
     "This installation": {

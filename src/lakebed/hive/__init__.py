@@ -8,5 +8,6 @@ if TYPE_CHECKING:
     from lakebed.hive import adoption as adoption
     from lakebed.hive import publication as publication
     from lakebed.hive import shown as shown
+    from lakebed.hive import statements as statements
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -41,6 +41,7 @@ from lakebed.hive.metastore import Metastore, plain_location
 from lakebed.hive.session import session_of
 from lakebed.hive.table import TableName
 from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import (
     BATCH_ID,
@@ -71,7 +72,8 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BATCH_LEVEL = re.compile(rf"{BATCH_ID}=([0-9]{{1,18}})")
+# A date with a `T` before the time is the number without it.
+_BATCH_LEVEL = re.compile(rf"{BATCH_ID}=([0-9]{{8}}T[0-9]{{4}}(?:[0-9]{{2}})?|[0-9]{{1,18}})")
 # Directories of a dataset that are not for the files of others.
 _OWN_FOLDERS = frozenset(Folder)
 
@@ -163,9 +165,8 @@ def find_adoption(
             hint="Name the directory that holds the partitions, or create a dataset.",
         )
     now = dt.datetime.now(dt.UTC)
-    batch_id = int(now.timestamp() * 1000)
-    batches = _judged(directories, keys, batch_id, current)
-    return _proven(store, name, batches, keys, schema, batch_id)
+    batches = _judged(directories, keys, now, current)
+    return _proven(store, name, batches, keys, schema, now)
 
 
 def _is_table(source: str | os.PathLike[str]) -> bool:
@@ -279,7 +280,7 @@ def _directories(
             found[directory] = FoundDirectory(
                 key=directory,
                 texts=_texts(info.key, levels, keys) if texts is None else texts,
-                batch_id=int(match[1]) if match else None,
+                batch_id=int(match[1].replace("T", "")) if match else None,
             )
         one = found[directory]
         if mark is not None:
@@ -335,13 +336,13 @@ def _strange(key: str, reason: str) -> InvalidInputError:
 def _judged(
     directories: Iterable[FoundDirectory],
     keys: Mapping[str, Type],
-    batch_id: int,
+    now: dt.datetime,
     current: Literal["newest", "all"],
 ) -> list[AdoptedBatch]:
     """Say of each batch of each partition what it is taken for."""
     found: dict[str, dict[int | None, list[FoundDirectory]]] = {}
     for one in directories:
-        if one.batch_id is not None and started_ms(one.batch_id) > batch_id:
+        if one.batch_id is not None and started_ms(one.batch_id) > now.timestamp() * 1000:
             where = one.files[0].key if one.files else one.key
             raise _strange(where, f"its batch {one.batch_id} has not begun yet")
         path = _partition(one, keys)
@@ -384,7 +385,7 @@ def _proven(
     batches: Sequence[AdoptedBatch],
     keys: Mapping[str, Type],
     schema: Schema | None,
-    batch_id: int,
+    now: dt.datetime,
 ) -> Adoption:
     footers = read_footers(
         store,
@@ -407,7 +408,14 @@ def _proven(
     if schema is None:
         schema = _schema_of(dict(sorted(live.items())), keys)
     strategy = PartitionStrategy(tuple(by.identity(key) for key in keys))
-    descriptor = DatasetDescriptor(schema=schema, partition_by=strategy)
+    form = _form_of(batches)
+    descriptor = DatasetDescriptor(
+        schema=schema,
+        partition_by=strategy,
+        properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
+    )
+    newest = max(one.batch_id or 0 for one in batches)
+    batch_id = max(form.of(now), form.after(newest))
     stored = descriptor.stored_schema
     for key, footer in live.items():
         reason = difference(footer, stored)
@@ -424,7 +432,7 @@ def _proven(
     sound = sound_footers({file.key: footers[file.key] for file, _ in taken})
     facts = [
         FileFacts(
-            label=_label(file, partition, batch_id),
+            label=label_of(file, partition, batch_id),
             row_count=sound[file.key].num_rows,
             size_bytes=file.size_bytes,
             checksum="",  # nobody has read the whole file
@@ -444,6 +452,15 @@ def _proven(
         facts=facts_table(facts, stored),
         batch_id=batch_id,
     )
+
+
+def _form_of(batches: Iterable[AdoptedBatch]) -> BatchIds:
+    """Return the form in which other tools have named all batches; else ours."""
+    forms = {
+        BatchIds.MILLISECONDS if one.batch_id is None else BatchIds.written_as(one.batch_id)
+        for one in batches
+    }
+    return forms.pop() if len(forms) == 1 else BatchIds.MILLISECONDS
 
 
 def _counted(
@@ -493,7 +510,14 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(kind)
 
 
-def _label(file: FoundFile, partition: str, batch_id: int) -> str:
+def label_of(file: FoundFile, partition: str, batch_id: int) -> str:
+    """Return the label of a file that is adopted.
+
+    Args:
+        file: Where it lies.
+        partition: Path of its partition.
+        batch_id: Of the adoption, where its directory names none.
+    """
     level = encode_level(BATCH_ID, batch_id if file.batch_id is None else file.batch_id)
     path = file.key.partition("/")[2]
     return "/".join(filter(None, (partition, level, adopted_file_name(path))))
@@ -540,7 +564,7 @@ def _changes(created: State, adoption: Adoption) -> list[Changes]:
         added: dict[str, list[str]] = {}
         for one in step.batches:
             added.setdefault(one.partition, []).extend(
-                _label(file, one.partition, adoption.batch_id) for file in one.files
+                label_of(file, one.partition, adoption.batch_id) for file in one.files
             )
         gone = frozenset(label for path in added for label in live.get(path, ()))
         scope: Scope = TheseFiles.of(gone) if gone else Nothing()

@@ -54,7 +54,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_DATASET, _CREATED = "lakebed.dataset", "lakebed.created_at"
+DATASET = "lakebed.dataset"
+"""The property of a table that names the dataset which it shows."""
+
+_CREATED = "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
 _UNPARTITIONED = Spec("")
 
@@ -231,7 +234,7 @@ def unpublish(
 
 def owner_of(table: FoundTable) -> str | None:
     """Return the URI of the dataset that a table says it shows; None if it was not published."""
-    return table.properties.get(_DATASET)
+    return table.properties.get(DATASET)
 
 
 def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
@@ -477,7 +480,7 @@ class _Publisher:
     def _properties(self, now: _Round) -> dict[str, str]:
         """Return what the table says of itself when it shows the version."""
         return {
-            _DATASET: f"{self._store.uri}/{self._dataset}",
+            DATASET: f"{self._store.uri}/{self._dataset}",
             _CREATED: now.state.created_at,
             _MODE: now.mode,
             _VERSION: str(now.state.version),
@@ -491,7 +494,7 @@ class _Publisher:
             own = now.added.get(_UNPARTITIONED)
             location = self._location(own) if own is not None else self._empty_location()
             # Without a version: until all partitions are there, it shows none.
-            first = {name: properties[name] for name in (_DATASET, _CREATED, _MODE)}
+            first = {name: properties[name] for name in (DATASET, _CREATED, _MODE)}
             metastore.create(now.columns, location, first)
         else:
             self._set_columns(now, now.found)

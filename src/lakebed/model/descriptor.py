@@ -19,6 +19,7 @@ from lakebed.model.dataclass_types import schema_from_dataclass
 from lakebed.model.given import check_given
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID
+from lakebed.model.kite import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
@@ -76,7 +77,8 @@ class DatasetDescriptor:
         partition_by: PartitionStrategy
         | PartitionFunction
         | Iterable[PartitionFunction | str]
-        | str = (),
+        | str
+        | None = None,
         format: str = "parquet",  # noqa: A002 - the word of API.md
         compression: str | None = None,
         index: Iterable[str] | str = (),
@@ -88,7 +90,10 @@ class DatasetDescriptor:
             schema: Avro (parsed, JSON text, or the path of an .avsc file), a pyarrow.Schema,
                 a Spark StructType or DataFrame, a dataclass, or a Lakebed schema.
             partition_by: Functions from `lakebed.by`, or text such as
-                `"date(time_hour) as dt, hash(user_id, 64)"`, or a list of both.
+                `"date(time_hour) as dt, hash(user_id, 64)"`, or a list of both; `()` for no
+                partitions. None for those that an Avro schema of Kite holds under `partitions`;
+                without them, for none. What such a schema holds under `mapping` is checked, and kept
+                in the property `kite.mapping`.
             format: Of the data files: parquet, avro or submissions.
             compression: Of the data files. Parquet has zstd (the default), snappy, gzip, lz4 and
                 uncompressed; Avro has deflate (the default), snappy, zstd, bzip2, xz and
@@ -105,8 +110,14 @@ class DatasetDescriptor:
                 cannot have an index.
         """
         set_field = object.__setattr__
-        set_field(self, "schema", read_schema(schema))
-        set_field(self, "partition_by", PartitionStrategy.of(partition_by))
+        document = _avro_document(schema)
+        fields = read_schema(schema if document is None else document)
+        if partition_by is None:
+            partition_by = find_strategy(document or {}) or ()
+        strategy = PartitionStrategy.of(partition_by)
+        mapping = find_mapping(document or {}, fields, strategy)
+        set_field(self, "schema", fields)
+        set_field(self, "partition_by", strategy)
         _check_choice("format", format, FORMATS)
         set_field(self, "format", format)
         set_field(
@@ -115,7 +126,8 @@ class DatasetDescriptor:
         check_given("index", index, Iterable, "Give names of columns, or leave it out.")
         check_given("properties", properties, Mapping, "Give a dict of text to text.")
         set_field(self, "index", (index,) if isinstance(index, str) else tuple(index))
-        set_field(self, "properties", dict(properties or {}))
+        kept = {} if mapping is None else {MAPPING: mapping}
+        set_field(self, "properties", {**kept, **(properties or {})})
         self.check()
 
     def __repr__(self) -> str:
@@ -239,6 +251,11 @@ class DatasetDescriptor:
             )
 
     @property
+    def is_partitioned(self) -> bool:
+        """Whether entities are kept in partitions."""
+        return len(self.partition_by) > 0
+
+    @property
     def document_fields(self) -> tuple[Field, ...]:
         """The fields of submissions that are read from their documents; else none."""
         if self.format != "submissions":
@@ -352,6 +369,13 @@ def read_schema(source: object) -> Schema:
         hint="Give Avro (parsed, text or a path), a pyarrow Schema or Table, a Spark StructType or "
         "DataFrame, or a dataclass; for a pandas frame pyarrow.Schema.from_pandas(frame).",
     )
+
+
+def _avro_document(source: object) -> Mapping[str, Any] | None:
+    """Return the parsed document of an Avro schema; None of what is of another form."""
+    if isinstance(source, str | os.PathLike):
+        source = _parse_avro(source)
+    return source if isinstance(source, Mapping) else None
 
 
 def _parse_avro(source: str | os.PathLike[str]) -> object:

@@ -6,10 +6,12 @@ dataset ever had, since it may fit its predecessor and yet not an older one whos
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.allowed import DEFAULT_CAP, OneOf, includes
+from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.partition import Dimension, PartitionFunction
 from lakebed.model.partition.function import find_type
@@ -45,7 +47,8 @@ def check_update(
 ) -> None:
     """Check that a dataset may become what `new` describes.
 
-    Properties may change freely, and so may the compression, unless names of files tell it.
+    Properties may change freely, but for the form of batch ids, and so may the compression, unless
+    names of files tell it.
 
     Args:
         old: The current descriptor.
@@ -53,7 +56,8 @@ def check_update(
         schemas: All that the dataset ever had, by number.
 
     Raises:
-        InvalidInputError: The format differs, or a compression that the names of files tell.
+        InvalidInputError: The format differs, or a compression that the names of files tell; or
+            new batch ids would be below those that there are.
         PartitionSpecError: The partitions differ otherwise than by the rules.
         SchemaMismatchError: Data of one of the schemas could not be read as it was.
     """
@@ -69,9 +73,20 @@ def check_update(
             f"{new.compression}: the names of the files tell it.",
             hint="Create a dataset of the new compression and append the rows of this one.",
         )
+    _check_batch_ids(old, new)
     check_partitioning(old, new)
     for number, schema in sorted(schemas.items()):
         check_schema(schema, new.schema, number)
+
+
+def _check_batch_ids(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
+    former, form = BatchIds.named_by(old.properties), BatchIds.named_by(new.properties)
+    now = dt.datetime.now(dt.UTC)
+    if form.of(now) < former.of(now):
+        raise InvalidInputError(
+            f"Batch ids cannot change from {former} to {form}, which are lower numbers: ids grow.",
+            hint="The form is chosen when a dataset is created.",
+        )
 
 
 def check_partitioning(

@@ -5,6 +5,7 @@ Where the file of a label is, `lakebed.model.layout` knows.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import urllib.parse
 import uuid
@@ -27,6 +28,9 @@ OWN_FILE_PREFIX = "part-"
 # their paths in the dataset's directory.
 ADOPTED_PREFIX = "adopted-"
 _LEAST_MILLISECONDS = 10**11
+# Of batch ids that are dates, by their length.
+DATE_FORMATS = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_FIRST_YEAR, _LAST_YEAR = "1990", "2100"  # that they can be of
 _BATCH_NUMBER = re.compile(r"[0-9]{1,18}")
 # A batch id in documents that come from storage; its directory has up to 18 digits.
 BatchId = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
@@ -217,14 +221,38 @@ def batch_id_of(label: str) -> int | None:
 
 
 def started_ms(batch_id: int) -> int:
-    """Return the epoch millisecond at which the run of a batch began.
+    """Return the epoch millisecond at which the run of a batch began, whatever form its id has.
 
-    Ids of batches that Lakebed did not write may be in seconds; as milliseconds these are of 1973.
+    Seconds would be of 1973 as milliseconds, and dates of 1976 or of the year 2600.
 
-    >>> started_ms(1449784608), started_ms(1449784608123)
-    (1449784608000, 1449784608123)
+    >>> started_ms(1449784608), started_ms(1449784608123), started_ms(201512102156)
+    (1449784608000, 1449784608123, 1449784560000)
     """
-    return batch_id if batch_id >= _LEAST_MILLISECONDS else batch_id * 1000
+    moment = date_of(batch_id)
+    if moment is not None:
+        return int(moment.timestamp() * 1000)
+    return batch_id * 1000 if is_in_seconds(batch_id) else batch_id
+
+
+def is_in_seconds(batch_id: int) -> bool:
+    """Whether a batch id counts seconds since the epoch."""
+    return batch_id < _LEAST_MILLISECONDS
+
+
+def date_of(batch_id: int) -> dt.datetime | None:
+    """Return the moment that the digits of a batch id spell; None if they are no date.
+
+    >>> date_of(201512102156), date_of(1449784608123)
+    (datetime.datetime(2015, 12, 10, 21, 56, tzinfo=datetime.timezone.utc), None)
+    """
+    text = str(batch_id)
+    date_format = DATE_FORMATS.get(len(text))
+    if date_format is None or not _FIRST_YEAR <= text[:4] <= _LAST_YEAR:
+        return None
+    try:
+        return dt.datetime.strptime(text, date_format).replace(tzinfo=dt.UTC)
+    except ValueError:
+        return None
 
 
 def is_own_name(label: str) -> bool:

@@ -6,17 +6,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakebed.errors import MetadataProviderError
+from lakebed.errors import DatasetExistsError, DatasetNotFoundError, MetadataProviderError
 from lakebed.model.descriptor import DatasetDescriptor
 
 
 class MetadataProvider(ABC):
     """Keeps the descriptors of datasets by name, such as in a catalog of the user's own.
 
-    Give one to `open_repository`: it is told of every dataset that is created, updated or
-    dropped, after the head has changed, which stays the truth. It keeps what it is given; the
-    rules of evolution are the dataset's. `Repository.metadata` is one too: by default that of the
-    heads themselves.
+    Give one to `open_repository`. It is told of every dataset that is created, updated or
+    dropped, after the head has changed, and where others write it, `Repository.follow_metadata`
+    makes the datasets what it says. What a reader or writer of rows goes by is always the head,
+    which tells schema and files of one moment; so a provider is the truth of what datasets shall
+    be, and the head of what they are. It keeps what it is given; the rules of evolution are the
+    dataset's.
+
+    `Repository.metadata` is one too: by default that of the heads themselves. Others are
+    `FileMetadataProvider` and `HiveMetadataProvider`; one of your own has `save`, `load`,
+    `delete` and `list`.
 
     >>> class Catalog(MetadataProvider):
     ...     def __init__(self):
@@ -57,6 +63,41 @@ class MetadataProvider(ABC):
     @abstractmethod
     def list(self) -> list[str]:
         """Return the names for which a descriptor is kept, sorted."""
+
+    def exists(self, name: str) -> bool:
+        """Whether a descriptor is kept for this name."""
+        try:
+            self.load(name)
+        except DatasetNotFoundError:
+            return False
+        return True
+
+    def create(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep the descriptor of a dataset of which none is kept.
+
+        Raises:
+            DatasetExistsError: One is kept, and stays.
+        """
+        if self.exists(name):
+            raise DatasetExistsError(
+                f"The metadata provider has a dataset {name!r}.", hint="Update it instead."
+            )
+        self.save(name, descriptor)
+
+    def update(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep another descriptor of a dataset of which one is kept.
+
+        Raises:
+            DatasetNotFoundError: None is kept.
+        """
+        if not self.exists(name):
+            raise not_kept(name)
+        self.save(name, descriptor)
+
+
+def not_kept(name: str, where: str = "The metadata provider") -> DatasetNotFoundError:
+    """Return the error for a name for which no descriptor is kept."""
+    return DatasetNotFoundError(f"{where} has no dataset {name!r}.", hint="`list` names them.")
 
 
 @contextmanager

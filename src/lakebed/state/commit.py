@@ -46,6 +46,9 @@ class CommitOptions:
         longest_wait_ms: But never longer than this.
         lease: For so long no cleanup may take the writer for dead. A batch that takes longer
             than that, with a cleanup after it, is refused when it is committed.
+        begun_at: When the process began that writes the batch, with a time zone: the batch id tells
+            that time. Ids only grow: where others are as high already, it is the next one. None,
+            or a time to come, for when the batch is reserved.
 
     >>> CommitOptions(deadline_s=30).longest_wait_ms
     1000.0
@@ -55,8 +58,14 @@ class CommitOptions:
     first_wait_ms: float = 10.0
     longest_wait_ms: float = 1000.0
     lease: dt.timedelta = LEASE
+    begun_at: dt.datetime | None = None
 
     def __post_init__(self) -> None:
+        if self.begun_at is not None and self.begun_at.tzinfo is None:
+            raise InvalidInputError(
+                f"begun_at is {self.begun_at}, without a time zone.",
+                hint="Give an aware datetime, such as datetime.now(UTC) when the process begins.",
+            )
         if self.lease <= dt.timedelta():
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
 

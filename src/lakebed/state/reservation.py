@@ -20,6 +20,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
+from lakebed.model.batch_ids import BatchIds
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
@@ -124,7 +125,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What is known of a batch: at first that somebody writes it, at last what it holds.
 
     Attributes:
-        batch_id: Epoch milliseconds at which the run started.
+        batch_id: Says when the run started, in the form of the dataset's ids.
         commit_id: Of the commit that will make it visible.
         operation: Of that commit.
         writer: Host and process.
@@ -374,14 +375,29 @@ def reserve(
     operation: str,
     run: str | None,
     lease: dt.timedelta = LEASE,
+    form: BatchIds = BatchIds.MILLISECONDS,
+    begun_at: dt.datetime | None = None,
 ) -> Reservation:
-    """Reserve a batch id: this millisecond, or the next that is free and above `above`.
+    """Reserve a batch id: that of this moment, or the next that is free and above `above`.
+
+    Args:
+        store: Where the dataset is.
+        dataset: Its name.
+        above: The id is higher than this.
+        commit_id: Of the commit to come.
+        operation: Of that commit.
+        run: Name of the run, if it has one.
+        lease: Until when nobody may take the writer for dead.
+        form: Of the dataset's batch ids.
+        begun_at: When the process began that writes it; None, or a time to come, for now.
 
     Cost:
         One PUT; one more for each id that others took at the same time.
     """
     now = _now()
-    batch_id = max(int(now.timestamp() * 1000), above + 1)
+    batch_id = form.of(now if begun_at is None else min(begun_at, now))
+    if batch_id <= above:
+        batch_id = form.after(above)
     while True:
         record = BatchRecord(
             batch_id=batch_id,
@@ -396,7 +412,7 @@ def reserve(
         try:
             return Reservation(store, key, store.create(key, encode_record(record)), record)
         except ObjectExistsError:
-            batch_id += 1
+            batch_id = form.after(batch_id)
 
 
 def encode_record(record: BatchRecord) -> bytes:

@@ -20,6 +20,7 @@ from lakebed.errors import (
     LakebedError,
     PreconditionFailedError,
 )
+from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given, check_run_name
 from lakebed.model.keys import schema_number_of
@@ -296,6 +297,8 @@ class Transaction:
             # Also above what a cleanup has shut out, however far this clock is behind.
             above=max(state.last_batch_id, state.oldest_batch),
             lease=self._options.lease,
+            form=BatchIds.named_by(state.descriptor.properties),
+            begun_at=self._options.begun_at,
             commit_id=self.commit_id,
             operation=self._operation,
             run=self._run,

@@ -14,7 +14,14 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.model.keys import batch_id_of, decode_path, is_adopted, is_own_name, split_label
+from lakebed.model.keys import (
+    batch_id_of,
+    decode_path,
+    is_adopted,
+    is_own_name,
+    split_label,
+    started_ms,
+)
 from lakebed.model.layout import (
     DELTA_LOG,
     INDEX_SUFFIX,
@@ -589,7 +596,7 @@ def _before(moment: dt.datetime, span: dt.timedelta) -> dt.datetime:
 def _moment(batch_id: int) -> dt.datetime | None:
     """Return when a batch was reserved, by its writer's clock; None if no clock shows that."""
     try:
-        return dt.datetime.fromtimestamp(batch_id / 1000, dt.UTC)
+        return dt.datetime.fromtimestamp(started_ms(batch_id) / 1000, dt.UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -116,7 +116,7 @@ def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
 class EntityWriter:
     """Writes entities one by one and commits them as one batch on a clean exit.
 
-    It is open from the start, and ends once: closed, when what was written is committed, or
+    It is open from the start, as `is_open` says, and ends once: closed, when what was written is committed, or
     aborted, when nothing of it is left. An entity that does not fit is refused and does no harm; a
     store that fails ends the writer, and nothing is committed. What was written becomes visible by
     the commit alone: nothing less would let an error take it back.
@@ -149,13 +149,37 @@ class EntityWriter:
             StorageError: The store failed; the writer is aborted.
             CommitConflictError: A cleanup has taken the writer for dead; it is aborted.
         """
-        if self._end:
-            raise InvalidInputError(f"The writer is {self._end}.", hint="Open another one.")
+        self._check_open()
         self._waiting.add(entity)
         if len(self._waiting) >= ENTITIES_PER_BATCH or self._kernel.is_roll_due:
             with self._aborting():
                 self._transaction.keep_alive()
                 self._kernel.write(self._waiting.take())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether entities can be written."""
+        return not self._end
+
+    def flush(self) -> None:
+        """Bring what was written so far to the storage.
+
+        Afterwards every entity that was written lies in a file that is complete, as durable as what
+        the store has acknowledged. Nobody sees it before `close`; if this process dies before that,
+        nobody ever will, and a cleanup deletes the files. Each call ends a file a partition: many
+        calls make many small files.
+
+        Raises:
+            InvalidInputError: The writer is closed.
+            StorageError: The store failed; the writer is aborted.
+            CommitConflictError: A cleanup has taken the writer for dead; it is aborted.
+        """
+        self._check_open()
+        with self._aborting():
+            self._transaction.keep_alive()
+            if len(self._waiting):
+                self._kernel.write(self._waiting.take())
+            self._kernel.roll()
 
     def close(self) -> None:
         """Commit what was written; a second call does nothing, nor does one after `abort`.
@@ -184,6 +208,10 @@ class EntityWriter:
         self._end = "aborted"
         self._kernel.abort()
         self._transaction.abort()
+
+    def _check_open(self) -> None:
+        if self._end:
+            raise InvalidInputError(f"The writer is {self._end}.", hint="Open another one.")
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ import datetime as dt
 import decimal
 import io
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -160,19 +160,78 @@ def _rows(source: pa.NativeFile, wanted: Schema) -> Iterator[dict[str, Any]]:
     as_read: Any = None
     for block in fastavro.block_reader(UncompressedAvro(source)):
         if as_written is None:
-            # Resolution matches records by their names, which derive from that of the schema.
-            name = block.writer_schema["name"].rpartition(".")[2]
             as_written = fastavro.parse_schema(_without_times(block.writer_schema))
-            as_read = _reader_schema(replace(wanted, name=name))
+            as_read = _reader_schema(wanted, as_written)
         block.writer_schema, block.reader_schema = as_written, as_read
         yield from block
 
 
-def _reader_schema(wanted: Schema) -> Any:
+def _reader_schema(wanted: Schema, as_written: Any) -> Any:
     portable = _portable(wanted)
     document = _without_times(schema_to_avro(portable))
     _set_defaults(document, portable.fields)
+    document = _Named().like(document, as_written)
     return _fastavro().parse_schema(document, _ignore_default_error=True)
+
+
+class _Named:
+    """Gives the named types of a reader's schema the names that they have in a file.
+
+    Resolution matches types by their names. Ours derive from the places of the fields; those of
+    other tools do not, and they have enums and fixed where we have texts and bytes.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[str, Any] = {}
+        self._told: set[str] = set()
+
+    def like(self, document: Any, written: Any) -> Any:
+        """Return the reader's schema of a type, named as the file's is."""
+        if isinstance(written, str):
+            written = self._written.get(written, written)
+        if isinstance(document, list) or isinstance(written, list):
+            return self._like_union(document, written)
+        if not isinstance(written, Mapping):
+            return document
+        kind, name = written.get("type"), written.get("name")
+        if isinstance(name, str):
+            self._written[name] = written
+        match kind:
+            case "record" if isinstance(document, Mapping):
+                return self._once(name, lambda: self._like_record(document, written))
+            case "enum" if document == "string":
+                return self._once(name, lambda: dict(written))
+            case "fixed" if document == "bytes" or isinstance(document, Mapping):
+                return self._once(name, lambda: dict(written))
+            case "array" if isinstance(document, Mapping) and "items" in document:
+                return {**document, "items": self.like(document["items"], written["items"])}
+            case "map" if isinstance(document, Mapping) and "values" in document:
+                return {**document, "values": self.like(document["values"], written["values"])}
+        return document
+
+    def _like_union(self, document: Any, written: Any) -> Any:
+        branches = document if isinstance(document, list) else [document]
+        others = written if isinstance(written, list) else [written]
+        other = next((one for one in others if one != "null"), "null")
+        named = [one if one == "null" else self.like(one, other) for one in branches]
+        return named if isinstance(document, list) else named[0]
+
+    def _like_record(self, document: Mapping[str, Any], written: Mapping[str, Any]) -> Any:
+        of_file = {field["name"]: field["type"] for field in written["fields"]}
+        fields = [
+            {**field, "type": self.like(field["type"], of_file[field["name"]])}
+            if field["name"] in of_file
+            else field
+            for field in document["fields"]
+        ]
+        return {**document, "name": written["name"], "fields": fields}
+
+    def _once(self, name: Any, build: Callable[[], Any]) -> Any:
+        """Return a definition where a name comes first, and the name alone from then on."""
+        if name in self._told:
+            return name
+        self._told.add(name)
+        return build()
 
 
 def _without_times(document: Any) -> Any:

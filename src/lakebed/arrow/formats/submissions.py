@@ -34,6 +34,7 @@ _CODEC_OF_MAGIC = {
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x8b": "gzip",
     b"\xfd7zXZ\x00": "xz",
+    b"\x5d\x00\x00": "xz",  # of LZMA as it was before, which files of others have
 }
 _GZIP_LEVEL = 6  # Arrow's own, 9, takes several times as long for a hundredth less
 _ZSTD_LEVEL = 1  # Arrow's own

@@ -1,0 +1,162 @@
+"""Descriptors in files of their own: a metadata provider on any store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from lakebed.errors import (
+    ConflictError,
+    CorruptMetadataError,
+    DatasetExistsError,
+    FormatError,
+    InvalidInputError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SchemaMismatchError,
+)
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.names import check_dataset_name
+from lakebed.model.provider import MetadataProvider, not_kept
+from lakebed.store import open_store
+from lakebed.store.base import StoredObject
+
+SUFFIX = ".descriptor.json"
+_TRIES = 10  # to save, while others save the same
+
+
+class FileMetadataProvider(MetadataProvider):
+    """Keeps each descriptor in a JSON file: `<name>.descriptor.json`, in a directory or bucket.
+
+    The file can be read, edited and kept under version control. Its schema is Avro's. `create` and
+    `update` are conditional puts, so that of two who create one wins, and no update is lost.
+
+    >>> provider = FileMetadataProvider("memory://doctest-file-provider")
+    >>> fields = [{"name": "n", "type": "long"}]
+    >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "flight", "fields": fields})
+    >>> provider.create("flights", descriptor)
+    >>> provider.list(), provider.load("flights") == descriptor
+    (['flights'], True)
+    """
+
+    def __init__(
+        self, url: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None
+    ) -> None:
+        """Keep descriptors somewhere.
+
+        Args:
+            url: A directory or a prefix of a bucket, as for `open_repository`; it may be that of the
+                repository itself.
+            storage_options: As for `open_repository`.
+        """
+        self._store = open_store(url, storage_options=storage_options)
+
+    def __repr__(self) -> str:
+        return f"<FileMetadataProvider {self._store.uri}>"
+
+    def save(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep the descriptor of a dataset, in place of the one that was kept before.
+
+        Raises:
+            ConflictError: Others save it again and again.
+        """
+        for _ in range(_TRIES):
+            try:
+                self.create(name, descriptor)
+            except DatasetExistsError:
+                try:
+                    self.update(name, descriptor)
+                except (ConflictError, ObjectNotFoundError):
+                    continue
+            return
+        raise _changed(name)
+
+    def create(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep the descriptor of a dataset of which none is kept.
+
+        Raises:
+            DatasetExistsError: One is kept, and stays.
+        """
+        try:
+            self._store.create(_key(name), _encode(descriptor))
+        except ObjectExistsError as exc:
+            raise DatasetExistsError(
+                f"{self._store.uri} has a descriptor of {name!r}.", hint="Update it instead."
+            ) from exc
+
+    def update(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep another descriptor of a dataset of which one is kept.
+
+        Raises:
+            DatasetNotFoundError: None is kept.
+            ConflictError: Somebody else has just changed it; theirs stays.
+        """
+        stored = self._get(name)
+        try:
+            self._store.replace(_key(name), _encode(descriptor), if_match=stored.etag)
+        except PreconditionFailedError as exc:
+            raise _changed(name) from exc
+
+    def load(self, name: str) -> DatasetDescriptor:
+        """Return the descriptor of a dataset.
+
+        Raises:
+            DatasetNotFoundError: None is kept for this name.
+            CorruptMetadataError: The file does not describe a dataset.
+        """
+        data = self._get(name).data
+        try:
+            document = msgspec.json.decode(data, type=dict)
+            return DatasetDescriptor.from_document(document)
+        except (
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+            RecursionError,
+            InvalidInputError,
+            SchemaMismatchError,
+            FormatError,
+        ) as exc:
+            raise CorruptMetadataError(
+                f"{_key(name)!r} in {self._store.uri} describes no dataset: {exc}.",
+                hint="Mend the file; it has the form that `save` writes.",
+            ) from exc
+
+    def delete(self, name: str) -> bool:
+        """Forget the descriptor of a dataset; False if none was kept."""
+        for _ in range(_TRIES):
+            try:
+                etag = self._store.get(_key(name)).etag
+            except ObjectNotFoundError:
+                return False
+            if self._store.delete_if_match(_key(name), etag=etag):
+                return True
+        raise _changed(name)
+
+    def list(self) -> list[str]:
+        """Return the names for which a descriptor is kept, sorted."""
+        keys = (info.key for info in self._store.list(recursive=False))
+        return sorted(key.removesuffix(SUFFIX) for key in keys if key.endswith(SUFFIX))
+
+    def _get(self, name: str) -> StoredObject:
+        try:
+            return self._store.get(_key(name))
+        except ObjectNotFoundError as exc:
+            raise not_kept(name, self._store.uri) from exc
+
+
+def _key(name: str) -> str:
+    return f"{check_dataset_name(name)}{SUFFIX}"
+
+
+def _encode(descriptor: DatasetDescriptor) -> bytes:
+    # For people too, who may keep it under version control.
+    return msgspec.json.format(msgspec.json.encode(descriptor.to_document()), indent=2) + b"\n"
+
+
+def _changed(name: str) -> ConflictError:
+    return ConflictError(
+        f"Somebody else is changing the descriptor of {name!r}.", hint="Load it, and try again."
+    )

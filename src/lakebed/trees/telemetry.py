@@ -1,0 +1,362 @@
+"""Mozilla's telemetry trees: a directory a dimension, files of lines of uuid, tab and JSON.
+
+There are two forms. In that of the design every dimension is a directory, and files are numbered:
+`20130612/nightly/winnt/001.lz4`. In that of the finished code the last two stand in the name:
+`saved_session/Firefox/nightly/28.0a1/20131112030204.20131113.v1.log.<32 hex>.xz`.
+
+Values are written with `_` for what is no letter, digit, `_` or `.`, so that several may share a
+directory. A tree that is adopted has the values of its paths, which is all that it tells for sure;
+an export says which directories several partitions share.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
+from lakebed.arrow.scan import scan
+from lakebed.errors import AlreadyExistsError, InvalidInputError, SchemaMismatchError
+from lakebed.hive.adoption import Adoption
+from lakebed.model.allowed import TOKENS, UNKNOWN
+from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.keys import encode_path
+from lakebed.model.layout import Layout
+from lakebed.model.names import nearest
+from lakebed.model.partition import PartitionStrategy
+from lakebed.model.partition.function import flat
+from lakebed.model.partition.provided import Provided
+from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.telemetry_layout import TelemetryLayout, limited
+from lakebed.model.values import Scalar, format_value
+from lakebed.plan.plan import ScanPlan
+from lakebed.store.base import ObjectInfo, Store
+from lakebed.trees.found import Tree, TreeFile, adoption_of, check_folder
+
+NAMED = 2
+"""So many dimensions stand in the names of files, in trees of the finished code."""
+MAX_BYTES = 500_000_000  # of lines in a file, as the finished code has it
+_OPEN_FILES = 64
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
+_UNFINISHED = (".compressing", ".compressme", ".tmp")
+_SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
+_TEXT = Primitive(Kind.STRING)
+_LINES = Schema(
+    fields=tuple(Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
+)
+
+
+def find_telemetry(
+    store: Store,
+    name: str,
+    schema: DimensionSchema | str | os.PathLike[str],
+    *,
+    named: int | None = None,
+) -> Adoption:
+    """Look at a tree that is to be adopted, and prove that it can be; see `Repository.adopt_telemetry`."""
+    dimensions = (
+        schema if isinstance(schema, DimensionSchema) else DimensionSchema.from_json(schema)
+    )
+    listed = [info for info in store.list(f"{name}/") if not _is_hidden(info.key)]
+    tree, layout = Tree(), None
+    for info in listed:
+        if info.key.endswith(_UNFINISHED):
+            tree.left.append((info, "unfinished: its writer was still at work on it"))
+            continue
+        check_folder(info.key, name)
+        if layout is None:
+            count = _named_in(info, name, dimensions) if named is None else named
+            layout = TelemetryLayout(schema=dimensions, base=name, named=count)
+        values = {flat(key): value for key, value in layout.values(info.key).items()}
+        tree.files.append(TreeFile(info=info, partition=encode_path(values)))
+    functions = tuple(Provided(name=flat(rule.field_name)) for rule in dimensions)
+    descriptor = DatasetDescriptor(
+        schema=_LINES,
+        partition_by=PartitionStrategy(functions),
+        format="submissions",
+        compression=_compression_of(tree),
+    )
+    return adoption_of(store, name, descriptor, tree, _count_lines)
+
+
+def _is_hidden(key: str) -> bool:
+    return any(level.startswith(".") for level in key.split("/"))
+
+
+def _named_in(info: ObjectInfo, name: str, schema: DimensionSchema) -> int:
+    """Return how many dimensions stand in the name of a file, as its depth tells."""
+    depth = info.key.removeprefix(f"{name}/").count("/")
+    for named in (0, NAMED):
+        if depth == len(schema) - named:
+            return named
+    raise InvalidInputError(
+        f"{info.key!r} lies {depth} directories deep, which fits no form of a tree of "
+        f"{len(schema)} dimensions.",
+        hint=f"Dimensions are: {', '.join(schema.names)}. All are directories, or all but {NAMED}.",
+    )
+
+
+def _compression_of(tree: Tree) -> str:
+    """Return how new files are compressed: as those that there are, if all are alike."""
+    suffixes = {file.info.key.rpartition(".")[2] for file in tree.files}
+    names = {_SUFFIXES.get(name, name): name for name in COMPRESSIONS["submissions"]}
+    alone = suffixes.pop() if len(suffixes) == 1 else ""
+    return names.get(alone, "lz4") if alone else "lz4"
+
+
+def _count_lines(file: TreeFile, data: pa.Buffer) -> int:  # noqa: ARG001 - the lines say nothing of it
+    return sum(
+        batch.num_rows for batch in SubmissionsReader().batches(pa.BufferReader(data), _LINES)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryExport:
+    """What an export has written.
+
+    Attributes:
+        target: Where.
+        version: Of the dataset.
+        row_count: Submissions, one a line.
+        size_bytes: Of the files.
+        files: Their paths below the target, in order.
+        shared: Directories, or beginnings of names, that hold several dimension values, since
+            these are written alike.
+    """
+
+    target: str
+    version: int
+    row_count: int
+    size_bytes: int
+    files: tuple[str, ...]
+    shared: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryOptions:
+    """How a tree is written.
+
+    Attributes:
+        named: How many of the last dimensions stand in the names of files: 0 for the design's tree
+            of `001.lz4`, 2 for that of the finished code.
+        compression: Of the files: lz4, xz, gzip, zstd or uncompressed.
+        max_bytes: Of the lines of a file, before they are compressed.
+        version: Of the records, which stands in names as `v1`.
+    """
+
+    named: int = 0
+    compression: str = "lz4"
+    max_bytes: int = MAX_BYTES
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS["submissions"]:
+            raise InvalidInputError(
+                f"Unknown compression {self.compression!r} of a telemetry tree.",
+                hint=f"Known are: {', '.join(COMPRESSIONS['submissions'])}.",
+            )
+        if min(self.named, self.max_bytes - 1, self.version) < 0:
+            raise InvalidInputError(
+                f"{self.named} named dimensions, {self.max_bytes} bytes a file, version "
+                f"{self.version}.",
+                hint="Give no negative number, and at least one byte.",
+            )
+
+
+def export(
+    store: Store,
+    plan: ScanPlan,
+    target: Store,
+    schema: DimensionSchema | None = None,
+    options: TelemetryOptions | None = None,
+) -> TelemetryExport:
+    """Write the rows of a plan as a tree; see `View.export_telemetry`."""
+    options = options or TelemetryOptions()
+    levels = _levels(plan.layout, schema)
+    if options.named > len(levels):
+        raise InvalidInputError(
+            f"{options.named} of {len(levels)} dimensions in the names of files.",
+            hint="At most all of them.",
+        )
+    if next(iter(target.list("")), None) is not None:
+        raise AlreadyExistsError(
+            f"{target.uri} is not empty.", hint="Export to a directory that is yet to be."
+        )
+    writer = _TreeWriter(target, options)
+    columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
+    for batch in scan(store, plan, columns):
+        for values, rows in _grouped(batch, levels, schema):
+            writer.write(values, rows)
+    writer.finish()
+    return TelemetryExport(
+        target=target.uri,
+        version=plan.version,
+        row_count=writer.row_count,
+        size_bytes=writer.size_bytes,
+        files=tuple(sorted(writer.files)),
+        shared=tuple(sorted(place for place, known in writer.values.items() if len(known) > 1)),
+    )
+
+
+def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
+    """Return the columns that the levels are of.
+
+    Raises:
+        SchemaMismatchError: There are no submissions in it, or a dimension is of no column.
+    """
+    types = layout.column_types
+    for name in (UUID, DOCUMENT):
+        if types.get(name) != _TEXT:
+            raise SchemaMismatchError(
+                f"Dataset {layout.name!r} has no field {name!r} of type string.",
+                hint="A telemetry tree holds submissions: lines of a uuid and a document.",
+            )
+    if schema is None:
+        levels = tuple(layout.partition_level_types)
+        if not levels:
+            raise InvalidInputError(
+                f"Dataset {layout.name!r} has no partitions, which would be the directories.",
+                hint="Give a dimension schema.",
+            )
+        return levels
+    by_source = {one.source: one.name for one in layout.descriptor.partition_by}
+    levels = tuple(
+        by_source.get(name, flat(name) if flat(name) in types else name) for name in schema.names
+    )
+    for rule, level in zip(schema, levels, strict=True):
+        if level not in types:
+            raise SchemaMismatchError(
+                f"Dimension {rule.field_name!r} is no field and no partition field of "
+                f"{layout.name!r}.",
+                hint=nearest(rule.field_name, (*by_source, *types))
+                or f"Fields are: {', '.join(types)}.",
+            )
+    return levels
+
+
+def _grouped(
+    batch: pa.RecordBatch, levels: Sequence[str], schema: DimensionSchema | None
+) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
+    """Yield the rows of each combination of values."""
+    columns = [batch.column(name).to_pylist() for name in levels]
+    positions: dict[tuple[Scalar, ...], list[int]] = {}
+    for position, values in enumerate(zip(*columns, strict=True)):
+        positions.setdefault(values, []).append(position)
+    lines = batch.select([UUID, DOCUMENT])
+    for values, rows in positions.items():
+        texts = tuple(map(_text, values))
+        told = texts if schema is None else _allowed(schema, texts)
+        yield told, pa.Table.from_batches([lines.take(pa.array(rows))])
+
+
+def _text(value: Scalar) -> str:
+    if value is None:
+        return UNKNOWN
+    # A date is a number of digits there.
+    return format_value(value).replace("-", "") if _is_date(value) else format_value(value)
+
+
+def _is_date(value: Scalar) -> bool:
+    import datetime as dt
+
+    return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+
+
+def _allowed(schema: DimensionSchema, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return texts as a schema allows them; what the dataset has sent elsewhere is there."""
+    told = limited(schema, texts)
+    return tuple(text if text in TOKENS else one for text, one in zip(texts, told, strict=True))
+
+
+def _safe(text: str) -> str:
+    """Return a text as a directory or a part of a name, that leads nowhere else."""
+    safe = _UNSAFE.sub("_", text) or "_"
+    return f"_{safe[1:]}" if safe.startswith(".") else safe
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A file that is being written."""
+
+    writer: SubmissionsWriter
+    line_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _TreeWriter:
+    target: Store
+    options: TelemetryOptions
+    row_count: int = 0
+    size_bytes: int = 0
+    files: list[str] = field(default_factory=list)
+    values: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    _open: OrderedDict[str, _Growing] = field(default_factory=OrderedDict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def write(self, values: tuple[str, ...], rows: pa.Table) -> None:
+        place = self._place(values)
+        self.values.setdefault(place, set()).add(values)
+        for part, line_bytes in self._cut(place, rows):
+            growing = self._open.setdefault(
+                place, _Growing(SubmissionsWriter(_LINES, self.options.compression))
+            )
+            self._open.move_to_end(place)
+            growing.writer.write(part)
+            growing.line_bytes += line_bytes
+            self.row_count += part.num_rows
+            if growing.line_bytes >= self.options.max_bytes:
+                self._close(place)
+        if len(self._open) > _OPEN_FILES:
+            self._close(next(iter(self._open)))
+
+    def _cut(self, place: str, rows: pa.Table) -> Iterator[tuple[pa.Table, int]]:
+        """Yield rows up to the end of a file, and then file by file."""
+        growing = self._open.get(place)
+        held = 0 if growing is None else growing.line_bytes
+        start = line_bytes = 0
+        columns = [rows.column(name).to_pylist() for name in (UUID, DOCUMENT)]
+        for position, texts in enumerate(zip(*columns, strict=True), 1):
+            line_bytes += sum(len(text.encode()) + 1 for text in texts)
+            if held + line_bytes >= self.options.max_bytes:
+                yield rows.slice(start, position - start), line_bytes
+                start, line_bytes, held = position, 0, 0
+        if start < rows.num_rows:
+            yield rows.slice(start), line_bytes
+
+    def _place(self, values: tuple[str, ...]) -> str:
+        """Return the directory of some values, or the beginning of the names of their files."""
+        parts = list(map(_safe, values))
+        named = self.options.named
+        if not named:
+            return "/".join(parts)
+        # A name is read from its end: only what stands first may hold dots.
+        first, *others = parts[-named:]
+        name = ".".join((first, *(part.replace(".", "_") for part in others)))
+        return "/".join((*parts[:-named], name))
+
+    def _close(self, place: str) -> None:
+        written = self._open.pop(place).writer.close()
+        path = self._path(place)
+        self.target.put(path, written.data.to_pybytes())
+        self.files.append(path)
+        self.size_bytes += written.data.size
+
+    def _path(self, place: str) -> str:
+        suffix = _SUFFIXES.get(self.options.compression, self.options.compression)
+        end = f".{suffix}" if suffix else ""
+        if not self.options.named:
+            number = self._numbers[place] = self._numbers.get(place, 0) + 1
+            return f"{place}/{number:03d}{end}"
+        log = f"{place}.v{self.options.version}.log"
+        return f"{log}.{uuid.uuid4().hex}{end}"
+
+    def finish(self) -> None:
+        while self._open:
+            self._close(next(iter(self._open)))

@@ -1,0 +1,106 @@
+"""Publication as text: what others run on a metastore that Lakebed never meets."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import DatasetDescriptor
+from lakebed.errors import InvalidInputError
+
+SCHEMA = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture
+def sales(tmp_path: Path) -> lakebed.Dataset:
+    repository = lakebed.open_repository(tmp_path / "lake")
+    sales = repository.create("sales", DatasetDescriptor(schema=SCHEMA, partition_by="dt"))
+    sales.overwrite([{"dt": f"2015-12-{day}", "n": day} for day in (9, 10)])
+    return sales
+
+
+def test_all_partitions_are_told_of_a_table_that_is_yet_to_be(sales: lakebed.Dataset) -> None:
+    told = sales.publish_statements(table="lake.sales", root="s3://bucket/lake")
+
+    batch = sales.history()[-1].batch_id
+    assert told[:2] == (
+        "CREATE DATABASE IF NOT EXISTS `lake`",
+        "CREATE EXTERNAL TABLE IF NOT EXISTS `lake`.`sales` (`n` bigint) PARTITIONED BY (`dt` string) "
+        "STORED AS PARQUET LOCATION 's3://bucket/lake/sales/hive/lake.sales'",
+    )
+    assert told[-1] == (
+        "ALTER TABLE `lake`.`sales` PARTITION (`dt`='2015-12-9') SET LOCATION "
+        f"'s3://bucket/lake/sales/data/dt=2015-12-9/batch_id={batch}'"
+    )
+    assert len(told) == 6
+
+
+def test_since_a_version_only_what_was_touched_is_told(sales: lakebed.Dataset) -> None:
+    shown = sales.version
+    sales.overwrite([{"dt": "2015-12-10", "n": 11}])
+    sales.overwrite([], sales.where("dt = '2015-12-9'"))
+
+    told = sales.publish_statements(table="sales", since=shown)
+
+    assert [statement.split(" LOCATION")[0] for statement in told] == [
+        "ALTER TABLE `default`.`sales` ADD IF NOT EXISTS PARTITION (`dt`='2015-12-10')",
+        "ALTER TABLE `default`.`sales` PARTITION (`dt`='2015-12-10') SET",
+        "ALTER TABLE `default`.`sales` DROP IF EXISTS PARTITION (`dt`='2015-12-9')",
+    ]
+    assert sales.publish_statements(table="sales", since=sales.version) == ()
+
+
+def test_partition_of_several_batches_is_refused(sales: lakebed.Dataset) -> None:
+    sales.append([{"dt": "2015-12-9", "n": 1}])
+
+    with pytest.raises(InvalidInputError, match="several live batches"):
+        sales.publish_statements(table="sales")
+
+
+def test_file_that_is_not_live_is_refused(sales: lakebed.Dataset, tmp_path: Path) -> None:
+    home = next((tmp_path / "lake" / "sales" / "data").glob("dt=2015-12-9/batch_id=*"))
+    (home / "stray.parquet").write_bytes(b"")
+
+    with pytest.raises(InvalidInputError, match="not live"):
+        sales.publish_statements(table="sales")
+
+
+def test_version_that_nobody_knows_is_refused(sales: lakebed.Dataset) -> None:
+    with pytest.raises(InvalidInputError, match="since version 99"):
+        sales.publish_statements(table="sales", since=99)
+
+
+def test_table_without_partitions_moves_as_a_whole(tmp_path: Path) -> None:
+    repository = lakebed.open_repository(tmp_path / "lake")
+    flat = repository.create("flat", DatasetDescriptor(schema=SCHEMA))
+
+    assert flat.publish_statements(table="flat")[-1].endswith("/flat/hive/default.flat'")
+    flat.append([{"dt": "1", "n": 1}])
+    assert "/flat/data/batch_id=" in flat.publish_statements(table="flat", since=0)[-1]
+
+
+@pytest.mark.spark
+def test_statements_make_a_table_show_the_current_version(spark, sales: lakebed.Dataset) -> None:
+    spark.sql("CREATE DATABASE IF NOT EXISTS statement_tests")
+    # The session of the tests has no Hive, whose words those of the creation are.
+    spark.sql(
+        "CREATE TABLE statement_tests.sales (n BIGINT, dt STRING) USING parquet PARTITIONED BY (dt) "
+        f"LOCATION '{sales.uri}/hive/none'"
+    )
+
+    def run(since: int | None) -> dict[str, int]:
+        told = sales.publish_statements(table="statement_tests.sales", since=since)
+        for statement in told if since is not None else told[2:]:
+            spark.sql(statement)
+        rows = spark.sql("SELECT dt, n FROM statement_tests.sales").collect()
+        return {row["dt"]: row["n"] for row in rows}
+
+    assert run(None) == {"2015-12-9": 9, "2015-12-10": 10}
+    shown = sales.version
+    sales.overwrite([{"dt": "2015-12-10", "n": 11}, {"dt": "2015-12-11", "n": 12}])
+    sales.overwrite([], sales.where("dt = '2015-12-9'"))
+
+    assert run(shown) == {"2015-12-10": 11, "2015-12-11": 12}
+    assert run(shown) == {"2015-12-10": 11, "2015-12-11": 12}  # once more does no harm
+    spark.sql("DROP TABLE statement_tests.sales")

@@ -1,0 +1,310 @@
+"""Telemetry trees: written for other tools, and adopted as they left them."""
+
+import json
+import lzma
+import re
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lakebed
+from lakebed import DatasetDescriptor, DimensionSchema, TelemetryOptions
+from lakebed.errors import (
+    AlreadyExistsError,
+    DatasetExistsError,
+    InvalidInputError,
+    NotFoundError,
+    SchemaMismatchError,
+)
+
+SCHEMA = {
+    "type": "record",
+    "name": "ping",
+    "fields": [
+        {"name": "uuid", "type": "string"},
+        {"name": "document", "type": "string"},
+        {"name": "day", "type": ["null", "string"]},
+        {"name": "channel", "type": ["null", "string"]},
+        {
+            "name": "info",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "info",
+                    "fields": [{"name": "os", "type": ["null", "string"]}],
+                },
+            ],
+        },
+    ],
+}
+DIMENSIONS = DimensionSchema.from_document(
+    {
+        "version": 1,
+        "dimensions": [
+            {"field_name": "day", "allowed_values": "*"},
+            {"field_name": "channel", "allowed_values": ["nightly", "aurora", "release"]},
+            {"field_name": "info.os", "allowed_values": ["winnt", "darwin", "linux"]},
+        ],
+    }
+)
+PINGS = [
+    ("20130612", "nightly", "winnt"),
+    ("20130612", "nightly", "winnt"),
+    ("20130612", "my-own", "darwin"),
+    ("20130611", "release", None),
+    ("20130611", None, "beos"),
+]
+
+
+def submissions(*pings: tuple) -> list[dict[str, str]]:
+    return [
+        {
+            "uuid": f"u{number}",
+            "document": json.dumps({"day": day, "channel": channel, "info": {"os": system}}),
+        }
+        for number, (day, channel, system) in enumerate(pings)
+    ]
+
+
+def lines(view: lakebed.View) -> Counter:
+    return Counter((row["uuid"], row["document"]) for row in view.arrow().to_pylist())
+
+
+@pytest.fixture
+def pings() -> lakebed.Dataset:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    descriptor = DatasetDescriptor(
+        schema=SCHEMA, format="submissions", partition_by=DIMENSIONS.partition_by()
+    )
+    pings = repository.create("pings", descriptor)
+    pings.append(submissions(*PINGS))
+    return pings
+
+
+def test_tree_is_that_of_the_document(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    done = pings.export_telemetry(tmp_path / "tree")
+
+    assert done.files == (
+        "20130611/UNKNOWN/OTHER/001.lz4",
+        "20130611/release/UNKNOWN/001.lz4",
+        "20130612/OTHER/darwin/001.lz4",
+        "20130612/nightly/winnt/001.lz4",
+    )
+    path = tmp_path / "tree" / "20130612" / "nightly" / "winnt" / "001.lz4"
+    with pa.CompressedInputStream(pa.OSFile(str(path)), "lz4") as stream:
+        assert stream.read().decode() == "".join(
+            f"{one['uuid']}\t{one['document']}\n" for one in submissions(*PINGS)[:2]
+        )
+    assert (done.row_count, done.version, done.shared) == (5, 1, ())
+
+
+def test_files_are_cut_at_their_size_and_numbered(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    pings.append(submissions(*[("20130613", "nightly", "linux")] * 25))
+    each = len(f"u10\t{submissions(*PINGS)[0]['document']}\n")
+
+    done = pings.where("day = '20130613'").export_telemetry(
+        tmp_path / "tree", options=TelemetryOptions(max_bytes=10 * each)
+    )
+
+    assert [path.rpartition("/")[2] for path in done.files] == ["001.lz4", "002.lz4", "003.lz4"]
+    assert done.row_count == 25
+
+
+def test_names_of_the_finished_code(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    options = TelemetryOptions(named=2, compression="xz", version=4)
+
+    done = pings.export_telemetry(tmp_path / "tree", options=options)
+
+    assert all(
+        re.fullmatch(r"[0-9]+/\w+\.\w+\.v4\.log\.[0-9a-f]{32}\.xz", one) for one in done.files
+    )
+    (path,) = (tmp_path / "tree" / "20130612").glob("nightly.winnt.v4.log.*.xz")
+    assert lzma.decompress(path.read_bytes()).count(b"\n") == 2
+
+
+def test_schema_of_the_export_says_levels_and_allowed_values(
+    pings: lakebed.Dataset, tmp_path: Path
+) -> None:
+    schema = tmp_path / "telemetry_schema.json"
+    rule = {"field_name": "channel", "allowed_values": ["release"]}
+    schema.write_text(json.dumps({"version": 1, "dimensions": [rule]}))
+
+    done = pings.export_telemetry(tmp_path / "tree", schema)
+
+    assert done.files == ("OTHER/001.lz4", "UNKNOWN/001.lz4", "release/001.lz4")
+
+
+def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: Path) -> None:
+    repository = lakebed.open_repository(tmp_path / "lake")
+    descriptor = DatasetDescriptor(schema=SCHEMA, format="submissions", partition_by="channel")
+    odd = repository.create("odd", descriptor)
+    odd.append(submissions(*[("1", channel, None) for channel in ("a-b", "a b", "../../etc", "")]))
+
+    done = odd.export_telemetry(tmp_path / "tree")
+
+    assert done.files == ("_._.._etc/001.lz4", "_/001.lz4", "a_b/001.lz4")
+    assert done.shared == ("a_b",)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lake", "tree"]
+
+
+def test_export_goes_where_nothing_is(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    pings.export_telemetry(tmp_path / "tree")
+
+    with pytest.raises(AlreadyExistsError, match="not empty"):
+        pings.export_telemetry(tmp_path / "tree")
+
+
+def test_export_of_what_is_no_submission_is_refused(tmp_path: Path) -> None:
+    plain = lakebed.open_repository(tmp_path / "lake").create(
+        "plain", DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    )
+
+    with pytest.raises(SchemaMismatchError, match="no field 'uuid'"):
+        plain.export_telemetry(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+
+
+def test_unknown_dimension_is_refused_by_name(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    schema = '{"version": 1, "dimensions": [{"field_name": "chanel", "allowed_values": "*"}]}'
+
+    with pytest.raises(SchemaMismatchError, match="'chanel'") as caught:
+        pings.export_telemetry(tmp_path / "tree", schema)
+    assert "channel" in caught.value.hint
+
+
+@pytest.mark.parametrize("named", [0, 2])
+def test_exported_tree_is_adopted_in_place(
+    pings: lakebed.Dataset, tmp_path: Path, named: int
+) -> None:
+    options = TelemetryOptions(named=named, compression="xz")
+    pings.export_telemetry(tmp_path / "pings", options=options)
+    before = {path: path.read_bytes() for path in (tmp_path / "pings").rglob("*.xz")}
+
+    adopted = lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
+
+    assert lines(adopted) == lines(pings)
+    assert adopted.where("channel = 'nightly' AND info_os = 'winnt'").count() == 2
+    assert len(adopted.where("channel = 'nightly'").plan()) == 1
+    assert [one for one in adopted.check().findings if one.severity != "note"] == []
+    assert {path: path.read_bytes() for path in before} == before
+    # And it goes on as any other dataset.
+    tuesday = adopted.with_("day", "20130613").with_("channel", "beta").with_("info_os", "linux")
+    tuesday.append(submissions(("20130613", "beta", "linux")))
+    assert adopted.count() == 6
+    adopted.where("day = '20130611'").delete()
+    assert adopted.count() == 4
+
+
+def test_adopted_lines_make_a_dataset_whose_documents_say_the_dimensions(
+    pings: lakebed.Dataset, tmp_path: Path
+) -> None:
+    pings.export_telemetry(tmp_path / "pings")
+    repository = lakebed.open_repository(tmp_path)
+    adopted = repository.adopt("pings", telemetry=DIMENSIONS)
+
+    again = repository.create("again", pings.descriptor)
+    again.append(adopted.arrow(["uuid", "document"]))
+
+    assert [(one.path, one.row_count) for one in again.partitions()] == [
+        (one.path, one.row_count) for one in pings.partitions()
+    ]
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+
+
+def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None:
+    tree = tmp_path / "pings"
+    place = "saved_session/Firefox/nightly/28.0a1"
+    put(tree / f"{place}/20131112030204.20131113.v1.log", 'a\t{"n": 1}\nb\t{"n": 2}\n')
+    packed = tree / f"{place}/20131112030204.20131113.v1.log.{'0' * 32}.lzma"
+    packed.write_bytes(lzma.compress(b'c\t{"n": 3}\n', format=lzma.FORMAT_ALONE))
+    put(tree / f"{place}/20131112030204.20131114.v1.log.compressing", "half a l")
+    names = ("reason", "appName", "channel", "version", "build", "date")
+    schema = {
+        "version": 1,
+        "dimensions": [{"field_name": name, "allowed_values": "*"} for name in names],
+    }
+    repository = lakebed.open_repository(tmp_path)
+
+    found = repository.find_adoption("pings", telemetry=json.dumps(schema))
+    adopted = repository.adopt("pings", found)
+
+    assert [one.reason for one in found.taken_for("left")] == [
+        "unfinished: its writer was still at work on it"
+    ]
+    assert sorted(row["uuid"] for row in adopted.reader()) == ["a", "b", "c"]
+    (partition,) = adopted.partitions()
+    assert list(partition.values.values()) == [*place.split("/"), "20131112030204", "20131113"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("1/nightly/winnt/deeper/001.lz4", "a\t{}\n", "4 directories deep"),
+        ("1/nightly/winnt/001", "no tab\n", "no tab"),
+        ("1/nightly/winnt/001", "a\t{}\nb\t{}", "no end"),
+        ("data/nightly/winnt/001", "a\t{}\n", "data/ is the dataset's own"),
+    ],
+)
+def test_file_that_is_none_of_the_tree_is_refused_and_nothing_written(
+    tmp_path: Path, path: str, content: str, message: str
+) -> None:
+    put(tmp_path / "pings" / path, content)
+
+    with pytest.raises(InvalidInputError, match=message):
+        lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
+
+    assert [one.name for one in tmp_path.iterdir()] == ["pings"]
+
+
+def test_empty_tree_and_a_dataset_that_is_there_are_refused(
+    pings: lakebed.Dataset, tmp_path: Path
+) -> None:
+    repository = lakebed.open_repository(tmp_path)
+    with pytest.raises(NotFoundError):
+        repository.adopt("pings", telemetry=DIMENSIONS)
+
+    pings.export_telemetry(tmp_path / "pings")
+    repository.adopt("pings", telemetry=DIMENSIONS)
+    with pytest.raises(DatasetExistsError):
+        repository.adopt("pings", telemetry=DIMENSIONS)
+    with pytest.raises(InvalidInputError, match="says by itself"):
+        repository.adopt("others", telemetry=DIMENSIONS, kite=True)
+
+
+TEXTS = st.text(st.characters(exclude_characters="\t\r\n", codec="utf-8"), max_size=8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(st.tuples(TEXTS, TEXTS | st.none(), TEXTS), min_size=1, max_size=12),
+    named=st.sampled_from([0, 2]),
+    max_bytes=st.integers(1, 200),
+)
+def test_every_line_that_is_exported_is_adopted(rows: list, named: int, max_bytes: int) -> None:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    descriptor = DatasetDescriptor(schema=SCHEMA, format="submissions", partition_by="day, channel")
+    pings = repository.create("pings", descriptor)
+    pings.append(submissions(*rows))
+    place = f"memory://{uuid.uuid4().hex}"
+    options = TelemetryOptions(named=named, max_bytes=max_bytes)
+
+    done = pings.export_telemetry(f"{place}/pings", options=options)
+    schema = {
+        "version": 1,
+        "dimensions": [{"field_name": name, "allowed_values": "*"} for name in ("day", "channel")],
+    }
+    adopted = lakebed.open_repository(place).adopt("pings", telemetry=json.dumps(schema))
+
+    assert lines(adopted) == lines(pings)
+    assert done.row_count == len(rows)
+    assert len(adopted.files()) == len(done.files)
