@@ -114,3 +114,24 @@ def kartothek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Other]:
 @pytest.fixture
 def repository(tmp_path: Path) -> lakebed.Repository:
     return lakebed.open_repository(tmp_path)
+
+
+_counts: dict[Trial, dict[str, int]] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count what each row of the table of oracles has shown."""
+    # Only what is skipped or fails before its call has another report than that of its call.
+    if report.when != "call" and not (report.when == "setup" and not report.passed):
+        return
+    trial = trial_of(report.nodeid.removeprefix("tests/"))
+    if trial is not None:
+        counts = _counts.setdefault(trial, {})
+        counts[report.outcome] = counts.get(report.outcome, 0) + 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table, where it is asked for: see `make interop`."""
+    if os.environ.get("LAKEBED_ORACLES"):
+        terminalreporter.section("libraries that Lakebed shares a format with")
+        terminalreporter.write_line(oracle_table(_counts))

@@ -49,7 +49,7 @@ def text_type(descriptor: DatasetDescriptor) -> pa.DataType | None:
     return _TEXTS.get(wanted, pa.string())
 
 
-def put_index_file(store: Store, dataset: str, column: str, data: bytes) -> str:
+def put_index_file(store: Store, dataset: str, column: str, data: bytes, now: dt.datetime) -> str:
     """Write an index file under a key that nobody else has; return the key.
 
     The key is a time, as Kartothek has it: two writers may have the same.
@@ -57,7 +57,6 @@ def put_index_file(store: Store, dataset: str, column: str, data: bytes) -> str:
     Cost:
         One conditional PUT.
     """
-    now = dt.datetime.now(dt.UTC)
     while True:
         key = index_key(dataset, column, now)
         try:
@@ -125,12 +124,14 @@ def kept_up(
     by_id = dict(zip(ids.tolist(), added, strict=True))
     step = _Step(before, after, changes, by_id, tuple(removed))
 
+    now = dt.datetime.now(dt.UTC)
+
     def keep_up(column: str) -> str | None:
         data = _extended(store, step, column, texts)
         if data is None:
             return None
         try:
-            key = put_index_file(store, after.name, column, data)
+            key = put_index_file(store, after.name, column, data, now)
         except StorageFullError as exc:
             _log.warning("index is not written for other tools column=%s: %s", column, exc)
             return None

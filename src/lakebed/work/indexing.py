@@ -9,6 +9,7 @@ which files they cover.
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -623,6 +624,6 @@ def _write_index_file(store: Store, transaction: Transaction, column: str) -> di
         return {}
     if data is None:
         return {}
-    key = put_index_file(store, state.name, column, data)
+    key = put_index_file(store, state.name, column, data, dt.datetime.now(dt.UTC))
     transaction.note(key)
     return {column: key}
