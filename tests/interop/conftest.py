@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -24,6 +25,8 @@ collect_ignore = ["plateau_worker.py", "kartothek_worker.py"]  # they run where 
 sys.path.insert(0, str(HERE))  # the modules that tests and worker share
 
 import wire  # noqa: E402 - after the path
+from oracles import Trial, trial_of  # noqa: E402 - same
+from oracles import table as oracle_table  # noqa: E402 - same
 
 
 class OtherError(Exception):

@@ -53,7 +53,11 @@ TRIALS = (
         oracle=PLATEAU,
         direction="we write, it looks up",
         tried="index files after every kind of commit; what it dispatches is what we plan",
-        tests=("interop/test_plateau_indices.py::test_plateau*", "interop/test_plateau_indices.py::test_an_index*", "interop/test_plateau_indices.py::test_texts*"),
+        tests=(
+            "interop/test_plateau_indices.py::test_plateau*",
+            "interop/test_plateau_indices.py::test_an_index*",
+            "interop/test_plateau_indices.py::test_texts*",
+        ),
         differs="no index of a column that holds null or NaN, nor of decimals, bytes, times, "
         "32-bit floats; it updates beside an index of texts only if that is of large_string",
     ),
@@ -61,7 +65,11 @@ TRIALS = (
         oracle=PLATEAU,
         direction="both write one dataset",
         tried="updates, deletions, metadata, garbage collection, in turns with our commits",
-        tests=("interop/test_plateau_updates.py", "interop/test_plateau_indices.py::test_what_plateau_adds*", "interop/test_plateau_indices.py::test_plans_go*"),
+        tests=(
+            "interop/test_plateau_updates.py",
+            "interop/test_plateau_indices.py::test_what_plateau_adds*",
+            "interop/test_plateau_indices.py::test_plans_go*",
+        ),
         differs="its update is not conditional; its collection deletes older versions; a slash in a "
         "key that it writes is not encoded",
     ),
@@ -69,7 +77,11 @@ TRIALS = (
         oracle=PLATEAU,
         direction="it writes, we read",
         tried="6 golden datasets, both heads; plans by its indices keep what it dispatches",
-        tests=("golden/*plateau*", "interop/test_plateau_indices.py::test_plans_keep*", "interop/test_plateau_indices.py::test_what_plateau_calls*"),
+        tests=(
+            "golden/*plateau*",
+            "interop/test_plateau_indices.py::test_plans_keep*",
+            "interop/test_plateau_indices.py::test_what_plateau_calls*",
+        ),
         differs="nulls behind an index are found here, and lost there",
     ),
     Trial(
@@ -106,6 +118,7 @@ TRIALS = (
         tried="6 golden datasets, several tables, both heads; plans keep what it dispatches",
         tests=(
             "golden/*kartothek-5.3.0*",
+            "golden/test_handmade*",
             "interop/test_kartothek.py::test_each_table*",
             "interop/test_kartothek.py::test_plans*",
         ),
