@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 from lakebed.archive.metadata import FileMetadata
 from lakebed.errors import InvalidInputError
@@ -31,9 +31,10 @@ def check_keys(keys: object) -> Keys:
     Raises:
         InvalidInputError: It is not.
     """
-    for known in get_args(Keys):
-        if keys == known:
-            return known
+    if keys == "id":
+        return "id"
+    if keys == "original":
+        return "original"
     msg = f"keys is {keys!r}."
     raise InvalidInputError(msg, hint="Use 'id' for <id>/data, or 'original'.")
 
@@ -56,7 +57,9 @@ def original_key(metadata: FileMetadata) -> str:
     """
     name = re.split(r"[/\\]", metadata.path)[-1]
     # What a store may refuse is encoded, and of a long name the end counts.
-    safe = urllib.parse.quote(name, safe=" !$&'()+,;=@[]")[-_MAX_NAME_BYTES:]
+    safe = urllib.parse.quote(name, safe=" !$&'()+,;=@[]", errors="surrogatepass")[
+        -_MAX_NAME_BYTES:
+    ]
     digit = metadata.hash[:1].lower()
     file_id = check_file_id(metadata.id)
     return f"{digit}-{metadata.where}/{metadata.what}/{metadata.start}/{file_id}-{safe}"

@@ -105,7 +105,10 @@ def _ms_in_name(text: str) -> int:
         return to_epoch_ms(text)
     year, _, month, day, hour, minute, second = match.groups()
     try:
-        moment = dt.datetime(*map(int, (year, month, day, hour or 0, minute or 0, second or 0)))
+        day_begin = dt.datetime(int(year), int(month), int(day))
+        moment = day_begin.replace(
+            hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0)
+        )
     except ValueError:  # ten digits, say, are seconds
         return to_epoch_ms(text)
     return _ms_of(moment)
