@@ -92,7 +92,7 @@ def read_foreign(
 
 def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     """Every Parquet file of a table is a partition; files under `indices` are not."""
-    partitions = {}
+    partitions: dict[str, PartitionEntry] = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
         if rest.endswith(".parquet") and table != Folder.INDICES:
