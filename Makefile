@@ -10,6 +10,12 @@ PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
 VENV := .venv
 PLATEAU_VENV := .venv-plateau
 DATALAKE_VENV := .venv-datalake
+KARTOTHEK_VENV := .venv-kartothek
+# kartothek 5.3 knows no later Python; where there is none, make interop-env says so and goes on.
+KARTOTHEK_PYTHON ?= $(shell for candidate in python3.9 $$HOME/.pyenv/versions/3.9.*/bin/python \
+	"$$(uv python find --no-python-downloads 3.9 2>/dev/null)" /opt/python/cp39-cp39/bin/python; do \
+	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 9))' 2>/dev/null \
+	&& { echo $$candidate; break; }; done)
 PEERS_VENV := .venv-peers
 DOORS_VENV := .venv-doors
 DIST_VENV := .venv-dist
@@ -39,7 +45,7 @@ help:
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
-	@echo "make interop    only the comparison with plateau and datalake"
+	@echo "make interop    only the comparison with plateau, kartothek, datalake and Kite, as a table"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
@@ -60,7 +66,7 @@ help:
 	@echo "make clean      remove environments, builds and caches"
 
 setup: $(VENV)/.installed
-interop-env: $(PLATEAU_VENV)/.installed $(DATALAKE_VENV)/.installed
+interop-env: $(PLATEAU_VENV)/.installed $(KARTOTHEK_VENV)/.installed $(DATALAKE_VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(call make-venv,$(VENV))
@@ -73,6 +79,19 @@ $(PLATEAU_VENV)/.installed: constraints-plateau.txt
 	$(call make-venv,$(PLATEAU_VENV))
 	@echo "Installing plateau into $(PLATEAU_VENV) …"
 	$(PLATEAU_VENV)/bin/python -m pip install --quiet -r constraints-plateau.txt
+	@touch $@
+
+# `without` tells the tests why there is no kartothek to compare with.
+$(KARTOTHEK_VENV)/.installed: constraints-kartothek.txt
+	@rm -rf $(KARTOTHEK_VENV) && mkdir $(KARTOTHEK_VENV)
+	@if [ -n "$(KARTOTHEK_PYTHON)" ]; then \
+		echo "Installing kartothek into $(KARTOTHEK_VENV) …"; \
+		$(KARTOTHEK_PYTHON) -m venv $(KARTOTHEK_VENV) && \
+		$(KARTOTHEK_VENV)/bin/python -m pip install --quiet -r constraints-kartothek.txt; \
+	else \
+		echo "kartothek 5.3 needs Python 3.9, which was not found; KARTOTHEK_PYTHON names one" \
+		| tee $(KARTOTHEK_VENV)/without; \
+	fi
 	@touch $@
 
 $(DATALAKE_VENV)/.installed: constraints-datalake.txt
@@ -148,8 +167,9 @@ spark-%: .venv-spark%/.installed
 coverage: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)
 
+# The table of docs/interop.md with what each row has shown; Kite's vectors need no other environment.
 interop: setup interop-env
-	$(PYTEST) -m interop $(ARGS)
+	LAKEBED_ORACLES=1 $(PYTEST) tests/interop tests/golden tests/kite $(ARGS)
 
 doors: setup doors-env
 	$(PYTEST) tests/publication -m long $(ARGS)
@@ -209,7 +229,7 @@ bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(DOCS_VENV) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf $(VENV) $(PLATEAU_VENV) $(KARTOTHEK_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(DOCS_VENV) $(OLDER_SPARKS:%=.venv-spark%)
 	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -325,20 +325,22 @@ class Repository:
     def open(self, name: str) -> Dataset:
         """Open a dataset.
 
+        Args:
+            name: Of the dataset; of one that kartothek wrote with several tables `DATASET:TABLE`.
+
         Raises:
             DatasetNotFoundError: There is none of this name; the message names the nearest.
             InvalidNameError: The name is not legal.
-            FormatError: Its head cannot be read.
+            FormatError: Its head cannot be read; or it has several tables, and none is named.
 
         Cost:
             One GET; two for a msgpack head; one more before the first commit.
         """
-        check_dataset_name(name)
         head = read_head(self._store, name)
-        return self._dataset(Snapshot(head.state, head.requests))
+        return self._dataset(Snapshot(head.state, head.requests), name)
 
-    def _dataset(self, seen: Snapshot) -> Dataset:
-        source = Source(self._store, seen.state.name, metadata=self._told)
+    def _dataset(self, seen: Snapshot, name: str = "") -> Dataset:
+        source = Source(self._store, name or seen.state.name, metadata=self._told)
         source.remember(seen)
         return Dataset(source)
 

@@ -260,3 +260,43 @@ def test_ingest_reads_lines_and_directories(cli, root: str, tmp_path: Path) -> N
 
     assert [row["status"] for row in json.loads(lines.stdout)] == ["success", "error"]
     assert [row["status"] for row in json.loads(directory.stdout)] == ["success"]
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> list[str]:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    paths = [folder / f"sales-2026-01-{day:02d}.csv" for day in range(1, 32)]
+    for number, path in enumerate(paths):
+        path.write_text(f"n\n{number}\n")
+    return [str(path) for path in paths]
+
+
+DAY = r"\d{4}-\d\d-\d\d"
+
+
+def test_many_files_are_pushed_in_one_process_with_the_times_of_their_names(
+    cli, days: list[str], tmp_path: Path
+) -> None:
+    options = ["--where", "shop", "--what", "sales", "--storage", str(tmp_path / "raw")]
+
+    pushed = cli("archive", "push", *days, *options, "--start-from-name", DAY, "-o", "jsonl")
+
+    rows = [json.loads(line) for line in pushed.stdout.splitlines()]
+    assert [row["start"][:10] for row in rows] == [f"2026-01-{day:02d}" for day in range(1, 32)]
+    for times in ([], ["--start", "now", "--start-from-name", DAY]):
+        refused = cli("archive", "push", *days, *options, *times, exit_code=2)
+        assert "--start or --start-from-name" in refused.stderr
+
+
+def test_new_files_lie_under_original_keys_if_asked(cli, days: list[str], tmp_path: Path) -> None:
+    raw, queue = str(tmp_path / "raw"), str(tmp_path / "queue")
+    fields = ["--where", "shop", "--what", "sales", "--start-from-name", DAY]
+    keys = ["--storage", raw, "--keys", "original", "-o", "jsonl"]
+
+    pushed = cli("archive", "push", days[0], *fields, *keys)
+    cli("archive", "enqueue", days[1], *fields, "--queue", queue)
+    uploaded = cli("archive", "upload", "--queue", queue, *keys)
+
+    for answer in (pushed, uploaded):
+        assert re.search(r"/[0-9a-f]-shop/sales/\d+/[0-9a-f]{32}-sales-2026", answer.stdout)

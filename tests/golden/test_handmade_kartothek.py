@@ -10,9 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import lakebed
-from lakebed.errors import CorruptMetadataError, PartitionSpecError, UnsupportedVersionError
+from lakebed.cli import main
+from lakebed.errors import (
+    CorruptMetadataError,
+    DatasetNotFoundError,
+    InvalidNameError,
+    PartitionSpecError,
+    UnsupportedVersionError,
+)
 from lakebed.model.keys import split_label
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64()), ("v", pa.float64())])
@@ -162,12 +170,76 @@ def test_date_only_and_full_timestamps_mix_in_a_key(root):
     ]
 
 
-def test_several_tables_are_refused(root):
+@pytest.fixture(params=["named", "listed"])
+def two_tables(request, root: Path) -> Path:
+    """The same with a table `core` beside it, which has a file of the second partition alone."""
+    write_schema(root, pa.schema([("p", pa.string()), ("x", pa.string())]), "core")
+    write_file(root, SECOND, {"x": ["core"]}, "core")
     both = {"files": {**entry(SECOND)["files"], **entry(SECOND, "core")["files"]}}
-    write_head(root, partitions={FIRST: entry(FIRST), SECOND: both})
+    partitions = {FIRST: entry(FIRST), SECOND: both} if request.param == "named" else None
+    write_head(root, partitions=partitions)
+    return root
 
-    with pytest.raises(UnsupportedVersionError, match="several tables: core, table"):
-        open_old(root)
+
+def test_each_of_several_tables_is_opened_by_its_name(two_tables):
+    repository = lakebed.open_repository(two_tables)
+
+    table, core = repository.open("old:table"), repository["old:core"]
+
+    assert sorted(table.arrow().to_pylist(), key=lambda row: row["n"]) == ROWS
+    assert core.arrow().to_pylist() == [{"p": "c", "x": "core"}]
+    assert (core.name, core.schema.names) == ("old:core", ("p", "x"))
+    assert core.where("p = 'a b'").count() == 0
+    assert repository.list() == ["old"]
+    assert "old:core" in repository
+    assert "old:other" not in repository
+    sql = 'SELECT t.n, c.x FROM "old:table" t JOIN "old:core" c USING (p)'
+    assert repository.sql(sql).to_pylist() == [{"n": 3, "x": "core"}]
+
+
+def test_one_of_several_tables_must_be_named(two_tables):
+    with pytest.raises(UnsupportedVersionError, match="several tables: core, table") as caught:
+        open_old(two_tables)
+
+    assert "old:core, old:table" in caught.value.hint
+
+
+def test_the_command_line_and_uris_name_a_table_the_same(two_tables):
+    answer = CliRunner().invoke(main, ["query", f"{two_tables}/old:core", "-o", "jsonl"])
+
+    assert (answer.exit_code, answer.stdout) == (0, '{"p": "c", "x": "core"}\n')
+    view = lakebed.open_repository(two_tables).open("old:table").where("n = 3")
+    assert lakebed.open_uri(view.view_uri).arrow().to_pylist() == [ROWS[2]]
+
+
+@pytest.mark.parametrize("name", ["old:", "old:a/b", "old:..", ":core", "old:core\n/x"])
+def test_a_name_that_is_none_of_a_table_is_refused(two_tables, name):
+    with pytest.raises(InvalidNameError):
+        lakebed.open_repository(two_tables).open(name)
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(root):
+    write_head(root)
+
+    with pytest.raises(DatasetNotFoundError, match="no table 'core'") as caught:
+        lakebed.open_repository(root).open("old:core")
+
+    assert caught.value.hint == "There is old:table."
+    assert lakebed.open_repository(root).open("old:table").count() == 3
+
+
+def test_a_dataset_of_ours_has_the_table_data_and_no_other(tmp_path):
+    repository = lakebed.open_repository(tmp_path)
+    descriptor = lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    repository.create("ours", descriptor).append([{"n": 1}])
+
+    assert repository.open("ours:data").count() == 1
+    with pytest.raises(DatasetNotFoundError, match="no table 'core'"):
+        repository.open("ours:core")
+    with pytest.raises(InvalidNameError):
+        repository.create("theirs:core", descriptor)
+    with pytest.raises(InvalidNameError):
+        repository.drop("ours:data")
 
 
 @pytest.mark.parametrize("version", [3, 5])

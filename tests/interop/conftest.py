@@ -1,12 +1,14 @@
-"""plateau in a process of its own, and a lake that Lakebed has written."""
+"""plateau and kartothek in processes of their own, and a lake that Lakebed has written."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +17,30 @@ import pytest
 import lakebed
 
 HERE = Path(__file__).parent
-PYTHON = HERE.parent.parent / ".venv-plateau" / "bin" / "python"
+ROOT = HERE.parent.parent
 TIMEOUT_S = 120
 
-collect_ignore = ["plateau_worker.py"]  # runs where plateau is
+collect_ignore = ["plateau_worker.py", "kartothek_worker.py"]  # they run where those are
 
 sys.path.insert(0, str(HERE))  # the modules that tests and worker share
 
 import wire  # noqa: E402 - after the path
+from oracles import Trial, trial_of  # noqa: E402 - same
+from oracles import table as oracle_table  # noqa: E402 - same
 
 
-class PlateauError(Exception):
-    """An error that plateau has raised; `kind` is the name of its class."""
+class OtherError(Exception):
+    """An error that the other library has raised; `kind` is the name of its class."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
         self.kind = kind
 
 
-class Plateau:
-    """Calls of `plateau_worker.py` as methods, whose first argument is a directory."""
+class Other:
+    """Calls of a worker as methods, whose first argument is a directory."""
 
-    Error = PlateauError
+    Error = OtherError
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -52,10 +56,10 @@ class Plateau:
             line = self._process.stdout.readline()
         finally:
             timer.cancel()
-        assert line, f"plateau's process ended in {verb}({arguments})"
+        assert line, f"the other process ended in {verb}({arguments})"
         answer = wire.from_json(json.loads(line))
         if "error" in answer:
-            raise PlateauError(answer["error"], answer["message"])
+            raise OtherError(answer["error"], answer["message"])
         return answer["result"]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -70,30 +74,67 @@ class Plateau:
         return sorted(row["id"] for row in rows)
 
 
-@pytest.fixture(scope="session")
-def plateau(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plateau]:
-    if not PYTHON.exists():
-        pytest.fail(f"plateau's environment {PYTHON.parent.parent} is missing: make interop-env")
-    log = tmp_path_factory.mktemp("plateau") / "stderr"
+@contextmanager
+def other(name: str, version: str, log: Path) -> Iterator[Other]:
+    """Start the worker of a library in the environment that has it."""
+    python = ROOT / f".venv-{name}" / "bin" / "python"
+    if not python.exists():
+        pytest.fail(f"the environment {python.parent.parent} is missing: make interop-env")
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [PYTHON, HERE / "plateau_worker.py"],
+            [python, HERE / f"{name}_worker.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
         )
         with process:
-            worker = Plateau(process)
+            worker = Other(process)
             try:
-                assert worker.call("version") == "4.6.2", "run: make interop-env"
+                assert worker.call("version") == version, "run: make interop-env"
             except (AssertionError, BrokenPipeError) as error:
                 process.kill()
-                pytest.fail(f"plateau does not start ({error}):\n{log.read_text()}")
+                pytest.fail(f"{name} does not start ({error}):\n{log.read_text()}")
             yield worker
             process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def plateau(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Other]:
+    with other("plateau", "4.6.2", tmp_path_factory.mktemp("plateau") / "stderr") as worker:
+        yield worker
+
+
+@pytest.fixture(scope="session")
+def kartothek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Other]:
+    reason = ROOT / ".venv-kartothek" / "without"
+    if reason.exists():
+        pytest.skip(reason.read_text().strip())
+    with other("kartothek", "5.3.0", tmp_path_factory.mktemp("kartothek") / "stderr") as worker:
+        yield worker
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> lakebed.Repository:
     return lakebed.open_repository(tmp_path)
+
+
+_counts: dict[Trial, dict[str, int]] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count what each row of the table of oracles has shown."""
+    # Only what is skipped or fails before its call has another report than that of its call.
+    if report.when != "call" and not (report.when == "setup" and not report.passed):
+        return
+    trial = trial_of(report.nodeid.removeprefix("tests/"))
+    if trial is not None:
+        counts = _counts.setdefault(trial, {})
+        counts[report.outcome] = counts.get(report.outcome, 0) + 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table, where it is asked for: see `make interop`."""
+    if os.environ.get("LAKEBED_ORACLES"):
+        terminalreporter.section("libraries that Lakebed shares a format with")
+        terminalreporter.write_line(oracle_table(_counts))

@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 from datalake import Archive
-from datalake.common import Metadata
+from datalake.common import DatalakeRecord, Metadata
 
 
 def version() -> str:
@@ -54,6 +54,11 @@ def fetch_to_filename(http_url: str, url: str, template: str, folder: str) -> st
     return Archive(http_url=http_url).fetch_to_filename(url, template)
 
 
+def records(http_url: str, url: str) -> list[dict[str, Any]]:
+    """Return the documents that datalake puts into its index for a stored file."""
+    return [dict(record) for record in DatalakeRecord.list_from_url(url)]
+
+
 def normalize_date(http_url: str, values: list[Any]) -> list[Any]:
     """Return what datalake takes values for: milliseconds, or the name of an error."""
     return [_normalized(value) for value in values]
@@ -76,6 +81,7 @@ CALLS = {
         latest,
         fetch,
         fetch_to_filename,
+        records,
         normalize_date,
     )
 }

@@ -13,6 +13,7 @@ import plateau
 import wire
 from plateau.core.dataset import DatasetMetadata
 from plateau.io import eager
+from plateau.io_components.read import dispatch_metapartitions
 
 warnings.simplefilter("ignore")
 
@@ -83,6 +84,12 @@ def query_index(location: str, name: str, column: str, value: Any) -> list[str]:
     return sorted(found.indices[column].query(value))
 
 
+def dispatch(location: str, name: str, predicates: Any) -> list[str]:
+    """Return the labels of the files that plateau would read for a predicate."""
+    parts = dispatch_metapartitions(name, _store(location), predicates=_tuples(predicates))
+    return sorted(part.label for part in parts)
+
+
 def metadata(location: str, name: str) -> dict[str, Any]:
     """Return the metadata entries of a dataset that are not Lakebed's."""
     entries = DatasetMetadata.load_from_store(name, _store(location)).metadata
@@ -138,6 +145,7 @@ CALLS = {
         build_indices,
         indices,
         query_index,
+        dispatch,
         metadata,
         collect_garbage,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ import pytest
 
 import lakebed
 from lakebed.archive import ArchiveRecord, FileMetadata, open_index, to_epoch_ms
+from lakebed.archive.keys import Keys
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError
 
@@ -412,17 +414,38 @@ def test_client_writes_files_under_names_made_of_metadata(
         assert (folder / name).read_bytes() == b"mwahaha"
 
 
+@pytest.mark.parametrize("keys", ["id", "original"])
 def test_file_that_lakebed_has_pushed_is_the_client_s_too(
-    client: Client, lake: Lake, file: Path
+    client: Client, lake: Lake, file: Path, keys: Keys
 ) -> None:
     given = fields(extra={"owner": "ops"})
-    record = lake.open().push(file, **given)
+    opened = lake.open()
+    record = lakebed.Archive(opened.store, opened.index, keys=keys).push(file, **given)
+    is_original = re.search(r"/[0-9a-f]-[a-z0-9_-]+/[a-z0-9_-]+/\d+/[0-9a-f]{32}-", record.url)
+    assert (is_original is not None) == (keys == "original")
 
     (found,) = client.list_files(what=given["what"], start=T0, end=T0)
 
     assert (found["url"], found["metadata"]["owner"]) == (record.url, "ops")
     assert client.fetch(url=found["url"])["content"] == b"mwahaha".hex()
     assert client.fetch(url=found["http_url"])["content"] == b"mwahaha".hex()
+
+
+@pytest.mark.parametrize("keys", ["id", "original"])
+@pytest.mark.parametrize(
+    "given", [{}, {"end": T0 + 3 * DAY}, {"work_id": "job-7"}, {"end": T0, "work_id": "job-8"}]
+)
+def test_records_of_a_file_are_those_that_datalake_makes_of_it(
+    client: Client, lake: Lake, file: Path, keys: Keys, given: dict[str, Any]
+) -> None:
+    opened = lake.open()
+    archive = lakebed.Archive(opened.store, opened.index, keys=keys)
+    record = archive.push(file, **fields(**given))
+
+    theirs = client.records(url=record.url)
+
+    # Without a work id both have the word null and the id of the file.
+    assert [dict(one) for one in record.to_documents()] == theirs
 
 
 def test_files_of_a_directory_are_listed_and_fetched_over_http(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +115,60 @@ def test_plateau_looks_a_value_up_in_the_index(lake: Path, plateau: Any) -> None
     )
 
 
-def test_an_index_is_no_longer_named_after_an_append(
-    flights: lakebed.Dataset, tmp_path: Path, plateau: Any
+COMMITS: dict[str, Callable[[lakebed.Dataset], object]] = {
+    "append": lambda flights: flights.append([{**row(100), "tail": "N100"}]),
+    "overwrite": lambda flights: flights.overwrite([row(3), row(6)]),
+    "delete of rows": lambda flights: flights.delete(flights.where("id < 30")),
+    "compaction": lambda flights: flights.compact(),
+    "rollback": lambda flights: flights.rollback(version=1),
+}
+
+
+@pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
+def test_plateau_looks_up_by_index_after_every_commit(
+    flights: lakebed.Dataset,
+    tmp_path: Path,
+    plateau: Any,
+    commit: Callable[[lakebed.Dataset], object],
 ) -> None:
-    new = {**row(100), "tail": "N100"}
+    commit(flights)
 
-    flights.append([new])
+    # The nulls of a rollback's state are those of its files: it has none in the first version.
+    assert set(plateau.indices(tmp_path, "flights")) >= set(INDEXED) - {"sparse"}
+    for where in (
+        [[("tail", "==", ROWS[3]["tail"])]],
+        [[("tail", "==", "N100")], [("small", "==", -2), ("day", ">", dt.date(2013, 1, 5))]],
+        [[("large", "==", ROWS[3]["large"]), ("is_late", "==", True)]],
+    ):
+        dispatched = set(plateau.dispatch(tmp_path, "flights", predicates=where))
+        expected = sorted(one["id"] for one in flights.where(where).reader())
+        assert plateau.ids(tmp_path, "flights", predicates=where) == expected
+        # What has no match is not opened by it, where one value is asked for.
+        if len(where) == len(where[0]) == 1:
+            assert dispatched == {file.label for file in flights.where(where).plan().files}
 
-    assert plateau.indices(tmp_path, "flights") == []
-    assert plateau.ids(tmp_path, "flights", predicates=[[("tail", "==", "N100")]]) == [100]
+
+def test_plateau_updates_beside_an_index_of_large_texts_and_both_find_the_rows(
+    tmp_path: Path, plateau: Any
+) -> None:
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA,
+        partition_by="carrier",
+        index=["tail", "small"],
+        properties={"kartothek.indices": "large_string"},
+    )
+    flights = lakebed.open_repository(tmp_path).create("flights", descriptor)
+    flights.append(ROWS[:20])
+
+    plateau.update(tmp_path, "flights", rows=[{**row(200), "tail": "N200", "batch_id": 1}])
+    flights.append([{**row(201), "tail": "N200"}])
+    plateau.update(tmp_path, "flights", rows=[{**row(202), "tail": "N200", "batch_id": 2}])
+
+    where = [[("tail", "==", "N200")]]
+    assert plateau.indices(tmp_path, "flights") == ["small", "tail"]
+    assert plateau.ids(tmp_path, "flights", predicates=where) == [200, 201, 202]
+    assert sorted(one["id"] for one in flights.where(where).reader()) == [200, 201, 202]
+    assert len(flights.where(where).plan().files) == 3
 
 
 def test_texts_of_an_index_are_of_the_type_that_both_others_read(lake: Path) -> None:
@@ -205,3 +251,33 @@ def test_what_plateau_calls_batch_id_is_a_column(
     assert theirs.where([[("tail", "==", rows[3]["tail"])]]).count() == len(
         [one for one in rows if one["tail"] == rows[3]["tail"]]
     )
+
+
+@pytest.mark.parametrize("head", ["json", "msgpack"])
+def test_plans_keep_the_files_that_plateau_dispatches(
+    tmp_path: Path, plateau: Any, head: str
+) -> None:
+    rows = [{**row(n), "carrier": f"c {n % 12}", "sparse": "s"} for n in range(240)]
+    plateau.store(
+        tmp_path,
+        "theirs",
+        rows=rows,
+        partition_on=["carrier"],
+        secondary_indices=["id", "tail", "day"],
+        metadata_storage_format=head,
+    )
+    theirs = lakebed.open_repository(tmp_path).open("theirs")
+
+    for where in (
+        [[("id", "==", 77)]],
+        [[("id", "in", [5, 100, 239])]],
+        [[("tail", "==", rows[3]["tail"]), ("carrier", "==", "c 3")]],
+        [[("id", "<", 7)]],
+        [[("id", "==", 1)], [("id", "==", 200), ("carrier", "==", "c 8")]],
+        [[("day", "==", rows[4]["day"]), ("id", ">", 200)]],
+        [[("id", "==", 10_000)]],
+    ):
+        kept = {file.label for file in theirs.where(where).plan().files}
+        assert kept == set(plateau.dispatch(tmp_path, "theirs", predicates=where)), where
+        found = sorted(one["id"] for one in theirs.where(where).reader())
+        assert found == plateau.ids(tmp_path, "theirs", predicates=where)

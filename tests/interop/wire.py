@@ -1,4 +1,7 @@
-"""Values as JSON, between the tests and plateau's own environment. Standard library only."""
+"""Values as JSON, between the tests and the environments of plateau and kartothek.
+
+Standard library only, and nothing that Python 3.9 does not know.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,15 @@ from typing import Any
 
 def to_json(value: Any) -> Any:
     """Return `value` as JSON; what JSON cannot hold becomes an object with one tag."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return {"float": repr(value)}
-        case bytes():
-            return {"bytes": value.hex()}
-        case dt.datetime():
-            return {"datetime": value.isoformat()}
-        case dt.date():
-            return {"date": value.isoformat()}
-        case decimal.Decimal():
-            return {"decimal": str(value)}
-        case list() | tuple():
-            return [to_json(one) for one in value]
-        case dict():
-            return {"dict": [[to_json(key), to_json(one)] for key, one in value.items()]}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [to_json(one) for one in value]
+    if isinstance(value, dict):
+        return {"dict": [[to_json(key), to_json(one)] for key, one in value.items()]}
+    for kind, tag, write in _WRITERS:
+        if isinstance(value, kind):
+            return {tag: write(value)}
     raise TypeError(f"No JSON form for {value!r} of type {type(value)}.")
 
 
@@ -41,6 +36,14 @@ def from_json(document: Any) -> Any:
     return _READERS[tag](content)
 
 
+# A datetime is a date, too.
+_WRITERS = (
+    (float, "float", repr),
+    (bytes, "bytes", bytes.hex),
+    (dt.datetime, "datetime", dt.datetime.isoformat),
+    (dt.date, "date", dt.date.isoformat),
+    (decimal.Decimal, "decimal", str),
+)
 _READERS = {
     "float": float,
     "bytes": bytes.fromhex,

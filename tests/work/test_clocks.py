@@ -150,7 +150,8 @@ def test_retention_is_of_the_clock_of_the_storage_not_of_the_writers(
     clock.shift(2 * DAY)
     due = dataset.cleanup("7d", dry_run=False)
 
-    assert (early.files, early.kept_counts["retained"]) == ((), 4)
+    retained = [one.key for one in early.kept if str(one.reason) == "retained"]
+    assert (early.files, len([key for key in retained if "/data/" in key])) == ((), 4)
     assert due.counts["superseded"] == 4
     assert data_keys(store) == live_keys(dataset)
 

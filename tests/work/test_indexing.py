@@ -361,11 +361,18 @@ class _RacingIndexFile(DelegatingStore):
         super().__init__(inner)
         self._race = race
 
-    def _put(self, key: str, data: memoryview) -> None:
-        self.inner.put(key, data)
+    def _create(self, key: str, data: memoryview) -> str:
+        etag = self.inner.create(key, data)
         if "/indices/" in key and self._race is not None:
             race, self._race = self._race, None
             race()
+        return etag
+
+
+def lose_the_index_file(flights: Dataset) -> None:
+    """Add a row that has no place in the file, and take it out again."""
+    flights.append([{"n": -1, "plane": None, "delay": 1.0}])
+    flights.delete(flights.where("n = -1"))
 
 
 @pytest.mark.parametrize("verb", ["build_index", "compact", "compact_metadata"])
@@ -382,7 +389,7 @@ def test_an_index_file_is_not_named_for_a_later_field_of_its_name(
 
     if verb != "build_index":
         flights.build_index("plane")
-        flights.append([{"n": 1, "plane": "x", "delay": 1.0}])
+        lose_the_index_file(flights)
     racing = Repository(_RacingIndexFile(repository.store, replace_the_field)).open("flights")
 
     racing.build_index("plane") if verb == "build_index" else getattr(racing, verb)()
@@ -428,8 +435,8 @@ def test_an_index_file_for_others_is_named_where_it_is_right(
         assert {value: sorted(labels) for value, labels in rows} == {
             value: sorted(labels) for value, labels in wanted[column].items()
         }
-        dataset.append([{"n": 5, "plane": "N5", "delay": 1.0}])
-        assert state_of(repository).indices == {}
+        dataset.append([{"n": 5, "plane": None, "delay": 1.0}])
+        assert list(state_of(repository).indices) == ([] if column == "plane" else [column])
 
 
 def test_a_build_leaves_the_other_index_files_named(repository: Repository, flights: Dataset):
@@ -470,7 +477,7 @@ def test_a_compaction_writes_the_index_files_that_others_read(
     repository: Repository, flights: Dataset
 ):
     flights.build_index("plane")
-    flights.append([{"n": 1, "plane": "N99", "delay": None}])
+    lose_the_index_file(flights)
     assert state_of(repository).indices == {}
 
     report = flights.compact()
@@ -490,6 +497,7 @@ def test_a_compaction_that_finds_no_small_files_writes_the_index_files_too(
     flights.update(_with(flights, index=["delay", "plane"]))
     flights.compact()
     flights.append([{"n": 1, "plane": "N99", "delay": float("nan")}])
+    lose_the_index_file(flights)
     version = flights.version
 
     would = flights.compact(target_bytes=1, dry_run=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakebed.archive.reindex import ReindexReport as ReindexReport
     from lakebed.archive.reindex import SkippedObject as SkippedObject
     from lakebed.archive.times import time_buckets as time_buckets
+    from lakebed.archive.times import times_in_name as times_in_name
     from lakebed.archive.times import to_epoch_ms as to_epoch_ms
     from lakebed.archive.translator import Translator as Translator
     from lakebed.archive.upload_queue import Upload as Upload

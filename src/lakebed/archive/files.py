@@ -1,8 +1,8 @@
 """Contents and their metadata in a store, without an index.
 
-A content lies under `<id>/data`, its metadata beside it under `<id>/metadata`, and also with the
-content itself where the store keeps attributes and they are short enough. Other keys, as old
-archives have them, can be read where the metadata is with the object.
+A content lies under `<id>/data` or under a key that tells more of it, its metadata under
+`<id>/metadata`, and also with the content itself where the store keeps attributes and they are short
+enough. Other keys, as old archives have them, can be read where the metadata is with the object.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from lakebed.archive.content import PIECE_BYTES, Hashed, pieces_of, readable_twi
 from lakebed.archive.keys import (
     ATTRIBUTE,
     MAX_ATTRIBUTE_BYTES,
+    Keys,
+    content_key,
     data_key,
-    file_id_of,
+    ids_in,
     metadata_key,
+    original_key,
 )
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.record import ArchiveRecord
@@ -86,6 +89,15 @@ def write_new(
     return _record(store, store.stat(key), metadata)
 
 
+def check_fields(fields: Mapping[str, object]) -> None:
+    """Check the fields of a file that is not stored yet.
+
+    Raises:
+        InvalidInputError: One breaks a rule.
+    """
+    FileMetadata({**fields, "hash": _HASH_TO_COME})
+
+
 def write_claimed(
     store: Store,
     file: IO[bytes],
@@ -94,6 +106,7 @@ def write_claimed(
     compress: bool = False,
     expected_hash: str | None = None,
     is_stored: bool = False,
+    keys: Keys = "id",
 ) -> ArchiveRecord:
     """Store a content under an id that the caller chose; doing it again changes nothing.
 
@@ -113,9 +126,11 @@ def write_claimed(
             msg = f"The content has the hash {found_hash}, but its metadata says {expected_hash}."
             raise InvalidInputError(msg, hint="It was damaged on its way; nothing was stored.")
         metadata = checked.with_hash(found_hash)
-        key = data_key(metadata.id)
+        key = content_key(metadata, keys)
         if not _is_stored(store, key, metadata):
-            _claim(store, metadata)
+            other = content_key(metadata, "original" if keys == "id" else "id")
+            if not _claim(store, metadata) and _is_stored(store, other, metadata):
+                return _record(store, store.stat(other), metadata)
             again.seek(begin)
             store.put_stream(
                 key,
@@ -137,13 +152,15 @@ def _is_stored(store: Store, key: str, metadata: FileMetadata) -> bool:
     return True
 
 
-def _claim(store: Store, metadata: FileMetadata) -> None:
-    key = metadata_key(metadata.id)
+def _claim(store: Store, metadata: FileMetadata) -> bool:
+    """Take the id for a file; False if it was taken for the same before."""
     try:
-        store.create(key, metadata.to_json().encode("ascii"))
+        store.create(metadata_key(metadata.id), metadata.to_json().encode("ascii"))
     except ObjectExistsError as exc:
-        if _read_beside(store, key, metadata.id) != metadata:
+        if _read_beside(store, metadata.id) != metadata:
             raise _taken(store, metadata) from exc
+        return False
+    return True
 
 
 def _taken(store: Store, metadata: FileMetadata) -> RecordExistsError:
@@ -185,6 +202,32 @@ def read_record(store: Store, key: str) -> ArchiveRecord:
     return _record(store, stat, read_metadata(store, stat))
 
 
+def find_record(store: Store, url_or_id: str) -> ArchiveRecord:
+    """Read from the store alone what is told of a content, by its URL or id.
+
+    Raises:
+        InvalidInputError: The URL leads out of the store, or the id is none.
+        RecordNotFoundError: There is no such content.
+        CorruptMetadataError: It has no metadata, or metadata that breaks a rule.
+
+    Cost:
+        As `read_record`; for an id whose content lies elsewhere than under `<id>/data` a HEAD and a
+        GET more.
+    """
+    try:
+        return read_record(store, key_of(store, url_or_id))
+    except RecordNotFoundError:
+        if "://" in url_or_id:
+            raise
+        try:
+            metadata = _read_beside(store, url_or_id)
+        except ObjectNotFoundError:
+            metadata = None
+        if metadata is None:
+            raise
+    return read_record(store, original_key(metadata))
+
+
 def read_metadata(store: Store, stat: ObjectStat) -> FileMetadata:
     """Read the metadata of a content.
 
@@ -195,16 +238,20 @@ def read_metadata(store: Store, stat: ObjectStat) -> FileMetadata:
     text = stat.attributes.get(ATTRIBUTE)
     if text is not None:
         return _parse(text, url_of(store, stat.key))
-    file_id = file_id_of(stat.key)
-    if file_id is None:
-        raise _without_metadata(store, stat.key)
-    try:
-        return _read_beside(store, metadata_key(file_id), file_id)
-    except ObjectNotFoundError as exc:
-        raise _without_metadata(store, stat.key) from exc
+    missing: ObjectNotFoundError | None = None
+    for file_id in ids_in(stat.key):
+        try:
+            metadata = _read_beside(store, file_id)
+        except ObjectNotFoundError as exc:
+            missing = exc
+            continue
+        if stat.key in (data_key(metadata.id), original_key(metadata)):
+            return metadata
+    raise _without_metadata(store, stat.key) from missing
 
 
-def _read_beside(store: Store, key: str, file_id: str) -> FileMetadata:
+def _read_beside(store: Store, file_id: str) -> FileMetadata:
+    key = metadata_key(file_id)
     where = url_of(store, key)
     metadata = _parse(store.get(key).data, where)
     if metadata.id != file_id:

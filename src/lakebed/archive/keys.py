@@ -1,14 +1,79 @@
-"""Where a file of the archive lies in its store."""
+"""Where a file of the archive lies in its store.
+
+Under `<id>/data`, or under the key of datalake's first releases, which tells more of it and whose
+first digit spreads the keys: `<digit>-<where>/<what>/<start>/<id>-<name>`.
+"""
 
 from __future__ import annotations
 
+import re
+import urllib.parse
+from collections.abc import Iterator
+from typing import Literal
+
+from lakebed.archive.metadata import FileMetadata
 from lakebed.errors import InvalidInputError
 from lakebed.store.base import validate_key
+
+Keys = Literal["id", "original"]
 
 ATTRIBUTE = "datalake"  # what the metadata is called where objects have attributes of a user
 MAX_ATTRIBUTE_BYTES = 1_900  # S3 takes 2 KB of them in all, names included
 
 _DATA, _METADATA = "data", "metadata"
+_ORIGINAL = re.compile(r"[0-9a-f]-[a-z0-9_-]+/[a-z0-9_-]+/-?[0-9]+/(?P<name>[^/]+)", re.DOTALL)
+_MAX_NAME_BYTES = 160  # beside the id: names of files have at most 255
+
+
+def check_keys(keys: object) -> Keys:
+    """Return how keys are made, if that is known.
+
+    Raises:
+        InvalidInputError: It is not.
+    """
+    if keys == "id":
+        return "id"
+    if keys == "original":
+        return "original"
+    msg = f"keys is {keys!r}."
+    raise InvalidInputError(msg, hint="Use 'id' for <id>/data, or 'original'.")
+
+
+def content_key(metadata: FileMetadata, keys: Keys) -> str:
+    """Return the key of a content."""
+    return data_key(metadata.id) if keys == "id" else original_key(metadata)
+
+
+def original_key(metadata: FileMetadata) -> str:
+    """Return the key of a content as datalake made it at first.
+
+    Examples:
+        >>> original_key(FileMetadata({
+        ...     "id": "91dd2525a5924c6c972e3d67fee8cda9", "hash": "d2a5", "where": "nebraska",
+        ...     "what": "nginx", "start": 1437375600000, "work_id": None,
+        ...     "path": "/var/log/nginx-523.txt",
+        ... }))
+        'd-nebraska/nginx/1437375600000/91dd2525a5924c6c972e3d67fee8cda9-nginx-523.txt'
+    """
+    name = re.split(r"[/\\]", metadata.path)[-1]
+    # What a store may refuse is encoded, and of a long name the end counts.
+    safe = urllib.parse.quote(name, safe=" !$&'()+,;=@[]", errors="surrogatepass")[
+        -_MAX_NAME_BYTES:
+    ]
+    digit = metadata.hash[:1].lower()
+    file_id = check_file_id(metadata.id)
+    return f"{digit}-{metadata.where}/{metadata.what}/{metadata.start}/{file_id}-{safe}"
+
+
+def ids_in(key: str) -> Iterator[str]:
+    """Yield the ids that the content under a key may have; none for a key of another form."""
+    file_id = file_id_of(key)
+    if file_id is not None:
+        yield file_id
+    match = _ORIGINAL.fullmatch(key)
+    if match is not None:
+        parts = match["name"].split("-")
+        yield from ("-".join(parts[:count]) for count in range(1, len(parts)))
 
 
 def check_file_id(file_id: object) -> str:

@@ -23,7 +23,7 @@ from lakebed.archive import files
 from lakebed.archive.archive import Archive
 from lakebed.archive.content import using
 from lakebed.archive.index.dynamodb import translating_boto_errors
-from lakebed.archive.keys import data_key, file_id_of, file_id_of_metadata, is_metadata_key
+from lakebed.archive.keys import file_id_of, file_id_of_metadata, ids_in, is_metadata_key
 from lakebed.archive.record import ArchiveRecord
 from lakebed.errors import (
     CorruptMetadataError,
@@ -140,7 +140,7 @@ def _follow(archive: Archive, event: _Event) -> ArchiveRecord | str | None:
         if is_metadata_key(event.key):
             return _ingest_beside(archive, event.key)
         is_missing = isinstance(exc.__cause__, ObjectNotFoundError)
-        if is_missing and file_id_of(event.key) is not None:
+        if is_missing and any(ids_in(event.key)):
             # A push may store the metadata after the content; then the event of that follows.
             _log.info("content without metadata so far url=%s", event.url)
             return None
@@ -153,14 +153,14 @@ def _ingest_beside(archive: Archive, key: str) -> ArchiveRecord | None:
     if file_id is None:
         return None
     try:
-        return archive.ingest(files.url_of(archive.store, data_key(file_id)))
+        return archive.ingest(file_id)
     except RecordNotFoundError:  # a push may claim its id by the metadata
         return None
 
 
 def _remove(archive: Archive, event: _Event) -> str | None:
-    file_id = file_id_of(event.key)
-    if file_id is None:
+    own_id = file_id_of(event.key)
+    if own_id is None and not any(ids_in(event.key)):
         if is_metadata_key(event.key):
             return None
         msg = f"{event.url} was deleted, and its key does not tell its id."
@@ -168,11 +168,14 @@ def _remove(archive: Archive, event: _Event) -> str | None:
     try:
         archive.store.stat(event.key)
     except ObjectNotFoundError:
-        held = archive.index.find(file_id)
-        if held is not None and held.url != event.url:
-            return None  # a copy of it is there
-        archive.index.delete([file_id])
-        return file_id
+        for file_id in ids_in(event.key):
+            held = archive.index.find(file_id)
+            if held is not None and held.url == event.url:
+                archive.index.delete([file_id])
+                return file_id
+            if file_id == own_id and held is None:
+                return file_id
+        return None  # a copy of it is there
     return None  # pushed again since
 
 

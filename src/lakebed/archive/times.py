@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import os
 import re
 
 from lakebed.errors import InvalidInputError, MissingDependencyError
 
 DAY_MS = 86_400_000
+_NAME_HINT = r"Write it as \d{8}, or as 'from-(?P<start>\d+)-to-(?P<end>\d+)'."
 _MILLISECOND = dt.timedelta(milliseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _GREATEST_SECONDS = 100_000_000_000  # a greater number means milliseconds
@@ -22,6 +24,10 @@ _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
     r"(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6})\d*)?)?(Z|[+-]\d\d:?\d\d)?)?",
     re.ASCII,
+)
+# As names of files have it, where `:` is seldom: a day, and perhaps a time of day.
+_IN_NAME = re.compile(
+    r"(\d{4})([-_.]?)(\d\d)\2(\d\d)(?:[-_.T ]?(\d\d)[-_.:]?(\d\d)(?:[-_.:]?(\d\d))?Z?)?", re.ASCII
 )
 _HINT = "Write it as 2015-03-20T12:30:00Z, or as seconds or milliseconds since the epoch."
 
@@ -56,6 +62,56 @@ def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
     except (ValueError, OverflowError):
         return _ms_of_text(str(value), now)
     return _ms_of_number(value, number, now)
+
+
+def times_in_name(pattern: str, path: str | os.PathLike[str]) -> tuple[int, int | None]:
+    r"""Return the start that the name of a file tells, and the end if it tells one.
+
+    Args:
+        pattern: A regular expression, searched in the name without its folders. The group `start`
+            is the start, else the first group, else all of what matches; the group `end` is the
+            end. Besides what `to_epoch_ms` reads, `20150320`, `2015_03_20`, `20150320T1030` and
+            the like are days and times of day in UTC.
+        path: Of the file.
+
+    Raises:
+        InvalidInputError: The pattern is broken, does not match, or what it finds is no time.
+
+    Examples:
+        >>> times_in_name(r"\d{8}", "/logs/sales-20150320.csv") == (to_epoch_ms("2015-03-20"), None)
+        True
+    """
+    name = os.path.basename(os.fspath(path))  # noqa: PTH119 - of a path of any system
+    try:
+        match = re.search(pattern, name)
+    except (re.error, OverflowError, RecursionError) as exc:
+        msg = f"Pattern {pattern!r} is broken: {exc}."
+        raise InvalidInputError(msg, hint=_NAME_HINT) from exc
+    if match is None:
+        msg = f"Pattern {pattern!r} is not found in the name {name!r}."
+        raise InvalidInputError(msg, hint=_NAME_HINT)
+    groups = match.groupdict()
+    start = groups["start"] if "start" in groups else match[1 if match.re.groups else 0]
+    end = groups.get("end")
+    if start is None:
+        msg = f"Pattern {pattern!r} finds no start in the name {name!r}."
+        raise InvalidInputError(msg, hint=_NAME_HINT)
+    return _ms_in_name(start), None if end is None else _ms_in_name(end)
+
+
+def _ms_in_name(text: str) -> int:
+    match = _IN_NAME.fullmatch(text)
+    if match is None:
+        return to_epoch_ms(text)
+    year, _, month, day, hour, minute, second = match.groups()
+    try:
+        day_begin = dt.datetime(int(year), int(month), int(day))
+        moment = day_begin.replace(
+            hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0)
+        )
+    except ValueError:  # ten digits, say, are seconds
+        return to_epoch_ms(text)
+    return _ms_of(moment)
 
 
 def check_epoch_ms(value: object) -> int:

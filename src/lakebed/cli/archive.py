@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 
@@ -23,7 +24,8 @@ from lakebed.archive import (
     ingest_url,
     open_archive,
 )
-from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS
+from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
+from lakebed.archive.keys import Keys
 from lakebed.archive.target import DEFAULT_TEMPLATE
 from lakebed.archive_http import serve as serve_archive
 from lakebed.archive_http.server import DEFAULT_HOST, DEFAULT_PORT
@@ -37,6 +39,7 @@ from lakebed.spark.session import get_session
 STORAGE_VARIABLE = "LAKEBED_ARCHIVE_STORAGE"
 INDEX_VARIABLE = "LAKEBED_ARCHIVE_INDEX"
 WHERE_VARIABLE = "LAKEBED_ARCHIVE_WHERE"
+KEYS_VARIABLE = "LAKEBED_ARCHIVE_KEYS"
 QUEUE_VARIABLE = "LAKEBED_ARCHIVE_QUEUE"
 TOKEN_VARIABLE = "LAKEBED_ARCHIVE_TOKEN"
 
@@ -122,7 +125,13 @@ def takes_fields(function: Verb) -> Verb:
             f"[env: {WHERE_VARIABLE}]",
         ),
         click.option("--what", required=True, help="The program or process."),
-        click.option("--start", required=True, help="Time of the first event."),
+        click.option("--start", help="Time of the first event."),
+        click.option(
+            "--start-from-name",
+            metavar="PATTERN",
+            help="Instead: a regular expression that finds it in each file's name. Its groups start "
+            r"and end are the times, else all of what matches: \d{8}, say.",
+        ),
         click.option("--end", help="Time of the last event; none for a file of one moment."),
         click.option("--work-id", help="An id of yours by which the files can be found."),
         click.option(
@@ -137,6 +146,24 @@ def takes_fields(function: Verb) -> Verb:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def takes_keys(function: Verb) -> Verb:
+    """Let new files lie under the keys that the user wants; below `takes_archive`."""
+
+    @functools.wraps(function)
+    def run(output: Output, *, archive: Archive, keys: Keys, **arguments: object) -> None:
+        function(output, archive=Archive(archive.store, archive.index, keys=keys), **arguments)
+
+    return click.option(
+        "--keys",
+        type=click.Choice(get_args(Keys)),
+        default="id",
+        show_default=True,
+        envvar=KEYS_VARIABLE,
+        help="Where new files lie: under ID/data, or under the longer keys of the first datalake.  "
+        f"[env: {KEYS_VARIABLE}]",
+    )(run)
 
 
 takes_queue = click.option(
@@ -193,22 +220,33 @@ def init(output: Output, *, archive: Archive) -> None:
     "--start 2015-03-20 --end 2015-03-21 --storage ./raw",
 )
 @takes_archive
+@takes_keys
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @takes_fields
 @click.option("--id", "file_id", help="The id; the same again changes nothing. One file only.")
 def push(
-    output: Output, *, archive: Archive, files: Sequence[str], file_id: str | None, **fields: object
+    output: Output, *, archive: Archive, files: Sequence[str], file_id: str | None, **fields: Any
 ) -> None:
-    """Store files and put them into the index."""
-    if file_id is not None and len(files) > 1:
+    """Store files and put them into the index.
+
+    Many files go in one call, several at once. All are looked at before the first is stored; the
+    times of each may stand in its name.
+    """
+    if file_id is None:
+        _show_records(output, archive.push_many(files, **fields))
+        return
+    if len(files) > 1:
         message = "--id is for one file."
         raise click.UsageError(message, click.get_current_context())
+    (file,) = files
+    _show_records(output, [archive.push(file, id=file_id, **_with_times(file, fields))])
 
-    def pushed() -> Iterator[ArchiveRecord]:
-        for file in files:
-            yield archive.push(file, id=file_id, **fields)  # type: ignore[arg-type]  # takes_fields
 
-    _show_records(output, pushed())
+def _with_times(file: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a file with its times, as given or from its name."""
+    names = ("start", "end", "start_from_name")
+    times = times_of(file, *(fields[name] for name in names))
+    return {name: value for name, value in fields.items() if name not in names} | times
 
 
 @verb("list", example="lakebed archive list syslog --start 2015-03-20 --end now --storage ./raw")
@@ -341,13 +379,13 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
 @takes_queue
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @takes_fields
-def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: object) -> None:
+def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: Any) -> None:
     """Copy files into a queue, from which `upload` takes them."""
     waiting = UploadQueue(queue)
     output.rows(
         ("file", "bundle"),
         (
-            {"file": file, "bundle": str(waiting.enqueue(file, **fields))}  # type: ignore[arg-type]  # takes_fields
+            {"file": file, "bundle": str(waiting.enqueue(file, **_with_times(file, fields)))}
             for file in files
         ),
     )
@@ -355,6 +393,7 @@ def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: obje
 
 @verb("upload", example="lakebed archive upload --queue /var/spool/lakebed --watch --storage ./raw")
 @takes_archive
+@takes_keys
 @takes_queue
 @click.option("--watch", is_flag=True, help="Go on with what comes, until interrupted.")
 @click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")

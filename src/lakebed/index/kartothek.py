@@ -1,7 +1,8 @@
 """Kartothek's index file: one Parquet object a column, which plateau and kartothek look values up in.
 
 They believe that it knows every row. So it is made only where that is so: all files are covered,
-and none holds null or NaN in the column, which have no place in it.
+and none holds null or NaN in the column, which have no place in it. It is made of the postings of
+all files (`encode`), or, by a commit, of the one before and the postings of new files (`extended`).
 
 Those that they have made are read, and believed less: of a file that one lists it knows all values
 but null and NaN, and of any other file nothing.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,20 +22,31 @@ from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.index.lookup import match_values
-from lakebed.index.merge import merge_sources, merged_pairs
-from lakebed.index.order import is_first
+from lakebed.index.merge import MergeSource, merge_sources, merged_pairs
+from lakebed.index.order import is_first, sorted_pairs
 from lakebed.index.segment import GROUP_ROWS, SMALL_BYTES, open_segment
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import KARTOTHEK_LABELS
 from lakebed.model.predicate import Leaf
 from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
-from lakebed.store.cache import PROCESS_CACHE
+from lakebed.store.cache import PROCESS_CACHE, cached_get, is_cached
 from lakebed.store.segments import Segment
 
 # Every reader of such a file has to hold all of it.
 MAX_PAIRS = 5_000_000
 MAX_BYTES = 2**30  # of the values and labels of all pairs
+FILE_REQUESTS = 2  # that it takes to read one
+# What a commit keeps up, in pairs: it must not take much longer than without.
+_COMMIT_PAIRS = 50_000
+_PAIRS_OF_NEW = 8  # for each that the commit brings: who writes much can wait for more
+_MOST_COMMIT_PAIRS = 1_000_000
+_COMMIT_SEGMENTS = 64  # of new postings, each of which takes a request
+_BYTES_OF_PAIR = 8  # of the object, beyond a small one: many labels of short values
+_THREADS = 8
+# Of a stored byte, in memory: about what sorted numbers and a repeated label take.
+_MEMORY_OF_BYTE = 4
 
 # Types that they look up rightly. Times of an index break their updates; they compare 32-bit
 # floats in 64 bits; and decimals and bytes have no place in their index.
@@ -43,11 +56,24 @@ _TYPES: Mapping[Kind, pa.DataType] = {
     Kind.LONG: pa.int64(),
     Kind.UNSIGNED_LONG: pa.uint64(),
     Kind.DOUBLE: pa.float64(),
-    # As kartothek has it, which cannot read the large type, plateau's own; plateau reads both, and
-    # refuses to update this one, as it refuses kartothek's.
     Kind.STRING: pa.string(),
     Kind.DATE: pa.date32(),
 }
+
+
+class _Types(NamedTuple):
+    """The type of the values of an index, while it is made and in the file."""
+
+    made: pa.DataType
+    stored: pa.DataType
+
+    @classmethod
+    def of(cls, kind: Type, texts: pa.DataType) -> _Types | None:
+        """Return those of a column; None where there can be no index."""
+        if not isinstance(kind, Primitive) or kind.kind not in _TYPES:
+            return None
+        made = _TYPES[kind.kind]
+        return cls(made, texts if kind.kind is Kind.STRING else made)
 
 
 def encode(
@@ -56,6 +82,7 @@ def encode(
     segments: Sequence[Segment],
     kind: Type,
     labels: Mapping[int, str],
+    texts: pa.DataType,
 ) -> bytes | None:
     """Return the index file of a column; None where there can be none that is right.
 
@@ -65,6 +92,7 @@ def encode(
         segments: All of the column.
         kind: Of the column.
         labels: Of all live files, by id.
+        texts: The type that texts have in it.
 
     Raises:
         CorruptMetadataError: A segment is missing or damaged.
@@ -72,18 +100,14 @@ def encode(
     Cost:
         All segments, read once; memory for `MAX_PAIRS` pairs, of `MAX_BYTES` together.
     """
-    wanted = _TYPES.get(kind.kind) if isinstance(kind, Primitive) else None
-    if wanted is None:
+    types = _Types.of(kind, texts)
+    if types is None:
         return None
-    footers = [open_segment(store, segment)[0] for segment in segments]
     ids = np.array(sorted(labels), dtype=np.int64)
-    covered = [footer.file_ids for footer in footers]
-    if len(ids) and not np.isin(ids, np.concatenate([ids[:0], *covered])).all():
+    sources = _sources(store, segments, types.made, ids)
+    if sources is None:
         return None
-    sources = merge_sources(store, footers, wanted, ids)
-    if any(len(files) for source in sources for files in source.specials()):
-        return None
-    values: list[pa.Array] = [pa.array([], wanted)]
+    values: list[pa.Array] = [pa.array([], types.made)]
     files = [np.zeros(0, dtype=np.int32)]
     names = [labels[int(number)] for number in ids]
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
@@ -95,17 +119,125 @@ def encode(
             return None
         values.append(distinct)
         files.append(places)
-    return _encode(column, pa.concat_arrays(values), np.concatenate(files), names)
+    return _encode(column, pa.concat_arrays(values), np.concatenate(files), names, types.stored)
 
 
-def _encode(column: str, values: pa.Array, files: np.ndarray, labels: Sequence[str]) -> bytes:
+def _sources(
+    store: Store, segments: Sequence[Segment], kind: pa.DataType, ids: np.ndarray
+) -> list[MergeSource] | None:
+    """Return where the pairs of some files come from.
+
+    None if a file is not covered, or if one holds null or NaN, which have no place in the file.
+    """
+    opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
+    footers = [footer for footer, _ in opened]
+    covered = [footer.file_ids for footer in footers]
+    if len(ids) and not np.isin(ids, np.concatenate([ids[:0], *covered])).all():
+        return None
+    sources = merge_sources(store, footers, kind, ids)
+    if any(len(files) for source in sources for files in source.specials()):
+        return None
+    return sources
+
+
+def most_pairs(new: Sequence[Segment]) -> int:
+    """Return how many pairs an index may have that a commit writes anew.
+
+    Args:
+        new: Segments of the column that it brings.
+    """
+    return min(max(_COMMIT_PAIRS, _PAIRS_OF_NEW * weight_of(new)), _MOST_COMMIT_PAIRS)
+
+
+def most_bytes(new: Sequence[Segment]) -> int:
+    """Return in how many bytes of memory such an index may be read; see `read_index_file`."""
+    return _BYTES_OF_PAIR * _MEMORY_OF_BYTE * most_pairs(new)
+
+
+def extended(
+    store: Store,
+    column: str,
+    base: IndexFile | None,
+    removed: Sequence[str],
+    segments: Sequence[Segment],
+    kind: Type,
+    labels: Mapping[int, str],
+    texts: pa.DataType,
+) -> bytes | None:
+    """Return the index file that comes after another one; None where it is wrong or too dear.
+
+    Args:
+        store: Where the segments are.
+        column: That they are of.
+        base: That knows every file that was there; None if there was none.
+        removed: Labels of files that are there no more.
+        segments: Of the column, which know the new files.
+        kind: Of the column.
+        labels: Of the new files, by id.
+        texts: The type that texts have in it.
+
+    Raises:
+        CorruptMetadataError: A segment is missing or damaged.
+
+    Cost:
+        A GET for each segment that is not held; memory and time for `most_pairs`.
+    """
+    types = _Types.of(kind, texts)
+    most = most_pairs(segments)
+    before = 0 if base is None else len(base.places)
+    if types is None or max(before, weight_of(segments)) > most or len(segments) > _COMMIT_SEGMENTS:
+        return None
+    ids = np.array(sorted(labels), dtype=np.int64)
+    sources = _sources(store, segments, types.made, ids)
+    if sources is None:
+        return None
+    values, files, names = _kept_pairs(base, removed, types.made)
+    new = [pair for pair in merged_pairs(sources, len(ids)) if len(pair[1])]
+    values = pa.concat_arrays([values, *(distinct for distinct, _ in new)])
+    files = np.concatenate([files, *(places + len(names) for _, places in new)])
+    names += [labels[int(number)] for number in ids]
+    if len(values) > most or _has_specials(values):
+        return None
+    values, files = sorted_pairs(values, files, len(names))
+    data = _encode(column, values, files, names, types.stored)
+    return data if len(data) <= max(SMALL_BYTES, _BYTES_OF_PAIR * most) else None
+
+
+def _kept_pairs(
+    base: IndexFile | None, removed: Sequence[str], kind: pa.DataType
+) -> tuple[pa.Array, np.ndarray, list[str]]:
+    """Return the pairs of an index file without those of some files, and the labels left."""
+    if base is None:
+        return pa.array([], kind), np.zeros(0, dtype=np.int32), []
+    is_kept = ~np.asarray(pc.is_in(base.labels, value_set=pa.array(removed, base.labels.type)))
+    numbers = np.cumsum(is_kept, dtype=np.int32) - 1
+    of_kept = is_kept[base.files]
+    values = base.values.cast(kind).combine_chunks().take(pa.array(base.places[of_kept]))
+    names: list[str] = base.labels.filter(pa.array(is_kept)).to_pylist()
+    return values, numbers[base.files[of_kept]], names
+
+
+def _has_specials(values: pa.Array) -> bool:
+    if values.null_count:
+        return True
+    return bool(pat.is_floating(values.type)) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def weight_of(segments: Sequence[Segment]) -> int:
+    """Return the pairs of segments, by their names."""
+    return sum(segment.weight for segment in segments)
+
+
+def _encode(
+    column: str, values: pa.Array, files: np.ndarray, labels: Sequence[str], kind: pa.DataType
+) -> bytes:
     """Return the file of sorted pairs: a row for each value, with the list of its labels."""
     starts = np.flatnonzero(is_first(values))
     offsets = pa.array(np.append(starts, len(values)), pa.int32())
     texts = pa.array(labels, pa.string()).take(pa.array(files))
     table = pa.table(
         {
-            column: values.take(pa.array(starts)),
+            column: values.take(pa.array(starts)).cast(kind),
             KARTOTHEK_LABELS: pa.ListArray.from_arrays(offsets, texts),
         }
     )
@@ -189,18 +321,19 @@ def read_index_file(
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is not of {dataset!r}.")
     try:
         limit = max(SMALL_BYTES, min(max_bytes, MAX_BYTES) // _MEMORY_OF_BYTE)
-        if store.size(key) > limit:
+        if is_cached(store, key):  # a commit of this process has just written it
+            data, requests = cached_get(store, key), 0
+        elif store.size(key) > limit:
             return None, 1
-        data = store.get(key).data
+        else:
+            data, requests = store.get(key).data, FILE_REQUESTS
     except ObjectNotFoundError as exc:
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is missing.") from exc
     index_file = _decode(data, column, key, type_to_arrow(kind))
     PROCESS_CACHE.hold(name, index_file, size_bytes=index_file.size_bytes)
-    return index_file, 2
+    return index_file, requests
 
 
-# Of a stored byte, in memory: about what sorted numbers and a repeated label take.
-_MEMORY_OF_BYTE = 4
 # Of a pair: a label as text, and its places among values and labels.
 _MEMORY_OF_PAIR = 48
 

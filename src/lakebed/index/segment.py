@@ -344,8 +344,13 @@ def _damaged(key: str, cause: object) -> CorruptMetadataError:
     )
 
 
-def open_segment(store: Store, segment: Segment) -> tuple[Footer, int]:
+def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> tuple[Footer, int]:
     """Read what a segment says of itself.
+
+    Args:
+        store: Where it is.
+        segment: Which one.
+        is_fresh: Whether to read it from the store, also if it is held.
 
     Returns:
         The footer, and the number of requests that it took.
@@ -357,7 +362,7 @@ def open_segment(store: Store, segment: Segment) -> tuple[Footer, int]:
         One GET: of the footer, or of a small segment as a whole; nothing while it is held.
     """
     name = ("postings", store.cache_name, segment.key)
-    footer = PROCESS_CACHE.find(name, Footer)
+    footer = None if is_fresh else PROCESS_CACHE.find(name, Footer)
     if footer is not None:
         return footer, 0
     match = _match_name(segment.key)

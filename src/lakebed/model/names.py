@@ -36,6 +36,27 @@ def check_dataset_name(name: object) -> str:
     return name
 
 
+def split_table(name: str) -> tuple[str, str]:
+    """Return the dataset and the table that `DATASET:TABLE` names; the table is empty if none is.
+
+    Only datasets of kartothek have several tables.
+
+    Raises:
+        InvalidNameError: The name of the dataset is illegal, or that of the table no name at all.
+
+    >>> split_table("sales:core"), split_table("sales")
+    (('sales', 'core'), ('sales', ''))
+    """
+    dataset, colon, table = name.partition(":") if isinstance(name, str) else (name, "", "")
+    check_dataset_name(dataset)
+    if colon and (not table or "/" in table or table.startswith(".")):
+        raise InvalidNameError(
+            f"Illegal table name {shown(table)} in {shown(name)}.",
+            hint=f"Write {dataset}:TABLE, or {dataset} alone.",
+        )
+    return dataset, table
+
+
 def check_field_name(name: object) -> str:
     """Return `name` if a field of a schema may have it.
 

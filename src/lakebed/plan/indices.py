@@ -20,7 +20,6 @@ from lakebed.store.segments import Segment
 _log = logging.getLogger(__name__)
 
 _QUESTIONS_AT_ONCE = 4  # each asks its segments side by side
-FILE_REQUESTS = 2  # that an index file of other tools takes
 
 Question = tuple[Leaf, ...]
 """Conditions on one column that one value is to meet."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.index.kartothek import IndexFile
+from lakebed.index.kartothek import FILE_REQUESTS, IndexFile
 from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import file_ids, schema_number_of, split_label
@@ -503,7 +503,7 @@ class _Budget:
         columns = [question[0].column for question in questions]
         segments = {column: postings.get(column, ()) for column in columns}
         needed = sum(
-            len(segments[column]) or indices.FILE_REQUESTS for column in set(columns) - self._opened
+            len(segments[column]) or FILE_REQUESTS for column in set(columns) - self._opened
         )
         needed += sum(not is_small(segment) for column in columns for segment in segments[column])
         if needed >= self.left:

@@ -14,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as pat
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.errors import (
+    CorruptMetadataError,
+    DatasetNotFoundError,
+    ObjectNotFoundError,
+    SchemaMismatchError,
+    UnsupportedVersionError,
+)
 from lakebed.model.arrow_types import schema_from_arrow, schema_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import split_label
@@ -27,21 +33,37 @@ from lakebed.state.state import State
 from lakebed.store.base import Store
 
 
-def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, key: str) -> State:
+def read_foreign(
+    store: Store, document: HeadDocument, head_format: HeadFormat, key: str, table: str = ""
+) -> State:
     """Read the state of a dataset that another tool created; it can be read, not written.
+
+    Args:
+        store: Where it is.
+        document: Its head.
+        head_format: Of the head.
+        key: Of the head.
+        table: Which one to read; empty for the only one.
 
     Cost:
         One GET for the schema; a LIST if the head names no partitions.
 
     Raises:
         CorruptMetadataError: The schema file is missing or cannot be read.
-        UnsupportedVersionError: The dataset has several tables.
+        UnsupportedVersionError: The dataset has several tables, and none is named.
+        DatasetNotFoundError: It has no such table.
     """
     entries = read_entries(document, key)
     if entries is None:
         entries = _list_partitions(store, document.dataset_uuid)
-    table = _table_of(entries, store, document.dataset_uuid)
-    labels = checked_labels(entries, Naming(document.dataset_uuid, table, ".parquet"), key)
+    table = _table_of(entries, store, document.dataset_uuid, table)
+    # What the other tables have is theirs; a label may have files of some of them only.
+    own = {
+        label: PartitionEntry({name: file for name, file in entry.files.items() if name == table})
+        for label, entry in entries.items()
+        if table in entry.files or not entry.files
+    }
+    labels = checked_labels(own, Naming(document.dataset_uuid, table, ".parquet"), key)
     schema = _read_schema(store, schema_key(document.dataset_uuid, table))
     keys = document.partition_keys
     if keys is None:
@@ -70,24 +92,49 @@ def read_foreign(store: Store, document: HeadDocument, head_format: HeadFormat, 
 
 def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     """Every Parquet file of a table is a partition; files under `indices` are not."""
-    partitions = {}
+    partitions: dict[str, PartitionEntry] = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
         if rest.endswith(".parquet") and table != Folder.INDICES:
-            partitions[rest.removesuffix(".parquet")] = PartitionEntry({table: info.key})
+            label = rest.removesuffix(".parquet")
+            partitions.setdefault(label, PartitionEntry({})).files[table] = info.key
     return partitions
 
 
-def _table_of(entries: Mapping[str, PartitionEntry], store: Store, dataset: str) -> str:
-    for entry in entries.values():
-        return next(iter(entry.files), "table")
-    for table in ("table", TABLE):
-        try:
-            store.size(schema_key(dataset, table))
-        except ObjectNotFoundError:
-            continue
-        return table
-    return "table"
+def _table_of(
+    entries: Mapping[str, PartitionEntry], store: Store, dataset: str, wanted: str
+) -> str:
+    """Return the table to read: the one that is wanted, or the only one."""
+    tables = sorted({table for entry in entries.values() for table in entry.files})
+    if not tables:
+        tables = [table for table in ("table", TABLE) if _has_schema(store, dataset, table)][:1]
+    if wanted and wanted not in tables:
+        if not _has_schema(store, dataset, wanted):
+            raise no_such_table(dataset, wanted, tables)
+        return wanted
+    if len(tables) > 1 and not wanted:
+        named = ", ".join(f"{dataset}:{table}" for table in tables)
+        raise UnsupportedVersionError(
+            f"Dataset {dataset!r} has several tables: {', '.join(tables)}.",
+            hint=f"Open one of them: {named}.",
+        )
+    return wanted or (tables[0] if tables else "table")
+
+
+def _has_schema(store: Store, dataset: str, table: str) -> bool:
+    try:
+        store.size(schema_key(dataset, table))
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def no_such_table(dataset: str, table: str, known: Iterable[str]) -> DatasetNotFoundError:
+    """Return the error for a table that a dataset does not have."""
+    named = ", ".join(f"{dataset}:{one}" for one in known)
+    return DatasetNotFoundError(
+        f"Dataset {dataset!r} has no table {table!r}.", hint=f"There is {named or 'none yet'}."
+    )
 
 
 def _read_schema(store: Store, key: str) -> Schema:

@@ -12,7 +12,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
-from lakebed.model.names import nearest
+from lakebed.model.names import nearest, split_table
 from lakebed.state import kartothek
 from lakebed.state.codec import (
     creation_time_of,
@@ -73,20 +73,28 @@ def read_head(store: Store, name: str) -> Head:
     different formats, so that two heads can exist. Then the one that can be proven newer is the
     truth, or that somebody has committed to, and the other is stale.
 
+    Args:
+        store: Where it is.
+        name: Of the dataset, or `DATASET:TABLE`.
+
     Raises:
-        DatasetNotFoundError: There is no head; the message names the nearest dataset.
+        DatasetNotFoundError: There is no head; the message names the nearest dataset. Or the
+            dataset has no such table.
+        InvalidNameError: The name is not legal.
         CorruptMetadataError: A head cannot be read, or two heads contradict each other.
-        UnsupportedVersionError: A newer release or another version wrote it.
+        UnsupportedVersionError: A newer release or another version wrote it; or it has several
+            tables, and none is named.
 
     Cost:
         One GET for a JSON head of ours, else two; one more for a dataset that has no commit yet,
         and for the schema of a dataset of another tool.
     """
-    first = _look(store, name)
+    name, table = split_table(name)
+    first = _look(store, name, table)
     for _ in range(_MOST_LOOKS):
         if not first.is_alone or not first.state.is_unconfirmed:
             return first
-        again = _look(store, name)
+        again = _look(store, name, table)
         if (again.key, again.etag) == (first.key, first.etag):
             # There was no old head beside it between the two looks, and will be none.
             raise not_found(store, name)
@@ -98,10 +106,10 @@ def read_head(store: Store, name: str) -> Head:
     )
 
 
-def _look(store: Store, name: str) -> Head:
+def _look(store: Store, name: str, table: str) -> Head:
     json = _find(store, name, HeadFormat.JSON)
     if json is not None and is_only_head(json.document):
-        return _head(store, json, requests=1)
+        return _head(store, json, table, requests=1)
     msgpack = _find(store, name, HeadFormat.MSGPACK)
     requests = 2
     if json is None and (msgpack is None or _is_new(msgpack)):
@@ -109,11 +117,11 @@ def _look(store: Store, name: str) -> Head:
         # And who commits first to one of two new heads must have looked for the other after it.
         json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
-        return replace(_newer(store, json, msgpack), is_alone=False)
+        return replace(_newer(store, json, msgpack, table), is_alone=False)
     head = json or msgpack
     if head is None:
         raise not_found(store, name)
-    return _head(store, head, requests=requests)
+    return _head(store, head, table, requests=requests)
 
 
 def _is_new(head: _Found) -> bool:
@@ -127,7 +135,7 @@ def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
         One GET.
     """
     head = _find(store, name, head_format)
-    return None if head is None else _head(store, head, requests=1)
+    return None if head is None else _head(store, head, "", requests=1)
 
 
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
@@ -201,15 +209,17 @@ def _memory_of(state: State) -> int:
     return sum(map(len, state.labels)) + 65 * len(state.labels) + 10_000
 
 
-def _head(store: Store, head: _Found, *, requests: int) -> Head:
+def _head(store: Store, head: _Found, table: str, *, requests: int) -> Head:
     state = head.state
     if state is None:
-        state = kartothek.read_foreign(store, head.document, head.head_format, head.key)
+        state = kartothek.read_foreign(store, head.document, head.head_format, head.key, table)
         requests += 1
+    elif table not in ("", state.layout.table):
+        raise kartothek.no_such_table(state.name, table, (state.layout.table,))
     return Head(key=head.key, etag=head.etag, state=state, requests=requests)
 
 
-def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
+def _newer(store: Store, json: _Found, msgpack: _Found, table: str) -> Head:
     """Tell which of two heads is the truth.
 
     Of two datasets of ours, the one wins that was committed to. Between two versions
@@ -219,7 +229,7 @@ def _newer(store: Store, json: _Found, msgpack: _Found) -> Head:
     own metadata into it. Without versions, an update by plateau, which keeps the creation time,
     is in the JSON head.
     """
-    pair = (_head(store, json, requests=2), _head(store, msgpack, requests=2))
+    pair = (_head(store, json, table, requests=2), _head(store, msgpack, table, requests=2))
     if not all(head.state.is_ours for head in pair):
         msgpack_is_later = creation_time_of(msgpack.document) > creation_time_of(json.document)
         return pair[1] if msgpack_is_later else pair[0]

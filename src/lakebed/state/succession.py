@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakebed.state import history, runs
+from lakebed.state import history, index_files, runs
 from lakebed.state.history import Entry
 from lakebed.state.list_codecs import merged_ends
 from lakebed.state.lists import Edit, column_of
@@ -28,19 +28,24 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
         written: Takes the key of each segment before it is written.
 
     Cost:
-        One PUT for the history, one for the runs if there are any to note, and what the lists
-        cost that have become too long.
+        One PUT for the history, one for the runs if there are any to note, what the lists cost
+        that have become too long, and the index files of other tools that are kept up.
     """
     entries = []
     foreign = foreign_entry(store, state)
     if foreign is not None:
         entries.append(foreign)
         state = replace(state, version=foreign.version, committed_at=foreign.committed_at)
+    before, own = state, []
     now = dt.datetime.now(dt.UTC)
-    for change in (*terms.change.earlier, _change_for(store, state, terms)):
+    changes = (*terms.change.earlier, _change_for(store, state, terms))
+    for change in changes:
         state, entry = apply(state, change, now)
-        entries.append(entry)
-    return _with_segments(store, state, entries, written), entry
+        own.append(entry)
+    if any(entry.added or entry.removed for entry in own):
+        indices = index_files.kept_up(store, before, state, changes, own, written)
+        state = replace(state, indices=indices)
+    return _with_segments(store, state, [*entries, *own], written), entry
 
 
 def foreign_entry(store: Store, state: State) -> Entry | None:

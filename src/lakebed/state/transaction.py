@@ -348,8 +348,12 @@ class Transaction:
         Cost:
             One PUT.
         """
-        self._keys.append(key)
+        self.note(key)
         self._store.put(key, data)
+
+    def note(self, key: str) -> None:
+        """Hold another object that was written for it, which the commit is to name."""
+        self._keys.append(key)
 
     def discard(self, *parts: Written, keys: Collection[str] = ()) -> None:
         """Delete a part of what it holds, and go on without."""

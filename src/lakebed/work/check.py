@@ -578,7 +578,8 @@ def _trouble_of_content(store: Store, layout: Layout, label: str, recorded: Reco
 def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> str:
     """Return why a segment of an index cannot be read; empty if it can."""
     try:
-        footer, _ = index_segment.open_segment(store, segment)
+        # A commit of this process may hold what is lost by now.
+        footer, _ = index_segment.open_segment(store, segment, is_fresh=True)
         if is_deep:
             for number in range(footer.groups.num_rows):
                 index_segment.read_groups(store, footer, [number])

@@ -43,7 +43,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
-from lakebed.model.layout import Layout, index_key
+from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, OnFileDone, OnFiles, Tally
@@ -53,6 +53,7 @@ from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.history import Entry
+from lakebed.state.index_files import put_index_file, text_type
 from lakebed.state.lists import Edit, Lists, postings_of
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import State, digest_of
@@ -606,8 +607,8 @@ def _merge_groups(
 def _write_index_file(store: Store, transaction: Transaction, column: str) -> dict[str, str]:
     """Write the index as other tools read it, if it is complete; return where it is, by column."""
     state = transaction.base
-    ids = file_ids(state.labels)
-    if column in state.indices or (ids < 0).any():
+    ids, texts = file_ids(state.labels), text_type(state.descriptor)
+    if column in state.indices or texts is None or (ids < 0).any():
         return {}
     try:
         data = index_file.encode(
@@ -616,12 +617,13 @@ def _write_index_file(store: Store, transaction: Transaction, column: str) -> di
             state.lists.postings.get(column, ()),
             state.layout.column_types[column],
             dict(zip(ids.tolist(), state.labels, strict=True)),
+            texts,
         )
     except (CorruptMetadataError, pa.ArrowException) as exc:
         _log.warning("index is not written for other tools column=%s error=%s", column, exc)
         return {}
     if data is None:
         return {}
-    key = index_key(state.name, column, dt.datetime.now(dt.UTC))
-    transaction.put(key, data)
+    key = put_index_file(store, state.name, column, data, dt.datetime.now(dt.UTC))
+    transaction.note(key)
     return {column: key}
