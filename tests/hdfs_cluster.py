@@ -24,7 +24,8 @@ _CONFIGURATION = {
     "dfs.namenode.fs-limits.min-block-size": "1024",
     "dfs.namenode.delegation.token.always-use": "true",
     "dfs.ls.limit": "5",  # so that a short list takes several pages
-    "dfs.namenode.acls.enabled": "true",
+    # A DataNode asks whether its block is known, and then again after this time: 400 by default.
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
 }
 
 

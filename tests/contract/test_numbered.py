@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from lakebed.testing import StoreContract
 from numbered_tree import MemoryTreeStore
+
+from lakebed.testing import StoreContract
 
 
 class TestNumberedStore(StoreContract):

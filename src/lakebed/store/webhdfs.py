@@ -104,10 +104,16 @@ class WebHdfs(Tree):
                 for status in listing["partialListing"]["FileStatuses"]["FileStatus"]
                 if status["pathSuffix"]  # of a file, a list tells the file itself
             ]
+            if entries and page and entries[-1].name == page[-1].name:
+                raise StorageError(
+                    f"A list of {self._where(path)!r} does not go on after its begin."
+                )
             entries += page
             if not page or not listing["remainingEntries"]:
                 return entries
-            after = {"startAfter": _spelled(page[-1].name)}
+            # Hadoop's documentation writes it in the first way, and Hadoop 3.5 knows the second.
+            last = _spelled(page[-1].name)
+            after = {"startAfter": last, "startafter": last}
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Read from a file; see `Tree`."""
