@@ -242,47 +242,68 @@ def test_dead_after_its_claim_a_write_is_finished_by_the_next_writer() -> None:
     assert endings == {"replaced", "finished", "was done"}
 
 
+class Pause:
+    """Holds a thread before one of its steps on a tree."""
+
+    def __init__(self, store: MemoryTreeStore, step: int) -> None:
+        self.outcome: object = None
+        self._tree = store.memory
+        self._step = step
+        self._steps = itertools.count(1)
+        self._arrived = threading.Event()
+        self._goes_on = threading.Event()
+        self._thread = threading.current_thread()
+
+    def begin(self, act: Callable[[], object]) -> None:
+        """Let a thread run until it is held."""
+        self._thread = threading.Thread(target=self._act, args=(act,))
+        self._tree.before = self._wait
+        self._thread.start()
+        self._arrived.wait()
+
+    def end(self) -> None:
+        """Let it go on to its end."""
+        self._goes_on.set()
+        self._thread.join()
+        self._tree.before = lambda *_: None
+
+    def _act(self, act: Callable[[], object]) -> None:
+        try:
+            self.outcome = act()
+        except PreconditionFailedError as exc:
+            self.outcome = exc
+
+    def _wait(self, operation: str, path: str) -> None:
+        if threading.current_thread() is self._thread and next(self._steps) == self._step:
+            self._arrived.set()
+            self._goes_on.wait()
+
+
 def test_a_claim_on_what_is_long_replaced_is_void(store: MemoryTreeStore) -> None:
     etag = store.create("d/n", b"0")
     total = steps_of(replacing(store, etag, b"1"), store)
+    wins = []
     for step in range(1, total + 1):
-        etag = store.get("d/n").etag
-        slow = threading.Event()
-
-        def wait(operation: str, path: str, step: int = step, slow: threading.Event = slow) -> None:
-            if threading.current_thread().name == "slow" and next(steps) == step:
-                arrived.set()
-                slow.wait()
-
-        steps, arrived, outcome = itertools.count(1), threading.Event(), []
-
-        def act(etag: str = etag, outcome: list[object] = outcome) -> None:
-            try:
-                outcome.append(store.replace("d/n", b"slow", if_match=etag))
-            except PreconditionFailedError as exc:
-                outcome.append(exc)
-
-        store.memory.before = wait
-        thread = threading.Thread(target=act, name="slow")
-        thread.start()
-        arrived.wait()
+        pause = Pause(store, step)
+        pause.begin(replacing(store, store.get("d/n").etag, b"slow"))
         # Meanwhile others go on for long, and clean up after themselves.
-        increments_of_others = []
+        refused = 0
         for number in range(5):
-            stored = store.get("d/n")
-            with_number = f"others {step} {number}".encode()
             try:
-                increments_of_others.append(store.replace("d/n", with_number, if_match=stored.etag))
+                store.replace("d/n", f"{step} {number}".encode(), if_match=store.get("d/n").etag)
             except PreconditionFailedError:  # the slow one had a good claim, and was helped
                 assert store.get("d/n").data == b"slow"
-        slow.set()
-        thread.join()
-        store.memory.before = lambda *_: None
+                refused += 1
+        pause.end()
 
-        assert store.get("d/n").data == f"others {step} 4".encode(), step
-        helped = len(increments_of_others) == 4
-        assert isinstance(outcome[0], str if helped or step == total else PreconditionFailedError)
+        assert store.get("d/n").data == f"{step} 4".encode(), step
+        is_won = isinstance(pause.outcome, str)
+        assert is_won == (refused == 1 or step == total), step
         assert hidden_of(store) == [], step
+        wins.append(is_won)
+
+    # find, write, find, move: the claim is there before the fifth step.
+    assert wins == [False] * 4 + [True] * (total - 4)
 
 
 def test_claims_are_no_objects_and_survive_what_cleans_up_the_young(

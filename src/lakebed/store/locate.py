@@ -41,8 +41,7 @@ def open_store(
             or one that a package adds. Paths may begin with `~`; only file URLs are
             percent-decoded.
         storage_options: What the store needs to know. A directory takes `durable` (`true` or
-            `false`), memory takes nothing, for object stores see obstore's configuration, for
-            HDFS see `lakebed.store.hdfs`.
+            `false`), memory takes nothing, for object stores see obstore's configuration.
 
     Raises:
         InvalidInputError: The scheme, the URL or an option cannot be used, or the URL holds a key.

@@ -240,8 +240,9 @@ class NumberedStore(Store):
             return self.tree.read(key, start, length)
         except ObjectNotFoundError as exc:
             raise self._missing(key) from exc
-        except StorageError:
-            if start >= self._size(key):
+        except StorageError as exc:
+            # A range that starts at the end or later is refused.
+            if not exc.retryable and start >= self._size(key):
                 return b""
             raise
 

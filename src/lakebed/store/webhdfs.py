@@ -13,10 +13,10 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from lakebed.errors import (
@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 # HDFS refuses a colon in a name. This character stands for it, as on disks of Windows for others.
 COLON = "\uf03a"
+
+_T = TypeVar("_T")
 
 _API = "/webhdfs/v1"
 _CONNECTIONS = 32  # to one host that are kept
@@ -87,7 +89,7 @@ class WebHdfs(Tree):
             answer = self._ask("GET", "GETFILESTATUS", path)
         except ObjectNotFoundError:
             return None
-        return _entry(answer.json["FileStatus"], path)
+        return answer.told(lambda said: _entry(said["FileStatus"], path))
 
     def entries(self, path: str) -> list[Entry]:
         """Return what is in a directory, in any order; nothing if there is no such directory."""
@@ -98,18 +100,13 @@ class WebHdfs(Tree):
                 answer = self._ask("GET", "LISTSTATUS_BATCH", path, **after)
             except ObjectNotFoundError:
                 return entries
-            listing = answer.json["DirectoryListing"]
-            page = [
-                _entry(status, path)
-                for status in listing["partialListing"]["FileStatuses"]["FileStatus"]
-                if status["pathSuffix"]  # of a file, a list tells the file itself
-            ]
+            page, is_last = answer.told(lambda said: _page(said["DirectoryListing"], path))
             if entries and page and entries[-1].name == page[-1].name:
                 raise StorageError(
                     f"A list of {self._where(path)!r} does not go on after its begin."
                 )
             entries += page
-            if not page or not listing["remainingEntries"]:
+            if not page or is_last:
                 return entries
             # Hadoop's documentation writes it in the first way, and Hadoop 3.5 knows the second.
             last = _spelled(page[-1].name)
@@ -161,7 +158,7 @@ class WebHdfs(Tree):
             return Moved.TAKEN
         except _GoneError as exc:
             return Moved.MAYBE if exc.was_sent_before else Moved.MISSING
-        if answer.content and answer.json.get("boolean") is False:
+        if answer.content and not answer.told(lambda said: said["boolean"]):
             raise StorageError(
                 f"The service of {self._settings.uri} does not know how to move {source!r} safely.",
                 hint="Ask the NameNode itself: gateways such as HttpFS leave renameoptions out.",
@@ -174,7 +171,7 @@ class WebHdfs(Tree):
             answer = self._ask("DELETE", "DELETE", path, recursive=str(recursive).lower())
         except (_TakenError, ObjectNotFoundError):
             return False
-        return bool(answer.json["boolean"])
+        return answer.told(lambda said: bool(said["boolean"]))
 
     # Requests
 
@@ -412,20 +409,18 @@ class _Answer:
     def content(self) -> bytes:
         return self.response.data
 
-    @property
-    def json(self) -> dict[str, Any]:
+    def told(self, take: Callable[[Any], _T]) -> _T:
+        """Return what a function takes out of the document that was sent."""
         try:
-            document = json.loads(self.content)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise self._not_webhdfs()
-        return document
+            return take(json.loads(self.content))
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as exc:
+            raise self._not_webhdfs() from exc
 
     @property
     def location(self) -> str:
         """Where a NameNode sends to."""
-        location = self.response.headers.get("Location") or self.json.get("Location")
+        header = self.response.headers.get("Location")
+        location = header or self.told(lambda said: said["Location"])
         if not isinstance(location, str) or urlsplit(location).scheme not in {"http", "https"}:
             raise self._not_webhdfs()
         return location
@@ -545,6 +540,14 @@ def _entry(status: Mapping[str, Any], path: str) -> Entry:
         modified_at=datetime.fromtimestamp(int(status["modificationTime"]) / 1000, UTC),
         entry_count=int(status.get("childrenNum") or 0),
     )
+
+
+def _page(listing: Mapping[str, Any], path: str) -> tuple[list[Entry], bool]:
+    """Return some entries of a directory, and whether they are the last."""
+    statuses = listing["partialListing"]["FileStatuses"]["FileStatus"]
+    # Of a file, a list tells the file itself.
+    entries = [_entry(status, path) for status in statuses if status["pathSuffix"]]
+    return entries, not listing["remainingEntries"]
 
 
 def _spelled(path: str) -> str:
