@@ -49,6 +49,10 @@ class HdfsStore(NumberedStore):
         settings = sorted(self._options.items())
         return f"{self.uri}#{hashlib.blake2b(repr(settings).encode(), digest_size=16).hexdigest()}"
 
+    def _hadoop_uri(self, key: str) -> str | None:
+        # Hadoop's own clients know the three schemes; a path with a colon they cannot read.
+        return None if ":" in key else f"{self.uri}/{key}"
+
     def _begin_write(self, operation: str, key: str) -> None:
         validate_key(key)
         if COLON in key:
