@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lakebed.errors import InvalidNameError, ObjectNotFoundError
-from lakebed.store.numbered import Entry, Moved, NumberedStore, Tree
+from lakebed.store.numbered import Moved, NumberedStore, Tree, TreeEntry
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class MemoryTree(Tree):
         directory, _, name = path.rpartition("/")
         return self._node(directory), name
 
-    def _entry(self, name: str, node: Node) -> Entry:
-        return Entry(
+    def _entry(self, name: str, node: Node) -> TreeEntry:
+        return TreeEntry(
             name=name,
             number=node.number,
             is_directory=node.data is None,
@@ -70,13 +70,13 @@ class MemoryTree(Tree):
             entry_count=len(node.children),
         )
 
-    def find(self, path: str) -> Entry | None:
+    def find(self, path: str) -> TreeEntry | None:
         self.before("find", path)
         with self._lock:
             node = self._node(path)
             return None if node is None else self._entry(path.rpartition("/")[2], node)
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[TreeEntry]:
         self.before("entries", path)
         with self._lock:
             node = self._node(path)

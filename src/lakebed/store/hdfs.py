@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from lakebed.errors import InvalidNameError
 from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import validate_key
-from lakebed.store.hdfs_options import Settings
+from lakebed.store.hdfs_options import HdfsSettings
 from lakebed.store.numbered import NumberedStore
 from lakebed.store.webhdfs import COLON, WebHdfs
 
@@ -35,7 +35,7 @@ class HdfsStore(NumberedStore):
             MissingDependencyError: urllib3 is not installed.
         """
         self._options = StorageOptions(options or {})
-        self._settings = Settings.of(url, self._options)
+        self._settings = HdfsSettings.of(url, self._options)
         self.uri = self._settings.uri
         self.tree = WebHdfs(self._settings)
 

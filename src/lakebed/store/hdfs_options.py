@@ -33,7 +33,7 @@ _FILES = ("core-site.xml", "hdfs-site.xml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class HdfsSettings:
     """What a client of WebHDFS needs to know.
 
     Attributes:

@@ -79,7 +79,7 @@ class Moved(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TreeEntry:
     """A file or a directory.
 
     Attributes:
@@ -109,11 +109,11 @@ class Tree(ABC):
     """What a storage must do, under paths without a slash at either end; the root is empty."""
 
     @abstractmethod
-    def find(self, path: str) -> Entry | None:
+    def find(self, path: str) -> TreeEntry | None:
         """Look at a file or directory; None if there is none."""
 
     @abstractmethod
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[TreeEntry]:
         """Return what is in a directory, in any order; nothing if there is no such directory."""
 
     @abstractmethod
@@ -204,7 +204,7 @@ class NumberedStore(Store):
     def _missing(self, key: str) -> ObjectNotFoundError:
         return ObjectNotFoundError(f"No object {key!r} in {self.uri}.")
 
-    def _existing(self, key: str) -> Entry:
+    def _existing(self, key: str) -> TreeEntry:
         entry = self.tree.find(key)
         if entry is None or entry.is_directory:
             raise self._missing(key)
@@ -350,7 +350,7 @@ class NumberedStore(Store):
             self._remove_empty(_directory_of(key))
         return is_removed
 
-    def _remove_numbered(self, key: str, current: Entry) -> bool:
+    def _remove_numbered(self, key: str, current: TreeEntry) -> bool:
         """Remove an object unless it is replaced before."""
         if not current.number:
             raise self._numberless(key)
@@ -541,7 +541,7 @@ class NumberedStore(Store):
             return path
         raise AssertionError  # there is always another attempt
 
-    def _numbered(self, path: str, key: str) -> Entry:
+    def _numbered(self, path: str, key: str) -> TreeEntry:
         entry = self.tree.find(path)
         if entry is None:
             raise self._vanished(path, key)

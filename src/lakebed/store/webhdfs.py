@@ -29,8 +29,8 @@ from lakebed.errors import (
     StorageFullError,
     redacted,
 )
-from lakebed.store.hdfs_options import Settings
-from lakebed.store.numbered import Entry, Moved, Tree
+from lakebed.store.hdfs_options import HdfsSettings
+from lakebed.store.numbered import Moved, Tree, TreeEntry
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -60,7 +60,7 @@ _TOKEN_HINT = (
 class WebHdfs(Tree):
     """A directory of HDFS as a tree. Safe for threads, and after a fork."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HdfsSettings) -> None:
         """Nothing is sent yet.
 
         Raises:
@@ -83,7 +83,7 @@ class WebHdfs(Tree):
 
     # What a tree does
 
-    def find(self, path: str) -> Entry | None:
+    def find(self, path: str) -> TreeEntry | None:
         """Look at a file or directory; None if there is none."""
         try:
             answer = self._ask("GET", "GETFILESTATUS", path)
@@ -91,9 +91,9 @@ class WebHdfs(Tree):
             return None
         return answer.told(lambda said: _entry(said["FileStatus"], path))
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[TreeEntry]:
         """Return what is in a directory, in any order; nothing if there is no such directory."""
-        entries: list[Entry] = []
+        entries: list[TreeEntry] = []
         after: dict[str, str] = {}
         while True:
             try:
@@ -186,9 +186,9 @@ class WebHdfs(Tree):
         """Ask the NameNodes, the active one first, until one has answered.
 
         Raises:
-            ObjectNotFoundError: There is no such file; `_GoneError` says more.
-            _TakenError: The name is taken, or the directory is not empty.
-            StorageError: Nobody answers, or the answer is another error.
+            ObjectNotFoundError: There is no such file; the error says whether it was asked before.
+            StorageError: The name is taken or the directory not empty, which has an error of its
+                own; nobody answers, or the answer is another error.
         """
         query = "&".join(
             f"{name}={quote(value, safe='')}"
@@ -306,8 +306,8 @@ class WebHdfs(Tree):
         """Send one request, once.
 
         Raises:
-            _NotReachedError: Nothing was sent.
-            _UnansweredError: It was, and there is no whole answer.
+            StorageError: One of two kinds: nothing was sent, or it was and there is no whole
+                answer.
         """
         exceptions = self._urllib3.exceptions
         parts = urlsplit(url)
@@ -530,9 +530,9 @@ _UNKNOWN_USER = frozenset({"AuthenticationException", "InvalidToken", "SecurityE
 _DENIALS = _UNKNOWN_USER | {"AccessControlException", "AuthorizationException"}
 
 
-def _entry(status: Mapping[str, Any], path: str) -> Entry:
+def _entry(status: Mapping[str, Any], path: str) -> TreeEntry:
     name = str(status["pathSuffix"]) or path.rpartition("/")[2]
-    return Entry(
+    return TreeEntry(
         name=name.replace(COLON, ":"),
         number=int(status.get("fileId") or 0),
         is_directory=status["type"] == "DIRECTORY",
@@ -542,7 +542,7 @@ def _entry(status: Mapping[str, Any], path: str) -> Entry:
     )
 
 
-def _page(listing: Mapping[str, Any], path: str) -> tuple[list[Entry], bool]:
+def _page(listing: Mapping[str, Any], path: str) -> tuple[list[TreeEntry], bool]:
     """Return some entries of a directory, and whether they are the last."""
     statuses = listing["partialListing"]["FileStatuses"]["FileStatus"]
     # Of a file, a list tells the file itself.
