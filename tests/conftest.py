@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from hdfs_cluster import Cluster
     from pyspark.sql import SparkSession
 
 # No deadline and no complaint about slowness: a shared machine is slow at any moment.
@@ -83,6 +84,8 @@ def _group_of(item: pytest.Item) -> str | None:
     for mark in ("spark", "interop"):
         if item.get_closest_marker(mark):
             return mark
+    if "hdfs_cluster" in getattr(item, "fixturenames", ()):
+        return "hdfs"
     definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
     is_shared = any(found[-1].scope == "module" for found in definitions.values())
     return item.nodeid.partition("::")[0] if is_shared else None
@@ -178,6 +181,15 @@ def served(application: Callable[..., Any]) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Cluster"]:
+    """Start a NameNode and a DataNode."""
+    from hdfs_cluster import cluster
+
+    with cluster(tmp_path_factory.mktemp("hdfs")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ _USER = re.compile(
     re.IGNORECASE,
 )
 _SIGNATURE = re.compile(
-    r"\b(sig|token|password|secret|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
+    r"\b(sig|token|delegation|password|secret|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
     r"=[^&\s'\"]+",
     re.IGNORECASE,
 )

@@ -70,7 +70,6 @@ def test_unknown_scheme_is_named_with_those_that_are_known() -> None:
 @pytest.mark.parametrize(
     ("url", "remedy"),
     [
-        ("hdfs://name-node/lake", "Mount HDFS"),
         ("https://example.org/lake", "endpoint"),
         ("abfss://c@a.dfs.core.windows.net/lake", "az://"),
     ],

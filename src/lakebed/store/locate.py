@@ -37,8 +37,9 @@ def open_store(
     scheme, its object is called with the URL and the options and returns a `Store`.
 
     Args:
-        url: A path, or a URL of the scheme file, memory, s3, s3a, gs, az or one that a package
-            adds. Paths may begin with `~`; only file URLs are percent-decoded.
+        url: A path, or a URL of the scheme file, memory, s3, s3a, gs, az, hdfs, webhdfs, swebhdfs
+            or one that a package adds. Paths may begin with `~`; only file URLs are
+            percent-decoded.
         storage_options: What the store needs to know. A directory takes `durable` (`true` or
             `false`), memory takes nothing, for object stores see obstore's configuration.
 
@@ -66,7 +67,6 @@ def open_store(
 
 
 _REMEDIES = {
-    "hdfs": "Mount HDFS and give the path, or keep the lake in an object store.",
     "abfss": "Write az://CONTAINER/PREFIX with the storage option account_name.",
     "http": "For an object store of your own write s3://BUCKET with the storage option endpoint.",
     "https": "For an object store of your own write s3://BUCKET with the storage option endpoint.",
@@ -111,13 +111,23 @@ def _open_object_store(url: str, options: Mapping[str, str]) -> Store:
     return ObjectStore(url, options=options)
 
 
+def _open_hdfs(url: str, options: Mapping[str, str]) -> Store:
+    # Here, not above, for the same reason.
+    from lakebed.store.hdfs import HdfsStore
+
+    return HdfsStore(url, options=options)
+
+
 _OPENERS: Mapping[str, Opener] = {
     "az": _open_object_store,
     "file": _open_file_url,
     "gs": _open_object_store,
+    "hdfs": _open_hdfs,
     "memory": _open_memory,
     "s3": _open_object_store,
     "s3a": _open_object_store,
+    "swebhdfs": _open_hdfs,
+    "webhdfs": _open_hdfs,
 }
 
 

@@ -1,0 +1,560 @@
+"""A client of WebHDFS: files by HTTP, the NameNode asked first, the content sent to a DataNode.
+
+Each request may be sent again: it changes nothing the second time, or names a source that nobody
+else has. What was sent and not answered is told from what was not sent, so that whoever moves
+something can say what became of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+from lakebed.errors import (
+    AccessDeniedError,
+    InvalidNameError,
+    LakebedError,
+    MissingDependencyError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageFullError,
+    redacted,
+)
+from lakebed.store.hdfs_options import HdfsSettings
+from lakebed.store.numbered import Moved, Tree, TreeEntry
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, PoolManager
+
+_log = logging.getLogger(__name__)
+
+# HDFS refuses a colon in a name. This character stands for it, as on disks of Windows for others.
+COLON = "\uf03a"
+
+_T = TypeVar("_T")
+
+_API = "/webhdfs/v1"
+_CONNECTIONS = 32  # to one host that are kept
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 5.0
+_HTTP_OK = range(200, 400)  # a redirect is what a NameNode answers that does not know noredirect
+_HTTP_UNAUTHORIZED = 401
+_HTTP_THROTTLED = frozenset({429, 503})
+_HTTP_SERVER_ERROR = 500
+_TOKEN_HINT = (
+    "The cluster asks who you are. Get a delegation token, as by `curl --negotiate -u : "
+    "'http://NAMENODE:9870/webhdfs/v1/?op=GETDELEGATIONTOKEN'` after kinit, and give its "
+    "urlString as the storage option delegation_token."
+)
+
+
+class WebHdfs(Tree):
+    """A directory of HDFS as a tree. Safe for threads, and after a fork."""
+
+    def __init__(self, settings: HdfsSettings) -> None:
+        """Nothing is sent yet.
+
+        Raises:
+            MissingDependencyError: urllib3 is not installed.
+        """
+        try:
+            import urllib3
+        except ImportError as exc:
+            raise MissingDependencyError.for_extra("urllib3", "hdfs", settings.uri) from exc
+        self._urllib3 = urllib3
+        self._settings = settings
+        self._secrets = (settings.token,) if settings.token else ()
+        if self._secrets:
+            logging.getLogger("urllib3.connectionpool").addFilter(_hide_tokens)
+        self._active = 0  # index of the address that answered last
+        self._has_answered = False
+        self._pool: PoolManager | None = None
+        self._pool_owner = 0
+        self._lock = threading.Lock()
+
+    # What a tree does
+
+    def find(self, path: str) -> TreeEntry | None:
+        """Look at a file or directory; None if there is none."""
+        try:
+            answer = self._ask("GET", "GETFILESTATUS", path)
+        except ObjectNotFoundError:
+            return None
+        return answer.told(lambda said: _entry(said["FileStatus"], path))
+
+    def entries(self, path: str) -> list[TreeEntry]:
+        """Return what is in a directory, in any order; nothing if there is no such directory."""
+        entries: list[TreeEntry] = []
+        after: dict[str, str] = {}
+        while True:
+            try:
+                answer = self._ask("GET", "LISTSTATUS_BATCH", path, **after)
+            except ObjectNotFoundError:
+                return entries
+            page, is_last = answer.told(lambda said: _page(said["DirectoryListing"], path))
+            if entries and page and entries[-1].name == page[-1].name:
+                raise StorageError(
+                    f"A list of {self._where(path)!r} does not go on after its begin."
+                )
+            entries += page
+            if not page or is_last:
+                return entries
+            # Hadoop's documentation writes it in the first way, and Hadoop 3.5 knows the second.
+            last = _spelled(page[-1].name)
+            after = {"startAfter": last, "startafter": last}
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read from a file; see `Tree`."""
+        part = (
+            {"offset": str(start)}
+            if length is None
+            else {"offset": str(start), "length": str(length)}
+        )
+        _, answer = self._at_datanode("GET", "OPEN", path, part)
+        return answer.content
+
+    def write(self, path: str, pieces: Iterable[memoryview]) -> None:
+        """Write a file of a new name; see `Tree`."""
+        body = _Body(pieces)
+        try:
+            self._at_datanode("PUT", "CREATE", path, {"overwrite": "false"}, body=body)
+        except _GoneError as exc:
+            raise _bad_name(self._where(path), "a part of it is a file", was_sent=False) from exc
+        if body.error is not None:
+            raise body.error
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above, unless it is there."""
+        try:
+            self._ask("PUT", "MKDIRS", path)
+        except _GoneError as exc:
+            raise _bad_name(self._where(path), "a part of it is a file", was_sent=False) from exc
+
+    def move(self, source: str, target: str) -> Moved:
+        """Move a file or a directory to a name that is free."""
+        return self._rename(source, target, "NONE")
+
+    def move_over(self, source: str, target: str) -> Moved:
+        """Move a file to a name, in the place of the file that has it, if one has."""
+        return self._rename(source, target, "OVERWRITE")
+
+    def _rename(self, source: str, target: str, option: str) -> Moved:
+        destination = self._path(target)
+        try:
+            # Without the option it is another call, which moves into a directory of that name.
+            answer = self._ask(
+                "PUT", "RENAME", source, destination=destination, renameoptions=option
+            )
+        except _TakenError:
+            return Moved.TAKEN
+        except _GoneError as exc:
+            return Moved.MAYBE if exc.was_sent_before else Moved.MISSING
+        if answer.content and not answer.told(lambda said: said["boolean"]):
+            raise StorageError(
+                f"The service of {self._settings.uri} does not know how to move {source!r} safely.",
+                hint="Ask the NameNode itself: gateways such as HttpFS leave renameoptions out.",
+            )
+        return Moved.DONE
+
+    def remove(self, path: str, *, recursive: bool = False) -> bool:
+        """Remove a file or directory; see `Tree`."""
+        try:
+            answer = self._ask("DELETE", "DELETE", path, recursive=str(recursive).lower())
+        except (_TakenError, ObjectNotFoundError):
+            return False
+        return answer.told(lambda said: bool(said["boolean"]))
+
+    # Requests
+
+    def _path(self, path: str) -> str:
+        parts = (self._settings.directory, _spelled(path))
+        return "/" + "/".join(part for part in parts if part)
+
+    def _where(self, path: str) -> str:
+        return f"{self._settings.uri}/{path}"
+
+    def _ask(self, method: str, operation: str, path: str, **params: str) -> _Answer:
+        """Ask the NameNodes, the active one first, until one has answered.
+
+        Raises:
+            ObjectNotFoundError: There is no such file; the error says whether it was asked before.
+            StorageError: The name is taken or the directory not empty, which has an error of its
+                own; nobody answers, or the answer is another error.
+        """
+        query = "&".join(
+            f"{name}={quote(value, safe='')}"
+            for name, value in {"op": operation, **self._identity(), **params}.items()
+        )
+        target = f"{quote(_API + self._path(path), safe='/')}?{query}"
+        was_sent = False
+        error: LakebedError | None = None
+        for address in self._turns():
+            try:
+                answer = self._send(method, address + target)
+            except _NotReachedError as exc:
+                error = exc
+            except _UnansweredError as exc:
+                error, was_sent = exc, True
+            else:
+                self._note_answer(address)
+                refusal = answer.refusal(self._where(path), self._secrets, was_sent=was_sent)
+                if refusal is None:
+                    return answer
+                if not isinstance(refusal, _NotNowError | _UnansweredError):
+                    raise refusal
+                error, was_sent = refusal, was_sent or isinstance(refusal, _UnansweredError)
+            _log.warning("webhdfs retries operation=%s path=%s error=%s", operation, path, error)
+        assert error is not None  # there is at least one turn
+        raise self._final(error, path)
+
+    def _identity(self) -> dict[str, str]:
+        if self._settings.token:
+            return {"delegation": self._settings.token}
+        return {"user.name": self._settings.user or ""}
+
+    def _turns(self) -> Iterator[str]:
+        """Yield the address to ask next, and wait between the rounds."""
+        deadline = time.monotonic() + self._settings.retry_timeout_s
+        addresses = self._settings.addresses
+        wait_s = _FIRST_WAIT_S
+        for attempt in range(self._settings.max_retries + 1):
+            first = self._active
+            for turn in range(len(addresses)):
+                yield addresses[(first + turn) % len(addresses)]
+            # Nobody there has ever said a word: it is the name that is wrong, not the moment.
+            is_late = time.monotonic() + wait_s > deadline
+            if not self._has_answered or is_late or attempt == self._settings.max_retries:
+                return
+            time.sleep(random.uniform(wait_s / 2, wait_s))
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _note_answer(self, address: str) -> None:
+        self._active = self._settings.addresses.index(address)
+        self._has_answered = True
+
+    def _final(self, error: LakebedError, path: str) -> LakebedError:
+        if not isinstance(error, _NotReachedError) or self._has_answered:
+            return StorageError(error.message, hint=error.hint, retryable=True)
+        asked = ", ".join(self._settings.addresses)
+        return StorageError(
+            f"No NameNode answers at {asked}, of {self._where(path)!r}: {error.message}",
+            hint="Check the host and the port: WebHDFS is on the NameNode's HTTP port, 9870 unless "
+            "configured, and for hdfs:// the storage option http_address=HOST:PORT says where.",
+        )
+
+    def _at_datanode(
+        self,
+        method: str,
+        operation: str,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        body: _Body | None = None,
+    ) -> tuple[str, _Answer]:
+        """Ask the NameNode for a DataNode, and that one for what is to be done."""
+        excluded: list[str] = []
+        for attempt in range(self._settings.max_retries + 1):
+            avoid = {"excludedatanodes": ",".join(excluded)} if excluded else {}
+            location = self._ask(
+                method, operation, path, noredirect="true", **params, **avoid
+            ).location
+            is_last = attempt == self._settings.max_retries
+            host = urlsplit(location).hostname or ""
+            try:
+                answer = self._send(method, location, body=body)
+            except _NotReachedError as exc:
+                if is_last or host in excluded:
+                    raise self._unreachable_datanode(location, path, exc) from exc
+                excluded.append(host)
+                continue
+            except _UnansweredError as exc:
+                if is_last or body is not None:
+                    raise StorageError(exc.message, retryable=True) from exc
+                continue
+            refusal = answer.refusal(self._where(path), self._secrets, was_sent=False)
+            if refusal is None:
+                return location, answer
+            if isinstance(refusal, _NotNowError | _UnansweredError):
+                if not is_last and body is None:
+                    continue
+                raise StorageError(refusal.message, hint=refusal.hint, retryable=True)
+            raise refusal
+        raise AssertionError  # the last attempt returns or raises
+
+    def _unreachable_datanode(
+        self, location: str, path: str, exc: _NotReachedError
+    ) -> StorageError:
+        parts = urlsplit(location)
+        return StorageError(
+            f"The NameNode sends to the DataNode {parts.hostname}:{parts.port} for "
+            f"{self._where(path)!r}, which cannot be reached from here: {exc.message}",
+            hint="This machine must be able to resolve the DataNodes' names and to reach their "
+            "HTTP ports (9864 unless configured).",
+            retryable=True,
+        )
+
+    def _send(self, method: str, url: str, *, body: _Body | None = None) -> _Answer:
+        """Send one request, once.
+
+        Raises:
+            StorageError: One of two kinds: nothing was sent, or it was and there is no whole
+                answer.
+        """
+        exceptions = self._urllib3.exceptions
+        parts = urlsplit(url)
+        where = f"{parts.hostname}:{parts.port}"
+        try:
+            response = self._connections().request(
+                method, url, body=None if body is None else body.content, redirect=False
+            )
+        except (
+            exceptions.NewConnectionError,
+            exceptions.ConnectTimeoutError,
+            exceptions.LocationValueError,
+            exceptions.SSLError,
+        ) as exc:
+            raise _NotReachedError(f"{where} cannot be reached: {self._reason(exc)}.") from exc
+        except (exceptions.HTTPError, OSError) as exc:
+            raise _UnansweredError(
+                f"{where} did not answer: {self._reason(exc)}.", retryable=True
+            ) from exc
+        return _Answer(where, response)
+
+    def _reason(self, exc: BaseException) -> str:
+        text = redacted(str(exc), self._secrets)
+        return text.partition(": ")[2] or text or type(exc).__name__
+
+    def _connections(self) -> PoolManager:
+        # A forked process must not answer what its parent has asked on the same connection.
+        if self._pool is None or self._pool_owner != os.getpid():
+            with self._lock:
+                self._pool = self._urllib3.PoolManager(
+                    num_pools=_CONNECTIONS,
+                    maxsize=_CONNECTIONS,
+                    retries=False,
+                    timeout=self._urllib3.Timeout(
+                        connect=self._settings.connect_timeout_s, read=self._settings.read_timeout_s
+                    ),
+                )
+                self._pool_owner = os.getpid()
+        return self._pool
+
+
+class _Body:
+    """What is to be written.
+
+    Attributes:
+        content: For the HTTP client: bytes, or what yields them.
+        error: What the source raised. The request is ended as if it had come to its end, so that
+            the DataNode is done with the file when whoever wrote it removes it.
+    """
+
+    def __init__(self, pieces: Iterable[memoryview]) -> None:
+        self.error: Exception | None = None
+        is_one = isinstance(pieces, Sequence) and len(pieces) == 1
+        self.content: Any = (
+            pieces[0] if is_one and isinstance(pieces, Sequence) else self._each(pieces)
+        )
+
+    def _each(self, pieces: Iterable[memoryview]) -> Iterator[memoryview]:
+        try:
+            yield from pieces
+        except Exception as exc:  # noqa: BLE001 - raised again by `WebHdfs.write`
+            self.error = exc
+
+
+class _NotReachedError(StorageError):
+    """Nothing was sent."""
+
+
+class _UnansweredError(StorageError):
+    """It was sent, and may have been done."""
+
+
+class _NotNowError(StorageError):
+    """It was refused for a moment, or by a NameNode that is not the active one."""
+
+
+class _TakenError(StorageError):
+    """The name is taken, or the directory is not empty."""
+
+
+class _GoneError(ObjectNotFoundError):
+    """There is no such file or directory.
+
+    Attributes:
+        was_sent_before: Whether the same was sent before, and not answered.
+    """
+
+    was_sent_before = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a node answered; its name goes into errors."""
+
+    node: str
+    response: BaseHTTPResponse
+
+    @property
+    def content(self) -> bytes:
+        return self.response.data
+
+    def told(self, take: Callable[[Any], _T]) -> _T:
+        """Return what a function takes out of the document that was sent."""
+        try:
+            return take(json.loads(self.content))
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as exc:
+            raise self._not_webhdfs() from exc
+
+    @property
+    def location(self) -> str:
+        """Where a NameNode sends to."""
+        header = self.response.headers.get("Location")
+        location = header or self.told(lambda said: said["Location"])
+        if not isinstance(location, str) or urlsplit(location).scheme not in {"http", "https"}:
+            raise self._not_webhdfs()
+        return location
+
+    def _not_webhdfs(self) -> StorageError:
+        return StorageError(
+            f"{self.node} answers, but not as WebHDFS does.",
+            hint="Give the NameNode's HTTP port (9870 unless configured), not that of its RPC "
+            "(8020); dfs.webhdfs.enabled must not be false.",
+        )
+
+    def refusal(self, where: str, secrets: Sequence[str], *, was_sent: bool) -> LakebedError | None:
+        """Return the error that the answer tells, or None."""
+        status = self.response.status
+        if status in _HTTP_OK:
+            return None
+        kind, message = self._remote_exception()
+        message = redacted(message, secrets)
+        for names, make in _REFUSALS.items():
+            if kind in names:
+                return make(where, message, was_sent)
+        if "is not a directory" in message or "Parent path is not a directory" in message:
+            return _gone(where, message, was_sent)
+        if "must both be directories" in message:
+            return _TakenError(message)
+        if status == _HTTP_UNAUTHORIZED or kind in _DENIALS:
+            hint = (
+                _TOKEN_HINT
+                if status == _HTTP_UNAUTHORIZED or kind in _UNKNOWN_USER
+                else "Check the storage option user, and the owner and mode of the directory."
+            )
+            return AccessDeniedError(f"Access to {where!r} was denied: {message}", hint=hint)
+        if not kind and status not in _HTTP_THROTTLED and status < _HTTP_SERVER_ERROR:
+            return self._not_webhdfs()
+        text = f"{self.node} did not do what was asked of {where!r}: {kind} {message}".strip()
+        if status in _HTTP_THROTTLED:
+            return _NotNowError(text, retryable=True)
+        if status >= _HTTP_SERVER_ERROR:
+            return _UnansweredError(text, retryable=True)
+        return StorageError(text)
+
+    def _remote_exception(self) -> tuple[str, str]:
+        try:
+            told = json.loads(self.content)["RemoteException"]
+            return str(told["exception"]), str(told["message"]).partition("\n")[0]
+        except (ValueError, TypeError, KeyError):
+            return "", f"HTTP {self.response.status} {self.response.reason or ''}".strip()
+
+
+def _gone(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
+    error = _GoneError(f"No object {where!r}.")
+    error.was_sent_before = was_sent
+    return error
+
+
+def _taken(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
+    return _TakenError(message)
+
+
+def _not_now(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
+    return _NotNowError(f"The NameNode cannot do it now, for {where!r}: {message}", retryable=True)
+
+
+def _full(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
+    return StorageFullError(
+        f"No room to write {where!r}: {message}", hint="Raise the quota, or free some space."
+    )
+
+
+def _bad_name(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
+    return InvalidNameError(
+        f"{where!r} cannot be written: {message}",
+        hint="On a file system a name is an object or a directory, not both.",
+    )
+
+
+_REFUSALS = {
+    frozenset({"FileNotFoundException"}): _gone,
+    frozenset({"FileAlreadyExistsException", "PathIsNotEmptyDirectoryException"}): _taken,
+    frozenset(
+        {
+            "StandbyException",
+            "RetriableException",
+            "SafeModeException",
+            "ObserverRetryOnActiveException",
+        }
+    ): _not_now,
+    frozenset(
+        {
+            "ClusterStorageCapacityExceededException",
+            "DSQuotaExceededException",
+            "NSQuotaExceededException",
+            "QuotaByStorageTypeExceededException",
+            "QuotaExceededException",
+        }
+    ): _full,
+    frozenset(
+        {
+            "FSLimitException",
+            "InvalidPathException",
+            "MaxDirectoryItemsExceededException",
+            "PathComponentTooLongException",
+        }
+    ): _bad_name,
+}
+_UNKNOWN_USER = frozenset({"AuthenticationException", "InvalidToken", "SecurityException"})
+_DENIALS = _UNKNOWN_USER | {"AccessControlException", "AuthorizationException"}
+
+
+def _entry(status: Mapping[str, Any], path: str) -> TreeEntry:
+    name = str(status["pathSuffix"]) or path.rpartition("/")[2]
+    return TreeEntry(
+        name=name.replace(COLON, ":"),
+        number=int(status.get("fileId") or 0),
+        is_directory=status["type"] == "DIRECTORY",
+        size_bytes=int(status["length"]),
+        modified_at=datetime.fromtimestamp(int(status["modificationTime"]) / 1000, UTC),
+        entry_count=int(status.get("childrenNum") or 0),
+    )
+
+
+def _page(listing: Mapping[str, Any], path: str) -> tuple[list[TreeEntry], bool]:
+    """Return some entries of a directory, and whether they are the last."""
+    statuses = listing["partialListing"]["FileStatuses"]["FileStatus"]
+    # Of a file, a list tells the file itself.
+    entries = [_entry(status, path) for status in statuses if status["pathSuffix"]]
+    return entries, not listing["remainingEntries"]
+
+
+def _spelled(path: str) -> str:
+    return path.replace(":", COLON)
+
+
+def _hide_tokens(record: logging.LogRecord) -> bool:
+    """Keep tokens, which stand in URLs, out of what the HTTP client logs."""
+    record.msg, record.args = redacted(record.getMessage()), ()
+    return True
