@@ -1017,7 +1017,7 @@ class Dataset(View):
             on_progress=on_progress,
             options=commit_options,
             ask=self._asking(metastore, published),
-            find_leftovers=_leftovers_of_tables,
+            find_dead_metadata=_dead_metadata_of_tables,
         )
 
     def _asking(
@@ -1589,7 +1589,7 @@ def _sum(numbers: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(numbers) else None
 
 
-def _leftovers_of_tables(
+def _dead_metadata_of_tables(
     store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
 ) -> frozenset[str]:
     """Return what of the metadata of Delta and Iceberg tables nobody needs any more."""
@@ -1598,6 +1598,6 @@ def _leftovers_of_tables(
     return frozenset(
         (
             *dead_log_keys(store, dataset, objects, cutoff),
-            *iceberg.leftovers.dead_keys(store, dataset, objects, cutoff),
+            *iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff),
         )
     )

@@ -29,9 +29,9 @@ from lakebed.errors import (
     LakebedError,
 )
 from lakebed.model.keys import schema_number_of
+from lakebed.publication.compatibility import check_compatible
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
-from lakebed.publication.readable import check_readable
 from lakebed.publication.report import TablePublication
 from lakebed.publication.since import find_since
 from lakebed.state import published
@@ -240,7 +240,7 @@ class _DeltaTarget:
         number = state.lineage.number
         old = [label for label in labels if schema_number_of(label, newest=number) != number]
         if old:
-            check_readable(self._store, state, old, reader="Delta", widens=widens)
+            check_compatible(self._store, state, old, reader="Delta", widens=widens)
         return look
 
     def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:

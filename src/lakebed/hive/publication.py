@@ -23,7 +23,7 @@ from lakebed.errors import (
 )
 from lakebed.hive.directories import (
     Directory,
-    check_readable,
+    check_compatible,
     directories_of,
     problems,
 )
@@ -397,7 +397,7 @@ class _Publisher:
                 "files are missing, roll back or rerun. Nothing was published.",
             )
         if not is_check:
-            check_readable(self._store, state, self._labels_to_check(state, table, new))
+            check_compatible(self._store, state, self._labels_to_check(state, table, new))
         return _Round(
             state=state,
             mode=mode,

@@ -26,7 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.iceberg.homes import Found, TableHome
+from lakebed.iceberg.homes import IcebergTable, TableHome
 from lakebed.iceberg.manifests import ManifestWriter, PartitionKey, data_files, live_manifests
 from lakebed.iceberg.schema import NAME_MAPPING, VERSION, name_mapping_of, spec_of
 from lakebed.model.schema import Field
@@ -39,7 +39,7 @@ MOST_SNAPSHOTS = 100  # the metadata names them all, and is written anew by each
 
 def commit(
     home: TableHome,
-    found: Found | None,
+    table: IcebergTable | None,
     *,
     schema: Schema,
     properties: dict[str, str],
@@ -52,12 +52,12 @@ def commit(
     levels: tuple[str, ...],
     is_schema_new: bool,
     horizon: int,
-) -> Found | None:
+) -> IcebergTable | None:
     """Make a snapshot, and the table if it is not there.
 
     Args:
         home: Of the table.
-        found: The table; None if it is not there.
+        table: The table; None if it is not there.
         schema: That it shall have.
         properties: That it shall have.
         dropped: Fields that older files may hold.
@@ -73,14 +73,14 @@ def commit(
     Returns:
         The table after it; None if somebody else has changed it meanwhile.
     """
-    if found is None:
-        found = home.create(schema, spec_of(schema, levels), properties)
-        if found is None:
+    if table is None:
+        table = home.create(schema, spec_of(schema, levels), properties)
+        if table is None:
             return None
-        schema = found.metadata.schema()  # a catalog gives ids of its own
+        schema = table.metadata.schema()  # a catalog gives ids of its own
         mapping = name_mapping_of(schema, dropped, None).model_dump_json()
         properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
-    metadata = found.metadata
+    metadata = table.metadata
     current = metadata.current_snapshot()
     snapshot_id = uuid.uuid4().int >> 65  # 63 bits, of which none is the sign
     writer = ManifestWriter(
@@ -136,7 +136,7 @@ def commit(
         AssertTableUUID(uuid=metadata.table_uuid),
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id}),
     )
-    committed = home.commit(found, requirements, tuple(updates))
+    committed = home.commit(table, requirements, tuple(updates))
     if committed is None:
         # It is proven that nobody refers to these.
         for location in writer.written:
@@ -180,7 +180,7 @@ def _expired(metadata: TableMetadata, horizon: int) -> Iterator[int]:
     storage for as long as a cleanup says.
     """
     referenced = {ref.snapshot_id for ref in metadata.refs.values()}
-    snapshots = sorted(metadata.snapshots, key=lambda one: one.timestamp_ms)
+    snapshots = sorted(metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
     for place, snapshot in enumerate(snapshots):
         said = {} if snapshot.summary is None else snapshot.summary.additional_properties
         is_given_up = int(said.get(VERSION, horizon)) < horizon
