@@ -331,23 +331,27 @@ class _DeltaTarget:
         )
         checkpoint.write(self._store, self._log, now.number, rest, adds)
 
-    def _adds_from_last(self, now: _Look) -> pa.StructArray | None:
+    def _adds_from_last(self, now: _Look) -> pa.ChunkedArray | None:
+        """Return the files of the last checkpoint with what came and went since; None if unknown."""
         if now.mark is None or now.mark.checkpoint < 0 or now.foreign:
             return None
         last = self._log.read(now.mark.checkpoint)
         if last is None or last.mark is None:
             return None
         since = find_since(self._store, now.state, last.mark.version, last.mark.created_at)
-        adds = None if since is None else checkpoint.read_adds(self._store, self._log, last.number)
-        if since is None or adds is None:
+        if since is None:
             return None
         added, removed = since.labels
         gone = [path_of(label, now.state.layout.naming) for label in removed]
-        return checkpoint.changed(adds, gone, self._adds_of(now.state, added))
+        adds = checkpoint.read_adds(self._store, self._log, last.number, without=gone)
+        if adds is None:
+            return None
+        new = self._adds_of(now.state, added)
+        return pa.chunked_array([*adds.chunks, *new.chunks], adds.type)
 
-    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.StructArray:
+    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.ChunkedArray:
         files = shown_files(self._store, state, labels)
-        return checkpoint.adds_array(list(adds(files, state.layout.naming, is_change=False)))
+        return checkpoint.adds_column(list(adds(files, state.layout.naming, is_change=False)))
 
     def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
         return TablePublication(
