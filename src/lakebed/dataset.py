@@ -1095,7 +1095,8 @@ class Dataset(View):
         The table is created if it is not there. Then partitions that commits have touched since
         it was last published are added, pointed to their new batch or dropped; no file moves.
         Each partition changes in one step, several of them do not: a reader may see one partition
-        of the new version beside one of the old. After a crash anywhere, publish again.
+        of the new version beside one of the old. After a crash anywhere, publish again. With the
+        property `publish.hive` set to `true`, each commit does so.
 
         Only a directory that holds exactly the live files of a batch is shown. Where a partition
         has several live batches, or a directory holds other files, nothing is published.

@@ -692,11 +692,42 @@ def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_p
     assert_shows(ICEBERG, old)
 
 
-def test_misspelled_property_is_told(lake, caplog):
-    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties={"publish.detla": "true"})
-    lake.create("auto", descriptor).append(rows(1, "a"))
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"publish.detla": "true"}, "unknown property dataset=auto publish.detla"),
+        ({"publish.delta": "yes"}, "publish.delta is 'yes'; it is true or false"),
+        ({"publish.hive": "true"}, "The property 'publish.hive.table' is missing"),
+        (
+            {"publish.hive": "true", "publish.hive.table": "a.b", "publish.hive.mode": "odd"},
+            "Unknown mode 'odd'",
+        ),
+    ],
+)
+def test_property_that_says_nothing_is_told(lake, caplog, properties, told):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties)
+    auto = lake.create("auto", descriptor)
 
-    assert "unknown property dataset=auto publish.detla" in caplog.text
+    auto.append(rows(1, "a"))
+
+    assert auto.count() == 3
+    assert told in caplog.text
+
+
+def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, monkeypatch):
+    from lakebed.delta import publication
+
+    properties = {"publish.delta": "true", "publish.iceberg": "true"}
+    auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties))
+
+    def burn(*_):
+        raise ArithmeticError("it burns")
+
+    monkeypatch.setattr(publication, "publish", burn)
+    auto.append(rows(1, "a"))
+
+    assert "to=delta: ArithmeticError('it burns')" in caplog.text
+    assert_shows(ICEBERG, auto)
 
 
 def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, monkeypatch):
