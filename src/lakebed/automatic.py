@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Options = Mapping[str, str]
+
+# Properties come from storage, so they name no place where a process connects to or writes: that is
+# for whoever runs it to say, as pyiceberg's configuration says what a catalog is.
+METASTORE = "LAKEBED_METASTORE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,7 @@ def _to_hive(store: Store, dataset: str, options: Options) -> object:
     how = hive.publication.PublishOptions(
         mode=cast("Mode | None", options.get("mode")), root=options.get("root")
     )
-    metastore = options.get("metastore")
+    metastore = os.environ.get(METASTORE)  # else that of the session that runs
     return hive.publication.publish(store, dataset, metastore, options["table"], how)
 
 
@@ -78,7 +83,7 @@ def _to_iceberg(store: Store, dataset: str, options: Options) -> object:
 _TARGETS = (
     _Target(name="delta", publish=_to_delta),
     _Target(name="iceberg", options=("catalog", "table", "root"), publish=_to_iceberg),
-    _Target(name="hive", options=("table", "metastore", "mode", "root"), publish=_to_hive),
+    _Target(name="hive", options=("table", "mode", "root"), publish=_to_hive),
 )
 
 

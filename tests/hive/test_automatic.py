@@ -59,6 +59,24 @@ def test_table_delta_and_iceberg_show_each_commit(spark, lake, days, table):
     assert auto.publish(spark, table=table, check=True).was_in_step
 
 
+def test_metastore_is_said_by_the_process_and_not_by_storage(
+    spark, lake, days, table, caplog, monkeypatch, tmp_path
+):
+    place = tmp_path / "elsewhere"
+    properties = {"publish.hive": "true", "publish.hive.table": table}
+    auto = create(lake, days, **properties, **{"publish.hive.metastore": str(place)})
+    auto.append(rows(1, "a"))
+
+    assert not place.exists()
+    assert "unknown property dataset=auto publish.hive.metastore" in caplog.text
+    assert rows_of(spark.table(table)) == rows_of(auto.spark(spark))
+
+    monkeypatch.setenv("LAKEBED_METASTORE", "thrift://127.0.0.1:1")
+    auto.overwrite(rows(2, "a"))
+
+    assert "A Spark session runs that has another metastore" in caplog.text
+
+
 def test_commit_is_made_where_the_table_cannot_show_it(spark, lake, days, table, caplog):
     auto = create(lake, days, **{"publish.hive": "true", "publish.hive.table": table})
     auto.append(rows(1, "a"))
