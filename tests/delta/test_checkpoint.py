@@ -9,7 +9,8 @@ from table_doors import DELTA, assert_shows
 
 import lakebed
 from lakebed.delta import checkpoint, publication
-from lakebed.delta.actions import adds
+from lakebed.delta.actions import adds, path_of, paths_of
+from lakebed.model.layout import Naming
 from lakebed.publication.facts import shown_files
 from lakebed.state.reader import read_own_head
 from lakebed.store.posix import PosixStore
@@ -80,3 +81,35 @@ def test_damaged_checkpoint_is_made_anew_by_the_next_one(days):
     named = pq.read_table(log / f"{second:020d}.checkpoint.parquet").column("add")
     assert by_path(named) == by_path(made_anew(days))
     assert_shows(DELTA, days)
+
+
+def test_checkpoint_of_another_dataset_that_was_copied_here_is_not_gone_on_with(days):
+    lake = lakebed.Repository(days._source.store)
+    other = lake.create("other", days.descriptor)
+    for dataset in (days, other):
+        dataset.publish_delta()
+        dataset.append(rows(0, "a"))
+        number = dataset.publish_delta().table_version
+    names = [f"{number:020d}.checkpoint.parquet" for _ in "ab"]
+    ours, theirs = (
+        Path(one.uri.removeprefix("file://"), DELTA.folder, name)
+        for one, name in zip((days, other), names, strict=True)
+    )
+    ours.write_bytes(theirs.read_bytes())
+    days.append(rows(3, "b"))
+
+    last = days.publish_delta().table_version
+
+    named = pq.read_table(ours.with_name(f"{last:020d}.checkpoint.parquet")).column("add")
+    assert by_path(named) == by_path(made_anew(days))
+    assert_shows(DELTA, days)
+
+
+ODD = ["a b/batch_id=1/x", "p=%2F/batch_id=1/x", "p=ä~_.-=/x", "p='q\"/x", "p=a+b&c/x", "p=1/x"]
+
+
+def test_paths_of_many_files_are_those_of_each():
+    naming = Naming("days", "data", ".parquet")
+
+    assert paths_of(ODD, naming).to_pylist() == [path_of(label, naming) for label in ODD]
+    assert paths_of([], naming).to_pylist() == []

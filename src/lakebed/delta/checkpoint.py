@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakebed.delta.actions import paths_of
 from lakebed.delta.log import LAST_CHECKPOINT, Log
 from lakebed.errors import ObjectNotFoundError
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -146,6 +148,17 @@ def read_adds(
             for chunk in (chunk.filter(chunk.is_valid()) for chunk in adds.chunks)
         ],
         _ADD,
+    )
+
+
+def is_of(adds: pa.ChunkedArray, state: State) -> bool:
+    """Whether files are those of a dataset; those of another, whose log was copied here, are not."""
+    if len(adds) != len(state.labels):
+        return False
+    paths = paths_of(state.labels, state.layout.naming)
+    return all(
+        pc.all(pc.is_in(chunk.field("path"), value_set=paths), min_count=0).as_py()
+        for chunk in adds.chunks
     )
 
 

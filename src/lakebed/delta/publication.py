@@ -33,7 +33,7 @@ from lakebed.publication.compatibility import check_compatible
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
 from lakebed.publication.report import TablePublication
-from lakebed.publication.since import find_since
+from lakebed.publication.since import Since, find_since
 from lakebed.state import published
 from lakebed.state.published import Note
 from lakebed.state.state import State
@@ -175,7 +175,7 @@ class _DeltaTarget:
         mark = marks[-1] if marks else None
         since = None
         if mark is not None and not is_full:
-            since = find_since(self._store, state, mark.version, mark.created_at)
+            since = self._since(state, mark)
         differs = mark is None or mark.digest != metadata.digest
         changes = ("columns or properties of the table",) if differs else ()
         look = _Look(
@@ -198,6 +198,9 @@ class _DeltaTarget:
                 is_change=any(entry.operation != "compact" for entry in since.entries),
             )
         )
+
+    def _since(self, state: State, mark: Mark) -> Since | None:
+        return find_since(self._store, state, mark.version, mark.created_at, mark.commit_id)
 
     def _is_own(self, commit: LogCommit, state: State) -> bool:
         mark = commit.mark
@@ -256,6 +259,7 @@ class _DeltaTarget:
             now.mark is None
             or now.mark.version != now.state.version
             or now.mark.created_at != now.state.created_at
+            or now.mark.commit_id != now.state.commit_id
             or bool(now.added or now.removed or now.schema_changes or now.foreign)
         )
 
@@ -323,7 +327,7 @@ class _DeltaTarget:
         """Write what the log says by now, from the last checkpoint where there is one."""
         state = now.state
         adds = None if self._is_repairing else self._adds_from_last(now)
-        if adds is None or len(adds) != len(state.labels):
+        if adds is None or not checkpoint.is_of(adds, state):
             adds = self._adds_of(state, state.labels)
         rest = (
             *now.metadata.actions(mark.table_id, mark.created_ms),
@@ -338,7 +342,7 @@ class _DeltaTarget:
         last = self._log.read(now.mark.checkpoint)
         if last is None or last.mark is None:
             return None
-        since = find_since(self._store, now.state, last.mark.version, last.mark.created_at)
+        since = self._since(now.state, last.mark)
         if since is None:
             return None
         added, removed = since.labels

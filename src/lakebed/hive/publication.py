@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 
 _DATASET, _CREATED = "lakebed.dataset", "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
+_COMMIT = "lakebed.commit_id"
 _UNPARTITIONED = Spec("")
 
 
@@ -444,7 +445,8 @@ class _Publisher:
         if not note.shows_only(int(shown)):
             return None  # others are at work, or one has failed: some partitions show another one
         created_at = table.properties.get(_CREATED, "")
-        since = find_since(self._store, state, int(shown), created_at)
+        commit_id = table.properties.get(_COMMIT, "")  # tables of older releases have none
+        since = find_since(self._store, state, int(shown), created_at, commit_id)
         return None if since is None else since.partitions
 
     def _location(self, directory: Directory) -> str:
@@ -481,6 +483,7 @@ class _Publisher:
             _CREATED: now.state.created_at,
             _MODE: now.mode,
             _VERSION: str(now.state.version),
+            _COMMIT: now.state.commit_id,
             _SCHEMA: str(now.state.lineage.number),
         }
 

@@ -148,7 +148,7 @@ class _Look:
         schema: That the table shall have.
         properties: That it shall have.
         dropped: Fields that older files may hold.
-        shown: Version that its snapshot says it shows; None if there is no snapshot of ours.
+        shown: Version and commit that its snapshot says it shows; None if there is none of ours.
         added: Labels of files that the table lacks.
         removed: Locations of files that it shall not have, with their values of partitions.
         operation: What the snapshot is called.
@@ -162,7 +162,7 @@ class _Look:
     schema: Schema
     properties: dict[str, str] = field(default_factory=dict)
     dropped: tuple[Field, ...] = ()
-    shown: int | None = None
+    shown: tuple[int, str] | None = None
     added: Sequence[str] = ()
     removed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     operation: str = "append"
@@ -219,7 +219,7 @@ class _IcebergTarget:
             is_full: Whether to compare all files.
         """
         from lakebed.iceberg import manifests
-        from lakebed.iceberg.schema import CREATED, VERSION
+        from lakebed.iceberg.schema import COMMIT, CREATED, VERSION
 
         state = look.state
         current = None if look.table is None else look.table.metadata.current_snapshot()
@@ -229,11 +229,11 @@ class _IcebergTarget:
         if foreign and not is_full:
             raise self._written_by_others(foreign)
         said = current.summary.additional_properties if current.summary else {}
-        shown = None if foreign else int(said.get(VERSION, "-1"))
+        shown = None if foreign else (int(said.get(VERSION, "-1")), said.get(COMMIT, ""))
         look = replace(look, shown=shown, foreign=foreign)
         since = None
         if shown is not None and not is_full and known:
-            since = find_since(self._store, state, shown, said.get(CREATED, ""))
+            since = find_since(self._store, state, shown[0], said.get(CREATED, ""), shown[1])
         if since is not None:
             added, removed = since.labels
             gone = {self._location(state, label): self._values(state, label) for label in removed}
@@ -368,7 +368,7 @@ class _IcebergTarget:
 
     def is_to_change(self, now: _Look) -> bool:
         return (
-            now.shown != now.state.version
+            now.shown != (now.state.version, now.state.commit_id)
             or bool(now.added or now.removed or now.schema_changes or now.foreign)
             or now.has_deletes
         )
