@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import time_machine
 from table_doors import (
     DELTA,
     DOORS,
@@ -58,6 +59,8 @@ def test_each_verb_is_read_back(door, days):
         "another append": lambda: days.append(rows(2, "a"), run="second"),
         "rerun": lambda: days.rerun(rows(3, "b", "c"), run="first"),
         "overwrite": lambda: days.overwrite(rows(4, "c")),
+        "merge": lambda: days.merge(rows(5, "b", "d"), ["p", "n"], missing="delete"),
+        "another overwrite": lambda: days.overwrite(rows(6, "a", "c")),
         "delete": lambda: days.delete(days.where("p = 'a' AND n > 1")),
         "delete a partition": lambda: days.delete(days.where("p = 'c'")),
         "compact": lambda: days.compact(gather=True),
@@ -636,6 +639,33 @@ def test_what_a_table_shows_and_what_its_readers_hold_stays(door, days):
     assert len(list(root.rglob("part-*.parquet"))) == 1
     assert_shows(door, days)
     assert not days.check().findings
+
+
+def test_files_of_what_was_shown_stay_for_the_retention_since_it_was_shown_last(door, days):
+    """They were replaced long before; but readers have begun with them until a day ago."""
+    root = Path(days.uri.removeprefix("file://"))
+    begin = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
+
+    def files_after_a_cleanup(day: int) -> set[Path]:
+        with time_machine.travel(begin + dt.timedelta(days=day)):
+            days.cleanup("7d", dry_run=False)
+        return set(root.rglob("part-*.parquet"))
+
+    days.append(rows(1, "a"))
+    door.publish(days)
+    old = set(root.rglob("part-*.parquet"))
+    days.overwrite(rows(2, "a"))
+    assert old < files_after_a_cleanup(8), "the table shows them"
+    with time_machine.travel(begin + dt.timedelta(days=8)):
+        door.publish(days)
+    assert old < files_after_a_cleanup(9), "a reader may have begun yesterday"
+    assert old < files_after_a_cleanup(14)
+
+    left = files_after_a_cleanup(16)
+
+    assert len(left) == 1
+    assert not old & left
+    assert_shows(door, days)
 
 
 def test_old_metadata_is_cleaned_up_and_the_table_stays_whole(door, days, monkeypatch):
