@@ -9,8 +9,7 @@ from table_doors import DELTA, assert_shows
 
 import lakebed
 from lakebed.delta import checkpoint, publication
-from lakebed.delta.actions import adds, path_of, paths_of
-from lakebed.model.layout import Naming
+from lakebed.delta.actions import adds
 from lakebed.publication.facts import shown_files
 from lakebed.state.reader import read_own_head
 from lakebed.store.posix import PosixStore
@@ -103,13 +102,3 @@ def test_checkpoint_of_another_dataset_that_was_copied_here_is_not_gone_on_with(
     named = pq.read_table(ours.with_name(f"{last:020d}.checkpoint.parquet")).column("add")
     assert by_path(named) == by_path(made_anew(days))
     assert_shows(DELTA, days)
-
-
-ODD = ["a b/batch_id=1/x", "p=%2F/batch_id=1/x", "p=ä~_.-=/x", "p='q\"/x", "p=a+b&c/x", "p=1/x"]
-
-
-def test_paths_of_many_files_are_those_of_each():
-    naming = Naming("days", "data", ".parquet")
-
-    assert paths_of(ODD, naming).to_pylist() == [path_of(label, naming) for label in ODD]
-    assert paths_of([], naming).to_pylist() == []

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.delta.schema import partition_text
 from lakebed.errors import InvalidInputError
@@ -19,8 +17,6 @@ from lakebed.model.values import Scalar
 from lakebed.publication.facts import ShownColumn, ShownFiles
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
-_SAFE = "/="  # beside what never is encoded in a URL
-_ODD = f"[^A-Za-z0-9_.~{_SAFE}-]"
 _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
@@ -44,16 +40,7 @@ def path_of(label: str, naming: Naming) -> str:
             "the Delta table.",
             hint="`compact` with gather writes such files anew, where the table can name them.",
         )
-    return urllib.parse.quote(f"{label}{naming.suffix}", safe=_SAFE)
-
-
-def paths_of(labels: Sequence[str], naming: Naming) -> pa.Array:
-    """Return the paths of data files, see `path_of`, without a word of Python for each plain one."""
-    texts = pa.array(labels, pa.string())
-    paths = pc.binary_join_element_wise(texts, naming.suffix, "")
-    is_odd = pc.match_substring_regex(texts, _ODD)
-    quoted = [path_of(label, naming) for label in texts.filter(is_odd).to_pylist()]
-    return pc.replace_with_mask(paths, is_odd, pa.array(quoted, pa.string()))
+    return urllib.parse.quote(f"{label}{naming.suffix}", safe="/=")
 
 
 def adds(files: ShownFiles, naming: Naming, *, is_change: bool) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,9 @@ that fails the commit is as good as before.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.delta.actions import paths_of
 from lakebed.delta.log import LAST_CHECKPOINT, Log
 from lakebed.errors import ObjectNotFoundError
-from lakebed.state.state import State
 from lakebed.store.base import Store
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -88,20 +88,27 @@ _ADD = _SCHEMA.field("add").type
 _REPEATED = ["add.partitionValues.key_value.key"]
 
 
-def write(
-    store: Store, log: Log, number: int, rest: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray
-) -> None:
-    """Write the checkpoint after a commit.
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint, not yet on storage.
+
+    Attributes:
+        data: The Parquet file.
+        row_count: Of its actions.
+        digest: Of the file; the commit has it, so that nobody goes on with another one.
+    """
+
+    data: pa.Buffer
+    row_count: int
+    digest: str
+
+
+def encode(rest: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) -> Checkpoint:
+    """Return a checkpoint.
 
     Args:
-        store: Where the log is.
-        log: Of the table.
-        number: Of the commit.
         rest: Actions that are no files.
         adds: All files, as `adds_column` gives them.
-
-    Cost:
-        Two PUTs.
     """
     others = pa.Table.from_pylist([dict(action) for action in rest], schema=_SCHEMA)
     columns = [
@@ -114,15 +121,28 @@ def write(
         table, sink, compression="snappy", use_dictionary=_REPEATED, write_statistics=False
     )
     data = sink.getvalue()
-    store.put(log.checkpoint_key(number), data)
-    last = {"version": number, "size": table.num_rows, "sizeInBytes": data.size}
+    return Checkpoint(data, table.num_rows, _digest(data))
+
+
+def write(store: Store, log: Log, number: int, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint after a commit.
+
+    Cost:
+        Two PUTs.
+    """
+    store.put(log.checkpoint_key(number), checkpoint.data)
+    last = {
+        "version": number,
+        "size": checkpoint.row_count,
+        "sizeInBytes": checkpoint.data.size,
+    }
     store.put(f"{log.folder}/{LAST_CHECKPOINT}", msgspec.json.encode(last))
 
 
 def read_adds(
-    store: Store, log: Log, number: int, *, without: Sequence[str] = ()
+    store: Store, log: Log, number: int, digest: str, *, without: Sequence[str] = ()
 ) -> pa.ChunkedArray | None:
-    """Return the files that a checkpoint of ours names; None if it is not there, or not as ours.
+    """Return the files that a checkpoint names; None if it is not there, or not the one we wrote.
 
     They stay columns as they were written: no row of them becomes an object of Python.
 
@@ -130,6 +150,7 @@ def read_adds(
         store: Where the log is.
         log: Of the table.
         number: Of the commit before the checkpoint.
+        digest: That it has, as the commit says.
         without: Paths of files to leave out.
 
     Cost:
@@ -137,29 +158,26 @@ def read_adds(
     """
     try:
         data = store.get(log.checkpoint_key(number)).data
-        file = pq.ParquetFile(pa.BufferReader(data))
-        adds = file.read(["add"]).column("add").cast(_ADD)
-    except (ObjectNotFoundError, pa.ArrowException, OSError, ValueError, KeyError):
+    except ObjectNotFoundError:
         return None
+    if _digest(data) != digest:
+        return None
+    adds = pq.ParquetFile(pa.BufferReader(data)).read(["add"]).column("add").cast(_ADD)
+    adds = adds.slice(adds.null_count)  # the rows of other actions are the first
+    if not without:
+        return adds
     gone = pa.array(without, pa.string())
     return pa.chunked_array(
         [
             chunk.filter(pc.invert(pc.is_in(chunk.field("path"), value_set=gone)))
-            for chunk in (chunk.filter(chunk.is_valid()) for chunk in adds.chunks)
+            for chunk in adds.chunks
         ],
         _ADD,
     )
 
 
-def is_of(adds: pa.ChunkedArray, state: State) -> bool:
-    """Whether files are those of a dataset; those of another, whose log was copied here, are not."""
-    if len(adds) != len(state.labels):
-        return False
-    paths = paths_of(state.labels, state.layout.naming)
-    return all(
-        pc.all(pc.is_in(chunk.field("path"), value_set=paths), min_count=0).as_py()
-        for chunk in adds.chunks
-    )
+def _digest(data: pa.Buffer | bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def adds_column(adds: Sequence[Mapping[str, Any]]) -> pa.ChunkedArray:

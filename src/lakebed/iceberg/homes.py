@@ -41,6 +41,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.iceberg.store_io import StoreIO
+from lakebed.iceberg.unnamed import delete_unnamed
 from lakebed.model.layout import Folder
 from lakebed.store.base import Store
 
@@ -97,6 +98,12 @@ class TableHome(Protocol):
         updates: tuple[TableUpdate, ...],
     ) -> IcebergTable | None:
         """Make the next version of a table; None if somebody else has."""
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """Delete what one version of the metadata has named, and the next one does not.
+
+        Where a cleanup of the dataset finds it, it is left to that.
+        """
 
     def drop(self) -> None:
         """Take the table away; data files stay."""
@@ -205,6 +212,9 @@ class FilesBeside:
         if self._exists(number + 1):
             self._point_to(number + 1)
 
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """See `TableHome`."""
+
     def drop(self) -> None:
         """See `TableHome`."""
         keys = [info.key for info in self._store.list(f"{self._keys}/")]
@@ -299,10 +309,17 @@ class InCatalog:
                 return None
         return IcebergTable(response.metadata, response.metadata_location, table.handle)
 
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """See `TableHome`."""
+        delete_unnamed(self.io, before, after)
+
     def drop(self) -> None:
         """See `TableHome`."""
+        table = self.find("")
         with _errors_of(self._name):
             self._catalog.drop_table(self._identifier)
+        if table is not None:
+            delete_unnamed(self.io, table.metadata, None, also=(table.place,))
 
     def close(self) -> None:
         """See `TableHome`."""

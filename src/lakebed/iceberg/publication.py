@@ -45,6 +45,8 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "false",
 }
+# No cleanup of the dataset looks there; see `lakebed.iceberg.unnamed`.
+_PROPERTIES_IN_A_CATALOG = _PROPERTIES | {"write.metadata.delete-after-commit.enabled": "true"}
 
 
 def publish(
@@ -350,7 +352,8 @@ class _IcebergTarget:
     def _properties(self, state: State) -> dict[str, str]:
         from lakebed.iceberg.schema import CREATED, DATASET, ROOT, SCHEMA
 
-        return _PROPERTIES | {
+        known = _PROPERTIES_IN_A_CATALOG if self._home.folder is None else _PROPERTIES
+        return known | {
             DATASET: f"{self._store.uri}/{self._dataset}",
             CREATED: state.created_at,
             SCHEMA: str(state.lineage.number),
