@@ -17,6 +17,7 @@ _SIZES = re.compile(r'"(size_bytes|checksum|lakebed\.digest)":("[^"]*"|[0-9]+)')
 
 # Lengths of data files and manifests, in tables of other formats.
 _DELTA_SIZES = re.compile(rb'"(size|sizeInBytes)":[0-9]+')
+_DELTA_DIGEST = re.compile(rb'(?<=checkpoint_digest\\":\\")[0-9a-f]+')
 _ICEBERG_SIZES = re.compile(r'"(file_size_in_bytes|manifest_length)": [0-9]+')
 
 
@@ -27,7 +28,7 @@ def decoded(key: str, data: bytes) -> str:
     if key.endswith(".msgpack.zstd"):
         text = _json(msgspec.msgpack.decode(data))
     elif "/_delta_log/" in key and not key.endswith(".parquet"):
-        text = _DELTA_SIZES.sub(rb'"\1":0', data).decode()
+        text = _DELTA_DIGEST.sub(b"", _DELTA_SIZES.sub(rb'"\1":0', data)).decode()
     elif key.endswith("version-hint.text"):
         text = data.decode()
     elif key.endswith((".json", ".json.zst")) or "/signals/" in key:
