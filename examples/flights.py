@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def run(directory: Path) -> lakebed.Dataset:
-    """Go the whole way; see the six steps below."""
+    """Go the whole way; see the seven steps below."""
     csv_file = unpack_flights(directory)
     truth = read_truth(csv_file)
     flights = create_dataset(directory / "lake")
@@ -106,10 +106,11 @@ def run(directory: Path) -> lakebed.Dataset:
         load_year(spark, flights, csv_file, truth)
         ask_questions(spark, flights, truth)
         version_before = overwrite_one_day(spark, flights, directory / "lake", truth)
+        read_the_past(flights, version_before, truth)
+        publish_tables(spark, flights)
+        ask_other_engines(spark, flights)
     finally:
         spark.stop()
-    read_the_past(flights, version_before, truth)
-    ask_other_engines(flights)
     show_storage(directory / "lake")
     return flights
 
@@ -401,40 +402,155 @@ def read_the_past(flights: lakebed.Dataset, version: int, truth: list[Flight]) -
         )
 
 
-# 6. What else reads it, without Spark.
+# 6. What else reads it: the dataset itself, and the same files as tables of other formats.
+
+JULY = "carrier = 'UA' AND time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
+JULY_IN_SQL = (
+    "carrier = 'UA' AND time_hour >= TIMESTAMP '2013-07-01 00:00:00Z' "
+    "AND time_hour < TIMESTAMP '2013-08-01 00:00:00Z'"
+)
+JULY_IN_ICEBERG = (
+    "carrier = 'UA' AND time_hour >= '2013-07-01T00:00:00+00:00' "
+    "AND time_hour < '2013-08-01T00:00:00+00:00'"
+)
+HIVE_TABLE = "demo.flights"
 
 
-def ask_other_engines(flights: lakebed.Dataset) -> None:
-    heading(6, "Let every engine that is installed count what United flew in July")
-    july = "carrier = 'UA' AND time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
-    view = flights.where(july)
+class Way(NamedTuple):
+    """How an engine counts, and what must be there for that."""
+
+    engine: str
+    call: str
+    needs: tuple[str, ...]  # packages, or formats that Spark has jars of
+    count: Callable[[], int]
+
+
+def publish_tables(spark: SparkSession, flights: lakebed.Dataset) -> None:
+    heading(6, "Publish the same files as a Delta, an Iceberg and a Hive table: nothing is copied")
+    began = time.monotonic()
+    delta = flights.publish_delta()
+    print(f"{'Delta':10}  {delta.added_count} files named by {flights.name}/data/_delta_log")
+    if is_there("pyiceberg"):
+        iceberg = flights.publish_iceberg()
+        print(
+            f"{'Iceberg':10}  {iceberg.added_count} files named by {flights.name}/iceberg/metadata"
+        )
+    else:
+        print(f"{'Iceberg':10}  skipped: pyiceberg is not installed")
+    table = flights.publish(spark, table=HIVE_TABLE, mode="batches")
+    print(f"{'Hive':10}  {len(table.added)} partitions of {HIVE_TABLE}")
+    print(f"in {time.monotonic() - began:.1f} seconds, version {delta.version}")
+
+
+def ask_other_engines(spark: SparkSession, flights: lakebed.Dataset) -> None:
+    heading(7, "Let every engine that is installed count what United flew in July")
+    view = flights.where(JULY)
     expected = view.count()
-    ways: dict[str, tuple[str, Callable[[], int]]] = {
-        "pandas": ("view.pandas()", lambda: len(view.pandas())),
-        "polars": ("polars.scan_pyarrow_dataset(view.dataset())", lambda: count_by_polars(view)),
-        "duckdb": ("duckdb.sql(... view.dataset() ...)", lambda: count_by_duckdb(view)),
-    }
-    for package, (call, count) in ways.items():
-        if importlib.util.find_spec(package) is None:
-            print(f"{package:10}  skipped: not installed")
+    for way in ways_to_count(spark, flights, view):
+        missing = [name for name in way.needs if not is_there(name, spark)]
+        if missing:
+            print(f"{way.engine:10}  skipped, {' and '.join(missing)} not installed: {way.call}")
             continue
-        check(f"rows that {package} counts", count(), expected)
-        print(f"{package:10}  {expected:,} rows by {call}")
+        check(f"rows that {way.engine} counts by {way.call}", way.count(), expected)
+        print(f"{way.engine:10}  {expected:,} rows by {way.call}")
     print(f"{'files':10}  {len(view.files())} of {len(flights.files())} must be read")
 
 
-def count_by_polars(view: lakebed.View) -> int:
+def ways_to_count(spark: SparkSession, flights: lakebed.Dataset, view: lakebed.View) -> list[Way]:
+    root = flights.uri.removeprefix("file://")
+    return [
+        Way("pandas", "view.pandas()", ("pandas",), lambda: len(view.pandas())),
+        Way("polars", "scan_pyarrow_dataset(view.dataset())", ("polars",), lambda: by_polars(view)),
+        Way(
+            "polars",
+            "scan_delta('flights/data')",
+            ("polars", "deltalake"),
+            lambda: by_polars_of_delta(root),
+        ),
+        Way("duckdb", "FROM view.dataset()", ("duckdb",), lambda: by_duckdb(view)),
+        Way(
+            "deltalake",
+            "DeltaTable('flights/data')",
+            ("deltalake",),
+            lambda: by_deltalake(root),
+        ),
+        Way(
+            "pyiceberg",
+            "StaticTable.from_metadata('flights/iceberg')",
+            ("pyiceberg",),
+            lambda: by_pyiceberg(root),
+        ),
+        Way(
+            "spark", f"table('{HIVE_TABLE}')", (), lambda: by_spark(spark, spark.table(HIVE_TABLE))
+        ),
+        *(
+            Way(
+                "spark",
+                f"read.format('{kind}').load('flights/{folder}')",
+                (f"Spark's {kind}",),
+                lambda kind=kind, folder=folder: by_spark(
+                    spark, spark.read.format(kind).load(f"{root}/{folder}")
+                ),
+            )
+            for kind, folder in (("delta", "data"), ("iceberg", "iceberg"))
+        ),
+    ]
+
+
+def is_there(name: str, spark: SparkSession | None = None) -> bool:
+    """Whether a package is installed, or Spark has the jars of a format."""
+    if not name.startswith("Spark's "):
+        return importlib.util.find_spec(name) is not None
+    assert spark is not None
+    try:
+        spark.read.format(name.removeprefix("Spark's ")).load("/")
+    except Exception as error:  # noqa: BLE001 - of what class it is, releases of Spark differ in
+        return "DATA_SOURCE_NOT_FOUND" not in str(error)
+    return True
+
+
+def by_polars(view: lakebed.View) -> int:
     import polars as pl
 
     return int(pl.scan_pyarrow_dataset(view.dataset()).select(pl.len()).collect().item())
 
 
-def count_by_duckdb(view: lakebed.View) -> int:
+def by_polars_of_delta(root: str) -> int:
+    import polars as pl
+
+    table = pl.scan_delta(f"{root}/data")
+    july = (
+        pl.col("time_hour").dt.convert_time_zone("UTC").dt.month() == 7,
+        pl.col("carrier") == "UA",
+    )
+    return int(table.filter(*july).select(pl.len()).collect().item())
+
+
+def by_duckdb(view: lakebed.View) -> int:
     import duckdb
 
     rows = view.dataset()
     assert rows is not None  # DuckDB finds it by its name
     return int(duckdb.sql("SELECT count(*) FROM rows").fetchall()[0][0])
+
+
+def by_deltalake(root: str) -> int:
+    from deltalake import DeltaTable, QueryBuilder
+
+    query = QueryBuilder().register("flights", DeltaTable(f"{root}/data"))
+    counted = query.execute(f"SELECT count(*) AS n FROM flights WHERE {JULY_IN_SQL}").read_all()
+    return int(pa.table(counted).column("n")[0].as_py())
+
+
+def by_pyiceberg(root: str) -> int:
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(f"{root}/iceberg").scan(JULY_IN_ICEBERG).count()
+
+
+def by_spark(spark: SparkSession, frame: DataFrame) -> int:
+    frame.createOrReplaceTempView("shown")
+    return int(spark.sql(f"SELECT count(*) FROM shown WHERE {JULY_IN_SQL}").collect()[0][0])
 
 
 def show_storage(lake: Path) -> None:
@@ -447,6 +563,8 @@ def show_storage(lake: Path) -> None:
         "data": "a directory a day and batch",
         "files": "rows, bytes, bounds and checksum of every data file",
         "history": "what each commit did",
+        "iceberg": "metadata of the Iceberg table",
+        "published": "what the tables show",
         "runs": "which run wrote which batch",
     }
     for folder in sorted(path for path in dataset.iterdir() if path.is_dir()):

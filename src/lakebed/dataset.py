@@ -1032,7 +1032,7 @@ class Dataset(View):
             on_progress=on_progress,
             options=commit_options,
             ask=self._asking(metastore, published),
-            find_leftovers=_leftovers_of_tables,
+            find_dead_metadata=_dead_metadata_of_tables,
         )
 
     def _asking(
@@ -1110,7 +1110,8 @@ class Dataset(View):
         The table is created if it is not there. Then partitions that commits have touched since
         it was last published are added, pointed to their new batch or dropped; no file moves.
         Each partition changes in one step, several of them do not: a reader may see one partition
-        of the new version beside one of the old. After a crash anywhere, publish again.
+        of the new version beside one of the old. After a crash anywhere, publish again. With the
+        property `publish.hive` set to `true`, each commit does so.
 
         Only a directory that holds exactly the live files of a batch is shown. Where a partition
         has several live batches, or a directory holds other files, nothing is published.
@@ -1636,7 +1637,7 @@ def _sum(numbers: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(numbers) else None
 
 
-def _leftovers_of_tables(
+def _dead_metadata_of_tables(
     store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
 ) -> frozenset[str]:
     """Return what of the metadata of Delta and Iceberg tables nobody needs any more."""
@@ -1645,6 +1646,6 @@ def _leftovers_of_tables(
     return frozenset(
         (
             *dead_log_keys(store, dataset, objects, cutoff),
-            *iceberg.leftovers.dead_keys(store, dataset, objects, cutoff),
+            *iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff),
         )
     )

@@ -15,6 +15,11 @@ _SIZES_IN_NAME = re.compile(r"([0-9]{10}-[0-9a-f]{32})-[0-9a-f]+-[0-9a-f]+-[0-9a
 _OF_THESE_BYTES = {"lakebed.hash", "lakebed.postings.groups"}
 _SIZES = re.compile(r'"(size_bytes|checksum|lakebed\.digest)":("[^"]*"|[0-9]+)')
 
+# Lengths of data files and manifests, in tables of other formats.
+_DELTA_SIZES = re.compile(rb'"(size|sizeInBytes)":[0-9]+')
+_DELTA_DIGEST = re.compile(rb'(?<=checkpoint_digest\\":\\")[0-9a-f]+')
+_ICEBERG_SIZES = re.compile(r'"(file_size_in_bytes|manifest_length)": [0-9]+')
+
 
 def decoded(key: str, data: bytes) -> str:
     """Return what an object says as text, without what depends on versions of libraries."""
@@ -22,10 +27,14 @@ def decoded(key: str, data: bytes) -> str:
         data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
     if key.endswith(".msgpack.zstd"):
         text = _json(msgspec.msgpack.decode(data))
+    elif "/_delta_log/" in key and not key.endswith(".parquet"):
+        text = _DELTA_DIGEST.sub(b"", _DELTA_SIZES.sub(rb'"\1":0', data)).decode()
+    elif key.endswith("version-hint.text"):
+        text = data.decode()
     elif key.endswith((".json", ".json.zst")) or "/signals/" in key:
         text = _json(msgspec.json.decode(data))
     elif key.endswith(".avro"):
-        text = _records(data)
+        text = _records(data, is_manifest="/iceberg/" in key)
     elif key.endswith(".tsv.zst"):
         text = data.decode()
     else:
@@ -51,11 +60,14 @@ def _json(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def _records(data: bytes) -> str:
+def _records(data: bytes, *, is_manifest: bool) -> str:
     import fastavro
 
     reader = fastavro.reader(io.BytesIO(data))
-    return json.dumps([reader.writer_schema, list(reader)], default=str)
+    # The library gives defaults of a schema in the order of a set.
+    schema = reader.writer_schema
+    text = json.dumps([schema, list(reader)], default=str, sort_keys=is_manifest)
+    return _ICEBERG_SIZES.sub(r'"\1": 0', text)
 
 
 def _table(data: bytes) -> str:

@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,9 +46,10 @@ from fixed_world import BEGIN, fixed_world
 import lakebed
 from lakebed import by, checks
 from lakebed.cli import main as command
+from lakebed.delta import publication
 from lakebed.errors import LakebedError, StorageError
 from lakebed.store import Store, open_store
-from lakebed.testing import CountingStore, FailingStore
+from lakebed.testing import CountingStore, DelegatingStore, FailingStore
 
 HOUR = dt.timedelta(hours=1)
 HEADS = (".by-dataset-metadata.json", ".by-dataset-metadata.msgpack.zstd")
@@ -1192,6 +1194,89 @@ def archived(lake: Lake, supersede: str | None, contents: dict[str, list[Any]]) 
         told = {"into": f"{LAKE}/archived", "source": source, "format": "json"}
         reports.append(lake.ingest(name=f"archive-{name}", **told).run())
     return reports
+
+
+# Tables of other formats
+
+
+class Shared(DelegatingStore):
+    """The lake by a name that other processes could use, as Iceberg's metadata wants one."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.uri, self.is_shared = "s3://lake", True
+
+
+def shown(lake: Lake) -> lakebed.Dataset:
+    return lakebed.Repository(Shared(lake.store)).open("shown")
+
+
+@operation
+def create_what_is_to_be_published(lake):
+    schema = pa.schema([*FLIGHTS][:-2])
+    lake.repository.create(
+        "shown",
+        lakebed.DatasetDescriptor(
+            schema=schema, partition_by=[by.date("time", name="dt"), by.identity("carrier")]
+        ),
+    )
+    rows = [{name: row[name] for name in schema.names} for row in flights(0, 60)]
+    return lake["shown"].append([*rows, {**rows[0], "carrier": "ü/%=", "delay": None}], run="a")
+
+
+@operation
+def publish_to_delta(lake):
+    return shown(lake).publish_delta()
+
+
+@operation
+def publish_to_iceberg(lake):
+    return shown(lake).publish_iceberg()
+
+
+@operation
+def publish_what_a_merge_has_changed(lake):
+    lake["shown"].merge([{"id": 1, "delay": 2.5}], "id", not_matched="ignore")
+    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+
+
+@operation
+def publish_what_a_rerun_has_replaced(lake):
+    names = lake["shown"].arrow().schema.names
+    lake["shown"].rerun([{name: flight(99)[name] for name in names}], run="a")
+    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+
+
+@operation
+def publish_with_a_new_field(lake):
+    now = lake["shown"].descriptor
+    schema = pa.schema([*FLIGHTS][:-1])
+    lake["shown"].update(lakebed.DatasetDescriptor(schema=schema, partition_by=now.partition_by))
+    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+
+
+@operation
+def publish_what_is_in_step(lake):
+    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+
+
+@operation
+def publish_a_checkpoint(lake):
+    rows = [flight(98), {**flight(98), "carrier": None}]
+    names = lake["shown"].arrow().schema.names
+    lake["shown"].append([{name: row[name] for name in names} for row in rows])
+    with mock.patch.object(publication, "_COMMITS_A_CHECKPOINT", 1):
+        return shown(lake).publish_delta()
+
+
+@operation
+def clean_up_what_is_published(lake):
+    return shown(lake).cleanup("0s", dry_run=False, clock_skew="0s")
+
+
+@operation
+def unpublish_iceberg_and_delta(lake):
+    return shown(lake).unpublish_iceberg(), shown(lake).unpublish_delta()
 
 
 # Telling what was done

@@ -14,6 +14,7 @@ import pytest
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
+from lakebed.delta import publication
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-doors" / "bin" / "python"
@@ -157,7 +158,8 @@ def test_empty_text_as_a_partition_is_read_back_by_iceberg(peers, lake):
     assert rows_of(peers.read("duckdb iceberg", odd), ["p", "n"]) == wanted
 
 
-def test_each_verb_is_read_back(peers, lake):
+def test_each_verb_is_read_back(peers, lake, monkeypatch):
+    """By the commits of the log, and from the middle on by its checkpoints."""
     schema = pa.schema([("p", pa.string()), ("n", pa.int64())])
     days = lake.create("days", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
     for do in (
@@ -165,6 +167,8 @@ def test_each_verb_is_read_back(peers, lake):
         lambda: days.rerun([{"p": "b", "n": 9}], run="first"),
         lambda: days.overwrite([{"p": "c", "n": n} for n in range(5)]),
         lambda: days.delete(days.where("n > 2")),
+        lambda: days.merge([{"p": "a", "n": 1}, {"p": "d", "n": 9}], ["p", "n"], run="merge"),
+        lambda: monkeypatch.setattr(publication, "_COMMITS_A_CHECKPOINT", 1),
         lambda: days.compact(gather=True),
         lambda: days.rollback(version=1),
         lambda: days.cleanup("0s", dry_run=False),

@@ -43,7 +43,7 @@ def rows(batch: int, count: int) -> list[dict]:
 
 def change(dataset, step: int) -> None:
     """Do one of the verbs, with other rows in each step."""
-    match step % 7:
+    match step % 8:
         case 0:
             dataset.append(rows(step, 6), run="again")
         case 1:
@@ -58,6 +58,8 @@ def change(dataset, step: int) -> None:
             dataset.rollback(version=dataset.version - 2)
         case 6:
             dataset.overwrite(rows(step, 8))
+        case 7:
+            dataset.merge(rows(step, 10)[5:], ["p", "n"], run="again")
 
 
 def race(dataset, readers, steps: int, seconds: float, after=lambda: None, age="1h") -> int:
@@ -111,7 +113,7 @@ def published_dataset(tmp_path):
 def test_each_read_is_one_whole_version(tmp_path):
     dataset, root = published_dataset(tmp_path)
 
-    race(dataset, {n: lambda r=r: r(root) for n, r in READERS.items()}, steps=14, seconds=0)
+    race(dataset, {n: lambda r=r: r(root) for n, r in READERS.items()}, steps=16, seconds=0)
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import time_machine
 from table_doors import (
     DELTA,
     DOORS,
@@ -58,6 +59,8 @@ def test_each_verb_is_read_back(door, days):
         "another append": lambda: days.append(rows(2, "a"), run="second"),
         "rerun": lambda: days.rerun(rows(3, "b", "c"), run="first"),
         "overwrite": lambda: days.overwrite(rows(4, "c")),
+        "merge": lambda: days.merge(rows(5, "b", "d"), ["p", "n"], missing="delete"),
+        "another overwrite": lambda: days.overwrite(rows(6, "a", "c")),
         "delete": lambda: days.delete(days.where("p = 'a' AND n > 1")),
         "delete a partition": lambda: days.delete(days.where("p = 'c'")),
         "compact": lambda: days.compact(gather=True),
@@ -638,6 +641,33 @@ def test_what_a_table_shows_and_what_its_readers_hold_stays(door, days):
     assert not days.check().findings
 
 
+def test_files_of_what_was_shown_stay_for_the_retention_since_it_was_shown_last(door, days):
+    """They were replaced long before; but readers have begun with them until a day ago."""
+    root = Path(days.uri.removeprefix("file://"))
+    begin = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
+
+    def files_after_a_cleanup(day: int) -> set[Path]:
+        with time_machine.travel(begin + dt.timedelta(days=day)):
+            days.cleanup("7d", dry_run=False)
+        return set(root.rglob("part-*.parquet"))
+
+    days.append(rows(1, "a"))
+    door.publish(days)
+    old = set(root.rglob("part-*.parquet"))
+    days.overwrite(rows(2, "a"))
+    assert old < files_after_a_cleanup(8), "the table shows them"
+    with time_machine.travel(begin + dt.timedelta(days=8)):
+        door.publish(days)
+    assert old < files_after_a_cleanup(9), "a reader may have begun yesterday"
+    assert old < files_after_a_cleanup(14)
+
+    left = files_after_a_cleanup(16)
+
+    assert len(left) == 1
+    assert not old & left
+    assert_shows(door, days)
+
+
 def test_old_metadata_is_cleaned_up_and_the_table_stays_whole(door, days, monkeypatch):
     from lakebed.delta import publication
 
@@ -692,11 +722,42 @@ def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_p
     assert_shows(ICEBERG, old)
 
 
-def test_misspelled_property_is_told(lake, caplog):
-    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties={"publish.detla": "true"})
-    lake.create("auto", descriptor).append(rows(1, "a"))
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"publish.detla": "true"}, "unknown property dataset=auto publish.detla"),
+        ({"publish.delta": "yes"}, "publish.delta is 'yes'; it is true or false"),
+        ({"publish.hive": "true"}, "The property 'publish.hive.table' is missing"),
+        (
+            {"publish.hive": "true", "publish.hive.table": "a.b", "publish.hive.mode": "odd"},
+            "Unknown mode 'odd'",
+        ),
+    ],
+)
+def test_property_that_says_nothing_is_told(lake, caplog, properties, told):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties)
+    auto = lake.create("auto", descriptor)
 
-    assert "unknown property dataset=auto publish.detla" in caplog.text
+    auto.append(rows(1, "a"))
+
+    assert auto.count() == 3
+    assert told in caplog.text
+
+
+def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, monkeypatch):
+    from lakebed.delta import publication
+
+    properties = {"publish.delta": "true", "publish.iceberg": "true"}
+    auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties))
+
+    def burn(*_):
+        raise ArithmeticError("it burns")
+
+    monkeypatch.setattr(publication, "publish", burn)
+    auto.append(rows(1, "a"))
+
+    assert "to=delta: ArithmeticError('it burns')" in caplog.text
+    assert_shows(ICEBERG, auto)
 
 
 def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, monkeypatch):

@@ -7,12 +7,17 @@ the verb that made it, and what it did is read from storage, version by version.
 from __future__ import annotations
 
 import collections
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lakebed
+from lakebed.delta.actions import path_of
+from lakebed.delta.log import LiveFiles, Log
 from lakebed.errors import DatasetNotFoundError, LakebedError, VersionNotFoundError
+from lakebed.state import history
+from lakebed.state.history import replay
 from lakebed.state.readable import protected_versions
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
@@ -135,6 +140,8 @@ class _Judge:
         self.replay(state, dataset, entries)
         self.check_reads(state)
         self.check_final(state, dataset)
+        if "published" in self.world.notes:
+            self.check_published(state)
         return self.found
 
     def check_errors(self) -> None:
@@ -507,6 +514,35 @@ class _Judge:
             is_here = any(one and one.state.created_at == state.created_at for one in answers)
             if version is not None and is_here and not is_undone and version not in protected:
                 self.say("what is protected stays so", attempt)
+
+    def check_published(self, state: State) -> None:
+        """Check that every commit of the Delta log shows one whole version.
+
+        Once settled, the last one shows the current files, and all of them are there.
+        """
+        log, live = Log(self.world.inner, NAME), LiveFiles()
+        naming = state.layout.naming
+        entries = history.read(self.world.inner, state.lists.history)
+        for commit in log.commits_since(0):
+            for line in self.world.inner.get(log.key(commit.number)).data.splitlines():
+                live.play(json.loads(line))
+            mark = commit.mark
+            if mark is None:
+                self.say("every commit of a table is a publication", commit)
+            elif mark.created_at == state.created_at:
+                labels = replay(entries, mark.version).labels
+                wanted = {path_of(label, naming) for label in labels}
+                if live.files.keys() != wanted:
+                    self.say(
+                        "a table shows whole versions",
+                        f"{sorted(live.files)} is not {sorted(wanted)}: {commit}",
+                    )
+        if self.is_settled:
+            shown = log.live_files().files  # a cleanup has taken what is before a checkpoint
+            if shown.keys() != {path_of(label, naming) for label in state.labels}:
+                self.say("a publication shows the current version", sorted(shown))
+            for label in state.labels:
+                self.world.inner.size(naming.key(label))
 
     def may_schema_file_differ(self) -> bool:
         """Whether somebody may not have come as far as the file for plateau.

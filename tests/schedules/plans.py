@@ -80,6 +80,12 @@ THEMES["all"] = Theme(_ALL, ())
 THEMES["merges"] = Theme.of(
     "merge merge merge append+undo rerun delete rollback compact promote add_field cleanup", "merge"
 )
+THEMES["publications"] = Theme.of(
+    """publish publish publish append overwrite rerun merge delete rollback compact promote cleanup
+    add_field""",
+    "publish",
+)
+THEMES["a promotion beside a merge"] = Theme.corner("promote", "merge merge+publish publish")
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _SKEWS_S = (

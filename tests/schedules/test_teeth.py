@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lakebed.delta.log import Log
 from lakebed.state import conflicts, creation, updates
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import Reservation
@@ -137,3 +138,14 @@ def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(conflicts, "check", check_without_reads)
 
     assert first_failure({"no update is lost"}, "reads") is not None
+
+
+def test_publications_that_overwrite_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(self: Log, number: int, lines: Any) -> bool:
+        self._store.put(self.key(number), b"\n".join(lines) + b"\n")
+        return True
+
+    monkeypatch.setattr(Log, "add", add)
+
+    rule = "a table shows whole versions"
+    assert first_failure({rule}, "publications", start=165) is not None

@@ -359,6 +359,13 @@ def move_head(doing: Doing) -> None:
     hand_over(doing.actor.store, NAME, target, doing.options)
 
 
+def publish(doing: Doing) -> None:
+    """Bring the Delta log into step, as every publication is: by one engine."""
+    doing.actor.world.notes["published"] = True
+    done = doing.open().publish_delta(repair=doing.rng.random() < 0.1)
+    doing.note(shows=done.version)
+
+
 def read(doing: Doing) -> None:
     dataset = doing.open()
     version = dataset.version
@@ -374,6 +381,8 @@ def settle(doing: Doing) -> None:
     """Show that everybody can go on: as the last one, append and clean up."""
     dataset = doing.open()
     doing.answered(dataset.append(doing.rows(["a"], dataset=dataset)))
+    if "published" in doing.actor.world.notes:
+        dataset.publish_delta()
 
 
 def sweep(doing: Doing) -> None:
@@ -411,6 +420,7 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         unprotect,
         cleanup,
         move_head,
+        publish,
         read,
         settle,
         sweep,

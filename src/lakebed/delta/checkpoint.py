@@ -6,7 +6,9 @@ that fails the commit is as good as before.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -79,21 +81,34 @@ _SCHEMA = pa.schema(
     ]
 )
 
+_ADD = _SCHEMA.field("add").type
 
-def write(
-    store: Store, log: Log, number: int, rest: Sequence[Mapping[str, Any]], adds: pa.StructArray
-) -> None:
-    """Write the checkpoint after a commit.
+# Paths and statistics of files are all different: to look for repetitions among them takes longer
+# than all the rest. Nobody skips rows of a checkpoint by bounds of these columns.
+_REPEATED = ["add.partitionValues.key_value.key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint, not yet on storage.
+
+    Attributes:
+        data: The Parquet file.
+        row_count: Of its actions.
+        digest: Of the file; the commit has it, so that nobody goes on with another one.
+    """
+
+    data: pa.Buffer
+    row_count: int
+    digest: str
+
+
+def encode(rest: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) -> Checkpoint:
+    """Return a checkpoint.
 
     Args:
-        store: Where the log is.
-        log: Of the table.
-        number: Of the commit.
         rest: Actions that are no files.
-        adds: All files, as `adds_array` gives them.
-
-    Cost:
-        Two PUTs.
+        adds: All files, as `adds_column` gives them.
     """
     others = pa.Table.from_pylist([dict(action) for action in rest], schema=_SCHEMA)
     columns = [
@@ -102,41 +117,75 @@ def write(
     ]
     table = pa.concat_tables([others, pa.table(columns, schema=_SCHEMA)])
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="snappy")
+    pq.write_table(
+        table, sink, compression="snappy", use_dictionary=_REPEATED, write_statistics=False
+    )
     data = sink.getvalue()
-    store.put(log.checkpoint_key(number), data)
-    last = {"version": number, "size": table.num_rows, "sizeInBytes": data.size}
+    return Checkpoint(data, table.num_rows, _digest(data))
+
+
+def write(store: Store, log: Log, number: int, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint after a commit.
+
+    Cost:
+        Two PUTs.
+    """
+    store.put(log.checkpoint_key(number), checkpoint.data)
+    last = {
+        "version": number,
+        "size": checkpoint.row_count,
+        "sizeInBytes": checkpoint.data.size,
+    }
     store.put(f"{log.folder}/{LAST_CHECKPOINT}", msgspec.json.encode(last))
 
 
-def read_adds(store: Store, log: Log, number: int) -> pa.StructArray | None:
-    """Return the files that a checkpoint of ours names; None if it is not there, or not as ours.
+def read_adds(
+    store: Store, log: Log, number: int, digest: str, *, without: Sequence[str] = ()
+) -> pa.ChunkedArray | None:
+    """Return the files that a checkpoint names; None if it is not there, or not the one we wrote.
+
+    They stay columns as they were written: no row of them becomes an object of Python.
+
+    Args:
+        store: Where the log is.
+        log: Of the table.
+        number: Of the commit before the checkpoint.
+        digest: That it has, as the commit says.
+        without: Paths of files to leave out.
 
     Cost:
         The checkpoint, in memory.
     """
     try:
         data = store.get(log.checkpoint_key(number)).data
-        column = pq.read_table(pa.BufferReader(data), columns=["add"]).column("add")
-        adds = column.cast(_SCHEMA.field("add").type).combine_chunks()
-    except (ObjectNotFoundError, pa.ArrowException, OSError, ValueError, KeyError):
+    except ObjectNotFoundError:
         return None
-    return adds.filter(adds.is_valid())
+    if _digest(data) != digest:
+        return None
+    adds = pq.ParquetFile(pa.BufferReader(data)).read(["add"]).column("add").cast(_ADD)
+    adds = adds.slice(adds.null_count)  # the rows of other actions are the first
+    if not without:
+        return adds
+    gone = pa.array(without, pa.string())
+    return pa.chunked_array(
+        [
+            chunk.filter(pc.invert(pc.is_in(chunk.field("path"), value_set=gone)))
+            for chunk in adds.chunks
+        ],
+        _ADD,
+    )
 
 
-def changed(adds: pa.StructArray, removed: Sequence[str], added: pa.StructArray) -> pa.StructArray:
-    """Return files without some, by their paths, and with others."""
-    gone = pc.is_in(adds.field("path"), value_set=pa.array(removed, pa.string()))
-    return pa.concat_arrays([adds.filter(pc.invert(gone)), added])
+def _digest(data: pa.Buffer | bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
-def adds_array(adds: Sequence[Mapping[str, Any]]) -> pa.StructArray:
+def adds_column(adds: Sequence[Mapping[str, Any]]) -> pa.ChunkedArray:
     """Return actions that add files as a column."""
-    kind = _SCHEMA.field("add").type
     columns = [
         pa.array([list(add["partitionValues"].items()) for add in adds], _TEXTS)
         if member.name == "partitionValues"
         else pa.array([add[member.name] for add in adds], member.type)
-        for member in kind
+        for member in _ADD
     ]
-    return pa.StructArray.from_arrays(columns, fields=list(kind))
+    return pa.chunked_array([pa.StructArray.from_arrays(columns, fields=list(_ADD))])

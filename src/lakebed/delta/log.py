@@ -25,7 +25,7 @@ _FIRST_LINE_BYTES = 8192  # ours are far below
 LAST_CHECKPOINT = "_last_checkpoint"
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a commit of ours says of itself, as its user metadata.
 
     Attributes:
@@ -38,6 +38,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         table_id: Of the Delta table.
         created_ms: When the Delta table was created, in epoch milliseconds.
         checkpoint: Number of the last commit after which a checkpoint was due; -1 for none.
+        checkpoint_digest: Of the checkpoint after this commit, if there is to be one.
     """
 
     dataset: str
@@ -49,6 +50,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     table_id: str
     created_ms: int
     checkpoint: int = -1
+    checkpoint_digest: str = ""
 
     def to_text(self) -> str:
         """Return the user metadata of a commit."""

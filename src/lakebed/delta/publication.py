@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from lakebed.delta import checkpoint
 from lakebed.delta.actions import adds, encode, path_of
+from lakebed.delta.checkpoint import Checkpoint
 from lakebed.delta.log import Log, LogCommit, Mark
 from lakebed.delta.schema import TableMetadata, table_metadata, widens
 from lakebed.errors import (
@@ -29,11 +31,11 @@ from lakebed.errors import (
     LakebedError,
 )
 from lakebed.model.keys import schema_number_of
+from lakebed.publication.compatibility import check_compatible
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
-from lakebed.publication.readable import check_readable
 from lakebed.publication.report import TablePublication
-from lakebed.publication.since import find_since
+from lakebed.publication.since import Since, find_since
 from lakebed.state import published
 from lakebed.state.published import Note
 from lakebed.state.state import State
@@ -175,7 +177,7 @@ class _DeltaTarget:
         mark = marks[-1] if marks else None
         since = None
         if mark is not None and not is_full:
-            since = find_since(self._store, state, mark.version, mark.created_at)
+            since = self._since(state, mark)
         differs = mark is None or mark.digest != metadata.digest
         changes = ("columns or properties of the table",) if differs else ()
         look = _Look(
@@ -198,6 +200,9 @@ class _DeltaTarget:
                 is_change=any(entry.operation != "compact" for entry in since.entries),
             )
         )
+
+    def _since(self, state: State, mark: Mark) -> Since | None:
+        return find_since(self._store, state, mark.version, mark.created_at, mark.commit_id)
 
     def _is_own(self, commit: LogCommit, state: State) -> bool:
         mark = commit.mark
@@ -240,7 +245,7 @@ class _DeltaTarget:
         number = state.lineage.number
         old = [label for label in labels if schema_number_of(label, newest=number) != number]
         if old:
-            check_readable(self._store, state, old, reader="Delta", widens=widens)
+            check_compatible(self._store, state, old, reader="Delta", widens=widens)
         return look
 
     def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:
@@ -256,34 +261,48 @@ class _DeltaTarget:
             now.mark is None
             or now.mark.version != now.state.version
             or now.mark.created_at != now.state.created_at
+            or now.mark.commit_id != now.state.commit_id
             or bool(now.added or now.removed or now.schema_changes or now.foreign)
         )
 
     def apply(self, now: _Look, note: Note) -> bool:
         number = now.number
         mark = self._mark(now)
+        due = self._checkpoint(now, mark) if self._is_checkpoint_due(now) else None
+        if due is not None:
+            mark = msgspec.structs.replace(mark, checkpoint=number, checkpoint_digest=due.digest)
         lines = [encode(action) for action in self._actions(now, mark)]
         check_deadline(note, self.title)
         if not self._log.add(number, lines):
             return False
         note.place = str(number)
-        if mark.checkpoint == number:
+        if due is not None:
             try:
-                self._write_checkpoint(now, mark)
+                checkpoint.write(self._store, self._log, number, due)
             except LakebedError as exc:
-                _log.warning(
-                    "no checkpoint of a Delta log dataset=%s version=%d: %s",
-                    self._dataset,
-                    number,
-                    exc.message,
-                )
+                self._warn_of_no_checkpoint(number, exc)
         return True
 
-    def _mark(self, now: _Look) -> Mark:
-        state, old, number = now.state, now.mark, now.number
-        last = -1 if old is None else old.checkpoint
+    def _warn_of_no_checkpoint(self, number: int, exc: LakebedError) -> None:
+        _log.warning(
+            "no checkpoint of a Delta log dataset=%s version=%d: %s",
+            self._dataset,
+            number,
+            exc.message,
+        )
+
+    def _is_checkpoint_due(self, now: _Look) -> bool:
+        last = -1 if now.mark is None else now.mark.checkpoint
         changes = len(now.added) + len(now.removed)
-        is_due = number - max(last, 0) >= _COMMITS_A_CHECKPOINT or changes >= _MANY_FILES
+        return (
+            now.number - max(last, 0) >= _COMMITS_A_CHECKPOINT
+            or changes >= _MANY_FILES
+            or self._is_repairing
+        )
+
+    def _mark(self, now: _Look) -> Mark:
+        """Return what the commit says of itself, if it is one without a checkpoint."""
+        state, old = now.state, now.mark
         return Mark(
             dataset=self._dataset,
             created_at=state.created_at,
@@ -293,7 +312,7 @@ class _DeltaTarget:
             schema=state.lineage.number,
             table_id=str(uuid.uuid4()) if old is None else old.table_id,
             created_ms=_now_ms() if old is None else old.created_ms,
-            checkpoint=number if is_due or self._is_repairing else last,
+            checkpoint=-1 if old is None else old.checkpoint,
         )
 
     def _actions(self, now: _Look, mark: Mark) -> Iterator[Mapping[str, Any]]:
@@ -319,35 +338,44 @@ class _DeltaTarget:
         for add in adds(files, naming, is_change=now.is_change):
             yield {"add": add}
 
-    def _write_checkpoint(self, now: _Look, mark: Mark) -> None:
-        """Write what the log says by now, from the last checkpoint where there is one."""
+    def _checkpoint(self, now: _Look, mark: Mark) -> Checkpoint | None:
+        """Return what the log will say, made of the last checkpoint where there is one."""
         state = now.state
-        adds = None if self._is_repairing else self._adds_from_last(now)
-        if adds is None or len(adds) != len(state.labels):
-            adds = self._adds_of(state, state.labels)
         rest = (
             *now.metadata.actions(mark.table_id, mark.created_ms),
             _transaction(mark, _now_ms()),
         )
-        checkpoint.write(self._store, self._log, now.number, rest, adds)
+        try:
+            adds = None if self._is_repairing else self._adds_from_last(now)
+            if adds is None or len(adds) != len(state.labels):
+                adds = self._adds_of(state, state.labels)
+            return checkpoint.encode(rest, adds)
+        except LakebedError as exc:
+            self._warn_of_no_checkpoint(now.number, exc)
+            return None
 
-    def _adds_from_last(self, now: _Look) -> pa.StructArray | None:
+    def _adds_from_last(self, now: _Look) -> pa.ChunkedArray | None:
+        """Return the files of the last checkpoint with what came and went since; None if unknown."""
         if now.mark is None or now.mark.checkpoint < 0 or now.foreign:
             return None
         last = self._log.read(now.mark.checkpoint)
         if last is None or last.mark is None:
             return None
-        since = find_since(self._store, now.state, last.mark.version, last.mark.created_at)
-        adds = None if since is None else checkpoint.read_adds(self._store, self._log, last.number)
-        if since is None or adds is None:
+        since = self._since(now.state, last.mark)
+        if since is None:
             return None
         added, removed = since.labels
         gone = [path_of(label, now.state.layout.naming) for label in removed]
-        return checkpoint.changed(adds, gone, self._adds_of(now.state, added))
+        digest = last.mark.checkpoint_digest
+        adds = checkpoint.read_adds(self._store, self._log, last.number, digest, without=gone)
+        if adds is None:
+            return None
+        new = self._adds_of(now.state, added)
+        return pa.chunked_array([*adds.chunks, *new.chunks], adds.type)
 
-    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.StructArray:
+    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.ChunkedArray:
         files = shown_files(self._store, state, labels)
-        return checkpoint.adds_array(list(adds(files, state.layout.naming, is_change=False)))
+        return checkpoint.adds_column(list(adds(files, state.layout.naming, is_change=False)))
 
     def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
         return TablePublication(

@@ -14,7 +14,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.publication import readable
+from lakebed.publication import compatibility
 from lakebed.publication.footers import THREADS
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
@@ -139,16 +139,16 @@ def _name(key: str) -> str:
     return repr(key.rpartition("/")[2])
 
 
-def check_readable(store: Store, state: State, labels: Sequence[str]) -> None:
+def check_compatible(store: Store, state: State, labels: Sequence[str]) -> None:
     """Check that Spark's own reader makes of files what Lakebed does.
 
     Raises:
         InvalidInputError: It would not; the message names the field.
 
     Cost:
-        As `lakebed.publication.readable.check_readable`.
+        As `lakebed.publication.compatibility.check_compatible`.
     """
-    readable.check_readable(store, state, labels, reader="Hive", widens=_is_widened)
+    compatibility.check_compatible(store, state, labels, reader="Hive", widens=_is_widened)
 
 
 def _is_widened(have: Type, wanted: Type) -> bool:

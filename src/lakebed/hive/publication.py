@@ -23,7 +23,7 @@ from lakebed.errors import (
 )
 from lakebed.hive.directories import (
     Directory,
-    check_readable,
+    check_compatible,
     directories_of,
     problems,
 )
@@ -59,6 +59,7 @@ DATASET = "lakebed.dataset"
 
 _CREATED = "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
+_COMMIT = "lakebed.commit_id"
 _UNPARTITIONED = Spec("")
 
 
@@ -400,7 +401,7 @@ class _Publisher:
                 "files are missing, roll back or rerun. Nothing was published.",
             )
         if not is_check:
-            check_readable(self._store, state, self._labels_to_check(state, table, new))
+            check_compatible(self._store, state, self._labels_to_check(state, table, new))
         return _Round(
             state=state,
             mode=mode,
@@ -447,7 +448,8 @@ class _Publisher:
         if not note.shows_only(int(shown)):
             return None  # others are at work, or one has failed: some partitions show another one
         created_at = table.properties.get(_CREATED, "")
-        since = find_since(self._store, state, int(shown), created_at)
+        commit_id = table.properties.get(_COMMIT, "")  # tables of older releases have none
+        since = find_since(self._store, state, int(shown), created_at, commit_id)
         return None if since is None else since.partitions
 
     def _location(self, directory: Directory) -> str:
@@ -484,6 +486,7 @@ class _Publisher:
             _CREATED: now.state.created_at,
             _MODE: now.mode,
             _VERSION: str(now.state.version),
+            _COMMIT: now.state.commit_id,
             _SCHEMA: str(now.state.lineage.number),
         }
 

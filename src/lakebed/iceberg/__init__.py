@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.iceberg import leftovers as leftovers
+    from lakebed.iceberg import dead_metadata as dead_metadata
     from lakebed.iceberg import publication as publication
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

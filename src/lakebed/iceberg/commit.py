@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -26,7 +27,7 @@ from pyiceberg.table.update import (
 )
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.iceberg.homes import Found, TableHome
+from lakebed.iceberg.homes import IcebergTable, TableHome
 from lakebed.iceberg.manifests import ManifestWriter, PartitionKey, data_files, live_manifests
 from lakebed.iceberg.schema import NAME_MAPPING, VERSION, name_mapping_of, spec_of
 from lakebed.model.schema import Field
@@ -35,11 +36,15 @@ from lakebed.publication.facts import ShownFiles
 _log = logging.getLogger(__name__)
 
 MOST_SNAPSHOTS = 100  # the metadata names them all, and is written anew by each commit
+# In a catalog what a snapshot names is deleted with it; so not before its readers have read that,
+# unless there are so many snapshots that what they name is rather left.
+_READ_BY_MS = 24 * 3600 * 1000
+_MOST_IN_A_CATALOG = 500
 
 
 def commit(
     home: TableHome,
-    found: Found | None,
+    table: IcebergTable | None,
     *,
     schema: Schema,
     properties: dict[str, str],
@@ -52,12 +57,12 @@ def commit(
     levels: tuple[str, ...],
     is_schema_new: bool,
     horizon: int,
-) -> Found | None:
+) -> IcebergTable | None:
     """Make a snapshot, and the table if it is not there.
 
     Args:
         home: Of the table.
-        found: The table; None if it is not there.
+        table: The table; None if it is not there.
         schema: That it shall have.
         properties: That it shall have.
         dropped: Fields that older files may hold.
@@ -73,14 +78,14 @@ def commit(
     Returns:
         The table after it; None if somebody else has changed it meanwhile.
     """
-    if found is None:
-        found = home.create(schema, spec_of(schema, levels), properties)
-        if found is None:
+    if table is None:
+        table = home.create(schema, spec_of(schema, levels), properties)
+        if table is None:
             return None
-        schema = found.metadata.schema()  # a catalog gives ids of its own
+        schema = table.metadata.schema()  # a catalog gives ids of its own
         mapping = name_mapping_of(schema, dropped, None).model_dump_json()
         properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
-    metadata = found.metadata
+    metadata = table.metadata
     current = metadata.current_snapshot()
     snapshot_id = uuid.uuid4().int >> 65  # 63 bits, of which none is the sign
     writer = ManifestWriter(
@@ -129,18 +134,20 @@ def commit(
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate.model_validate(main),
     ]
-    old = list(_expired(metadata, horizon))
+    old = list(_expired(metadata, horizon, is_in_catalog=home.folder is None))
     if old:
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}))
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=metadata.table_uuid),
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id}),
     )
-    committed = home.commit(found, requirements, tuple(updates))
+    committed = home.commit(table, requirements, tuple(updates))
     if committed is None:
         # It is proven that nobody refers to these.
         for location in writer.written:
             home.io.delete(location)
+    else:
+        home.tidy(metadata, committed.metadata)
     return committed
 
 
@@ -173,19 +180,24 @@ def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:
     }
 
 
-def _expired(metadata: TableMetadata, horizon: int) -> Iterator[int]:
+def _expired(metadata: TableMetadata, horizon: int, *, is_in_catalog: bool) -> Iterator[int]:
     """Yield the snapshots that the metadata need not name any more.
 
     A cleanup of the dataset has given up their files, or they are too many. What they name stays on
-    storage for as long as a cleanup says.
+    storage for as long as a cleanup says; of a table in a catalog, which no cleanup looks at, until
+    it is deleted with them.
     """
     referenced = {ref.snapshot_id for ref in metadata.refs.values()}
-    snapshots = sorted(metadata.snapshots, key=lambda one: one.timestamp_ms)
-    for place, snapshot in enumerate(snapshots):
+    snapshots = sorted(metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
+    read_by = _timestamp_ms(metadata) - _READ_BY_MS
+    for place, (snapshot, following) in enumerate(pairwise(snapshots)):
         said = {} if snapshot.summary is None else snapshot.summary.additional_properties
         is_given_up = int(said.get(VERSION, horizon)) < horizon
-        is_many = len(snapshots) - place >= MOST_SNAPSHOTS
-        if snapshot.snapshot_id not in referenced and (is_given_up or is_many):
+        count = len(snapshots) - place
+        is_due = is_given_up or count >= MOST_SNAPSHOTS
+        if is_in_catalog and following.timestamp_ms > read_by:
+            is_due = count >= _MOST_IN_A_CATALOG
+        if is_due and snapshot.snapshot_id not in referenced:
             yield snapshot.snapshot_id
 
 

@@ -41,6 +41,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.iceberg.store_io import StoreIO
+from lakebed.iceberg.unnamed import delete_unnamed
 from lakebed.model.layout import Folder
 from lakebed.store.base import Store
 
@@ -49,7 +50,7 @@ _METADATA = re.compile(r"v([0-9]{1,18})\.metadata\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IcebergTable:
     """A table, as it is now.
 
     Attributes:
@@ -78,7 +79,7 @@ class TableHome(Protocol):
     def io(self) -> FileIO:
         """Where its metadata is read and written."""
 
-    def find(self, place: str) -> Found | None:
+    def find(self, place: str) -> IcebergTable | None:
         """Return the table; None if it is not there.
 
         Args:
@@ -87,16 +88,22 @@ class TableHome(Protocol):
 
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
-    ) -> Found | None:
+    ) -> IcebergTable | None:
         """Make the table, without files; None if somebody else has."""
 
     def commit(
         self,
-        found: Found,
+        table: IcebergTable,
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
-    ) -> Found | None:
+    ) -> IcebergTable | None:
         """Make the next version of a table; None if somebody else has."""
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """Delete what one version of the metadata has named, and the next one does not.
+
+        Where a cleanup of the dataset finds it, it is left to that.
+        """
 
     def drop(self) -> None:
         """Take the table away; data files stay."""
@@ -129,7 +136,7 @@ class FilesBeside:
         """See `TableHome`."""
         return self._io
 
-    def find(self, place: str) -> Found | None:
+    def find(self, place: str) -> IcebergTable | None:
         """See `TableHome`."""
         number = int(place) if place.isascii() and place.isdecimal() else None
         if number is None or not self._exists(number):
@@ -138,7 +145,7 @@ class FilesBeside:
             return None
         while self._exists(number + 1):
             number += 1
-        return Found(self._read(number), str(number))
+        return IcebergTable(self._read(number), str(number))
 
     def _key(self, number: int) -> str:
         return f"{self._keys}/v{number}.metadata.json"
@@ -166,7 +173,7 @@ class FilesBeside:
 
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
-    ) -> Found | None:
+    ) -> IcebergTable | None:
         """See `TableHome`."""
         metadata = new_table_metadata(
             schema=schema,
@@ -177,33 +184,36 @@ class FilesBeside:
             table_uuid=uuid.uuid4(),
         )
         # It becomes a table with its first snapshot, by the commit that brings it.
-        return Found(metadata, "0")
+        return IcebergTable(metadata, "0")
 
     def commit(
         self,
-        found: Found,
+        table: IcebergTable,
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
-    ) -> Found | None:
+    ) -> IcebergTable | None:
         """See `TableHome`."""
-        number = int(found.place)
+        number = int(table.place)
         for requirement in requirements:
-            requirement.validate(found.metadata)
+            requirement.validate(table.metadata)
         before = f"{self.folder}/v{number}.metadata.json" if number else None
-        metadata = update_table_metadata(found.metadata, updates, metadata_location=before)
+        metadata = update_table_metadata(table.metadata, updates, metadata_location=before)
         data = metadata.model_dump_json().encode()
         try:
             self._store.create(self._key(number + 1), data)
         except ObjectExistsError:
             return None
         self._point_to(number + 1)
-        return Found(metadata, str(number + 1))
+        return IcebergTable(metadata, str(number + 1))
 
     def _point_to(self, number: int) -> None:
         """Tell readers of a version; if there is a later one by then, of that."""
         self._store.put(f"{self._keys}/{HINT}", str(number).encode())
         if self._exists(number + 1):
             self._point_to(number + 1)
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """See `TableHome`."""
 
     def drop(self) -> None:
         """See `TableHome`."""
@@ -253,22 +263,22 @@ class InCatalog:
         assert self._io is not None  # the table was found or made
         return self._io
 
-    def find(self, place: str) -> Found | None:  # noqa: ARG002 - the catalog knows
+    def find(self, place: str) -> IcebergTable | None:  # noqa: ARG002 - the catalog knows
         """See `TableHome`."""
         with _errors_of(self._name):
             try:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:
                 return None
-        return self._found(table)
+        return self._as_known(table)
 
-    def _found(self, table: Table) -> Found:
+    def _as_known(self, table: Table) -> IcebergTable:
         self._io = table.io
-        return Found(table.metadata, table.metadata_location, table)
+        return IcebergTable(table.metadata, table.metadata_location, table)
 
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
-    ) -> Found | None:
+    ) -> IcebergTable | None:
         """See `TableHome`."""
         with _errors_of(self._name):
             namespace = self._identifier.rpartition(".")[0]
@@ -283,26 +293,33 @@ class InCatalog:
                 )
             except TableAlreadyExistsError:
                 return None
-        return self._found(table)
+        return self._as_known(table)
 
     def commit(
         self,
-        found: Found,
+        table: IcebergTable,
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
-    ) -> Found | None:
+    ) -> IcebergTable | None:
         """See `TableHome`."""
         with _errors_of(self._name):
             try:
-                response = self._catalog.commit_table(found.handle, requirements, updates)
+                response = self._catalog.commit_table(table.handle, requirements, updates)
             except CommitFailedException:
                 return None
-        return Found(response.metadata, response.metadata_location, found.handle)
+        return IcebergTable(response.metadata, response.metadata_location, table.handle)
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """See `TableHome`."""
+        delete_unnamed(self.io, before, after)
 
     def drop(self) -> None:
         """See `TableHome`."""
+        table = self.find("")
         with _errors_of(self._name):
             self._catalog.drop_table(self._identifier)
+        if table is not None:
+            delete_unnamed(self.io, table.metadata, None, also=(table.place,))
 
     def close(self) -> None:
         """See `TableHome`."""

@@ -163,7 +163,7 @@ class ManifestWriter:
                 for entry in member.fetch_manifest_entry(self.io)
             ]
             merged = set(members)
-            result = [one for one in result if one not in merged]
+            result = [manifest for manifest in result if manifest not in merged]
             result += [self._write(part) for part in _cut(entries, FILES_A_MANIFEST)]
         return result
 

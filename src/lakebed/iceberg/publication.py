@@ -19,9 +19,9 @@ from urllib.parse import quote
 from lakebed.errors import AlreadyExistsError, InvalidInputError, MissingDependencyError
 from lakebed.model.keys import schema_number_of, split_label
 from lakebed.model.schema import Field
+from lakebed.publication.compatibility import check_compatible, dropped_fields, unknown_fields
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
-from lakebed.publication.readable import check_readable, dropped_fields, unknown_fields
 from lakebed.publication.report import TablePublication
 from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
-    from lakebed.iceberg.homes import Found, TableHome
+    from lakebed.iceberg.homes import IcebergTable, TableHome
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "false",
 }
+# No cleanup of the dataset looks there; see `lakebed.iceberg.unnamed`.
+_PROPERTIES_IN_A_CATALOG = _PROPERTIES | {"write.metadata.delete-after-commit.enabled": "true"}
 
 
 def publish(
@@ -96,18 +98,18 @@ def unpublish(
     from lakebed.iceberg.schema import DATASET
 
     with closing(home):
-        found = home.find("")
-        said = None if found is None else found.metadata.properties.get(DATASET)
+        kept = home.find("")
+        said = None if kept is None else kept.metadata.properties.get(DATASET)
         # What lies beside the data is of this dataset, wherever that was when it was published.
         is_own = said == f"{store.uri}/{dataset}" or (said is not None and home.folder is not None)
-        if found is not None and not is_own:
+        if kept is not None and not is_own:
             raise _not_ours(home)
         if dry_run:
-            return found is not None
-        if found is not None:
+            return kept is not None
+        if kept is not None:
             home.drop()
         published.forget(store, dataset, _note_name(catalog, table))
-        return found is not None
+        return kept is not None
 
 
 def _home(
@@ -144,11 +146,11 @@ class _Look:
 
     Attributes:
         state: Of the dataset.
-        found: The table; None if it is not there.
+        table: The table; None if it is not there.
         schema: That the table shall have.
         properties: That it shall have.
         dropped: Fields that older files may hold.
-        shown: Version that its snapshot says it shows; None if there is no snapshot of ours.
+        shown: Version and commit that its snapshot says it shows; None if there is none of ours.
         added: Labels of files that the table lacks.
         removed: Locations of files that it shall not have, with their values of partitions.
         operation: What the snapshot is called.
@@ -158,11 +160,11 @@ class _Look:
     """
 
     state: State
-    found: Found | None
+    table: IcebergTable | None
     schema: Schema
     properties: dict[str, str] = field(default_factory=dict)
     dropped: tuple[Field, ...] = ()
-    shown: int | None = None
+    shown: tuple[int, str] | None = None
     added: Sequence[str] = ()
     removed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     operation: str = "append"
@@ -194,19 +196,19 @@ class _IcebergTarget:
         self._prove(look)
         return self._with_properties(look)
 
-    def _described(self, state: State, found: Found | None) -> _Look:
+    def _described(self, state: State, table: IcebergTable | None) -> _Look:
         """Say what columns the table shall have."""
         from lakebed.iceberg.schema import NAME_MAPPING, columns_of, highest_id, schema_of
 
         columns, number, used, old = columns_of(state), 0, 0, None
-        if found is not None:
-            self._check_own(found.metadata.properties)
-            number, old = _schema_number(found), found.metadata.schema()
-            mapping = found.metadata.properties.get(NAME_MAPPING)
-            used = max(found.metadata.last_column_id, highest_id(mapping))
+        if table is not None:
+            self._check_own(table.metadata.properties)
+            number, old = _schema_number(table), table.metadata.schema()
+            mapping = table.metadata.properties.get(NAME_MAPPING)
+            used = max(table.metadata.last_column_id, highest_id(mapping))
         schema = schema_of(columns, state.lineage, old, shown=number, used=used)
-        look = _Look(state=state, found=found, schema=schema)
-        if found is not None:
+        look = _Look(state=state, table=table, schema=schema)
+        if table is not None:
             self._check_partitions(look)
         return look
 
@@ -219,24 +221,24 @@ class _IcebergTarget:
             is_full: Whether to compare all files.
         """
         from lakebed.iceberg import manifests
-        from lakebed.iceberg.schema import CREATED, VERSION
+        from lakebed.iceberg.schema import COMMIT, CREATED, VERSION
 
         state = look.state
-        current = None if look.found is None else look.found.metadata.current_snapshot()
-        if look.found is None or current is None:
+        current = None if look.table is None else look.table.metadata.current_snapshot()
+        if look.table is None or current is None:
             return replace(look, added=state.labels)
-        foreign = self._foreign(look.found.metadata, current, known)
+        foreign = self._foreign(look.table.metadata, current, known)
         if foreign and not is_full:
             raise self._written_by_others(foreign)
         said = current.summary.additional_properties if current.summary else {}
-        shown = None if foreign else int(said.get(VERSION, "-1"))
+        shown = None if foreign else (int(said.get(VERSION, "-1")), said.get(COMMIT, ""))
         look = replace(look, shown=shown, foreign=foreign)
         since = None
         if shown is not None and not is_full and known:
-            since = find_since(self._store, state, shown, said.get(CREATED, ""))
+            since = find_since(self._store, state, shown[0], said.get(CREATED, ""), shown[1])
         if since is not None:
             added, removed = since.labels
-            gone = {self._location(state, one): self._values(state, one) for one in removed}
+            gone = {self._location(state, label): self._values(state, label) for label in removed}
             operations = {entry.operation for entry in since.entries}
             operation = _operation(added, removed, operations)
             return replace(look, added=added, removed=gone, operation=operation)
@@ -256,19 +258,19 @@ class _IcebergTarget:
         """Say what else of the table differs; readers must know every column of every file."""
         from lakebed.iceberg.schema import NAME_MAPPING, name_mapping_of
 
-        state, found = look.state, look.found
-        is_known = found is not None and _schema_number(found) == state.lineage.number
+        state, table = look.state, look.table
+        is_known = table is not None and _schema_number(table) == state.lineage.number
         dropped = (
             *(() if is_known else dropped_fields(self._store, state)),
             *unknown_fields(self._store, state, look.added),
         )
-        mapping = None if found is None else found.metadata.properties.get(NAME_MAPPING)
+        mapping = None if table is None else table.metadata.properties.get(NAME_MAPPING)
         properties = self._properties(state)
         properties[NAME_MAPPING] = name_mapping_of(look.schema, dropped, mapping).model_dump_json()
         changes = []
-        if found is not None:
-            have = found.metadata.properties
-            if found.metadata.schema().as_struct() != look.schema.as_struct():
+        if table is not None:
+            have = table.metadata.properties
+            if table.metadata.schema().as_struct() != look.schema.as_struct():
                 changes.append("columns of the table")
             if any(have.get(name) != value for name, value in properties.items()):
                 changes.append("properties of the table")
@@ -297,8 +299,8 @@ class _IcebergTarget:
 
     def _check_partitions(self, look: _Look) -> None:
         """Check that the table's partitions are those of the dataset, which never change here."""
-        assert look.found is not None
-        metadata, names = look.found.metadata, tuple(look.state.layout.partition_types)
+        assert look.table is not None
+        metadata, names = look.table.metadata, tuple(look.state.layout.partition_types)
         spec = metadata.spec()
         old = metadata.schema()
         same = [part.name for part in spec.fields] == list(names) and all(
@@ -341,16 +343,17 @@ class _IcebergTarget:
         from lakebed.iceberg.schema import widens
 
         state, number = look.state, look.state.lineage.number
-        is_known = look.found is not None and _schema_number(look.found) == number
+        is_known = look.table is not None and _schema_number(look.table) == number
         labels = look.added if is_known else state.labels
         old = [label for label in labels if schema_number_of(label, newest=number) != number]
         if old:
-            check_readable(self._store, state, old, reader="Iceberg", widens=widens)
+            check_compatible(self._store, state, old, reader="Iceberg", widens=widens)
 
     def _properties(self, state: State) -> dict[str, str]:
         from lakebed.iceberg.schema import CREATED, DATASET, ROOT, SCHEMA
 
-        return _PROPERTIES | {
+        known = _PROPERTIES_IN_A_CATALOG if self._home.folder is None else _PROPERTIES
+        return known | {
             DATASET: f"{self._store.uri}/{self._dataset}",
             CREATED: state.created_at,
             SCHEMA: str(state.lineage.number),
@@ -368,7 +371,7 @@ class _IcebergTarget:
 
     def is_to_change(self, now: _Look) -> bool:
         return (
-            now.shown != now.state.version
+            now.shown != (now.state.version, now.state.commit_id)
             or bool(now.added or now.removed or now.schema_changes or now.foreign)
             or now.has_deletes
         )
@@ -379,7 +382,7 @@ class _IcebergTarget:
         check_deadline(note, self.title)
         committed = commit(
             self._home,
-            now.found,
+            now.table,
             schema=now.schema,
             properties=now.properties,
             dropped=now.dropped,
@@ -413,7 +416,7 @@ class _IcebergTarget:
             version=now.state.version,
             table_version=self._number(now) if is_applied and self.is_to_change(now) else None,
             is_applied=is_applied,
-            created=now.found is None,
+            created=now.table is None,
             schema_changes=now.schema_changes,
             added_count=len(now.added),
             removed_count=len(now.removed),
@@ -425,14 +428,14 @@ class _IcebergTarget:
         """Return the sequence number of the snapshot to make."""
         from lakebed.iceberg.commit import last_sequence_number
 
-        return 1 if now.found is None else last_sequence_number(now.found.metadata) + 1
+        return 1 if now.table is None else last_sequence_number(now.table.metadata) + 1
 
 
-def _schema_number(found: Found) -> int:
+def _schema_number(table: IcebergTable) -> int:
     """Return which schema of the dataset a table was last brought to."""
     from lakebed.iceberg.schema import SCHEMA
 
-    return int(found.metadata.properties.get(SCHEMA, "0"))
+    return int(table.metadata.properties.get(SCHEMA, "0"))
 
 
 def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:

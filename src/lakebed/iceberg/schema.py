@@ -116,12 +116,12 @@ def name_mapping_of(
         old: The mapping that the table has, as its property says it.
     """
     mapped = list(schema.name_mapping.root)
-    names = {name for one in mapped for name in one.names}
+    names = {name for column in mapped for name in column.names}
     before = [] if old is None else parse_mapping_from_json(old).root
-    for one in before:
-        if names.isdisjoint(one.names):
-            mapped.append(one)
-            names.update(one.names)
+    for column in before:
+        if names.isdisjoint(column.names):
+            mapped.append(column)
+            names.update(column.names)
     used = max((schema.highest_field_id, *_ids(mapped)))
     gone = tuple(field for field in dropped if field.name not in names)
     if gone:
@@ -136,10 +136,10 @@ def highest_id(mapping: str | None) -> int:
 
 
 def _ids(mapped: Iterable[MappedField]) -> Iterator[int]:
-    for one in mapped:
-        if one.field_id is not None:
-            yield one.field_id
-        yield from _ids(one.fields)
+    for column in mapped:
+        if column.field_id is not None:
+            yield column.field_id
+        yield from _ids(column.fields)
 
 
 class _Columns:

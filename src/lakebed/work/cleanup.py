@@ -45,7 +45,7 @@ from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.inventory import (
     REQUESTS_AT_ONCE,
     AskTables,
-    FindLeftovers,
+    FindDeadMetadata,
     JudgedFile,
     Reason,
     Rules,
@@ -234,11 +234,11 @@ def cleanup(
     on_progress: OnFiles = NO_PROGRESS,
     options: CommitOptions | None = None,
     ask: AskTables | None = None,
-    find_leftovers: FindLeftovers = dead_log_keys,
+    find_dead_metadata: FindDeadMetadata = dead_log_keys,
 ) -> CleanupReport:
     """Delete what is proven dead; see `Dataset.cleanup`, and for `ask` `look`.
 
-    `find_leftovers` tells what of the metadata of published tables is dead.
+    `find_dead_metadata` tells what of the metadata of published tables is dead.
     """
     rules = Rules(
         now=dt.datetime.now(dt.UTC),
@@ -251,8 +251,8 @@ def cleanup(
 
     def look_anew() -> Sight:
         sight = look(store, dataset, ask)
-        leftovers = find_leftovers(store, dataset, sight.objects, rules.cutoff)
-        return replace(sight, leftovers=leftovers)
+        dead = find_dead_metadata(store, dataset, sight.objects, rules.cutoff)
+        return replace(sight, dead_metadata=dead)
 
     sight = look_anew()
     planned, judged = _plan(sight, rules)

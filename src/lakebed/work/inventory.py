@@ -48,7 +48,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-FindLeftovers = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], frozenset[str]]
+FindDeadMetadata = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], frozenset[str]]
 """Is given a dataset, its objects and a moment, and returns keys of a published table's metadata.
 
 They are what readers of the table who began after that moment cannot need.
@@ -213,7 +213,7 @@ class Sight:
         reserved: The batches that are not committed, by id.
         published: What tables may show, by what publications have noted.
         shown: Directories that tables of a metastore show, with the name of one of the tables.
-        leftovers: Metadata of published tables that nobody needs any more.
+        dead_metadata: Metadata of published tables that nobody needs any more.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -222,7 +222,7 @@ class Sight:
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
-    leftovers: frozenset[str] = frozenset()
+    dead_metadata: frozenset[str] = frozenset()
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return who judges what was seen by what a head says."""
@@ -233,7 +233,7 @@ class Sight:
             rules,
             self.published,
             self.shown,
-            self.leftovers,
+            self.dead_metadata,
         )
 
 
@@ -308,7 +308,7 @@ class Judge:
         rules: Rules,
         published: Sequence[Shown] = (),
         shown: Mapping[str, str] = MappingProxyType({}),
-        leftovers: frozenset[str] = frozenset(),
+        dead_metadata: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
         self._entries = entries
@@ -328,7 +328,7 @@ class Judge:
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
-        self._leftovers = leftovers
+        self._dead_metadata = dead_metadata
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -445,7 +445,7 @@ class Judge:
 
     def _judge_metadata(self, info: ObjectInfo) -> JudgedFile:
         """Judge what a published table consists of."""
-        if info.key not in self._leftovers:
+        if info.key not in self._dead_metadata:
             return _found(info, Reason.LIVE)
         note = "A later version of the published table has taken its place."
         return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)

@@ -21,7 +21,7 @@ Widens = Callable[[Type, Type], bool]
 """Whether readers of a table make of a file's type, the first, what the table has, the second."""
 
 
-def check_readable(
+def check_compatible(
     store: Store, state: State, labels: Sequence[str], *, reader: str, widens: Widens
 ) -> None:
     """Check that readers of a table, who know nothing of lineages, make of files what Lakebed does.
@@ -85,7 +85,7 @@ def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[F
         A footer for each file of another tool.
     """
     number = state.lineage.number
-    foreign = [one for one in labels if schema_number_of(one, newest=number) is None]
+    foreign = [label for label in labels if schema_number_of(label, newest=number) is None]
     unknown: dict[str, Field] = {}
     footers = sound_footers(read_footers(store, map(state.layout.key, foreign)))
     for footer in footers.values():

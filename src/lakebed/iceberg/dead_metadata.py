@@ -51,7 +51,7 @@ def dead_keys(
     except ImportError:
         _log.warning("metadata of Iceberg is kept: pyiceberg is not installed dataset=%s", dataset)
         return frozenset()
-    # Nothing that is younger may be taken for a leftover: its publisher may be about to name it.
+    # Nothing that is younger may be taken for dead: its publisher may be about to name it.
     oldest = dt.datetime.now(dt.UTC) - LEASE - LEASE_MARGIN
 
     def lists_in(name: str) -> set[str]:
@@ -67,14 +67,14 @@ def dead_keys(
     past = [name for name in lists if files[name].modified_at <= cutoff][:-1]
     try:
         named = lists_in(numbered[-1][1])
-        were_named = {one for name in old for one in lists_in(name)}
+        were_named = {place for name in old for place in lists_in(name)}
         dead_lists = {
             name
             for name in past
             if name not in named and (name in were_named or files[name].modified_at <= oldest)
         }
-        live = {one for name in {*lists, *named} - dead_lists for one in manifests_in(name)}
-        were_listed = {one for name in dead_lists for one in manifests_in(name)}
+        live = {place for name in {*lists, *named} - dead_lists for place in manifests_in(name)}
+        were_listed = {place for name in dead_lists for place in manifests_in(name)}
     except ObjectNotFoundError:
         return frozenset()  # a publication or a cleanup is at work: the next one will tell
     except (LakebedError, ValueError) as exc:
