@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lakebed.errors import InvalidInputError
-from lakebed.hive.directories import check_readable, directories_of, problems
+from lakebed.hive.directories import check_compatible, directories_of, problems
 from lakebed.hive.metastore import plain_location
 from lakebed.hive.table import Column, Columns, Spec, TableName, columns_of, quoted
 from lakebed.model.keys import decode_path
@@ -46,7 +46,7 @@ def statements(
             hint="`compact` with gather gives such partitions directories of their own; where live "
             "files are missing, roll back or rerun.",
         )
-    check_readable(store, state, state.labels)
+    check_compatible(store, state, state.labels)
     here = root_of(store, root, HADOOP_SCHEMES)
     called = f"`{name.database}`.`{name.table}`"
     empty = plain_location(f"{here}/{Folder.HIVE.of(dataset, str(name))}")
@@ -67,7 +67,7 @@ def statements(
 
 
 def _touched(store: Store, state: State, since: int) -> frozenset[str]:
-    changes = find_since(store, state, since, state.created_at)
+    changes = find_since(store, state, since, state.created_at, "")
     if changes is None:
         raise InvalidInputError(
             f"Nobody knows any more what commits have touched since version {since} of "
