@@ -37,7 +37,7 @@ class TreeFile:
 
 
 @dataclass(slots=True)
-class Tree:
+class ForeignTree:
     """The files of a tree, sorted by whether they become the dataset's.
 
     Attributes:
@@ -67,7 +67,7 @@ def adoption_of(
     store: Store,
     name: str,
     descriptor: DatasetDescriptor,
-    tree: Tree,
+    tree: ForeignTree,
     count_rows: Callable[[TreeFile, pa.Buffer], int],
 ) -> Adoption:
     """Read every file of a tree, and return what is adopted.

@@ -33,7 +33,7 @@ from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference
 from lakebed.store.base import Store
-from lakebed.trees.found import Tree, TreeFile, adoption_of, check_folder
+from lakebed.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
 
 METADATA = ".metadata"
 PROPERTIES = "descriptor.properties"
@@ -66,7 +66,7 @@ def find_kite(store: Store, metadata: Store, name: str) -> Adoption:
     descriptor = read_descriptor(metadata, name)
     layout = Layout.of_ours(name, descriptor)
     strategy = descriptor.partition_by
-    tree = Tree()
+    tree = ForeignTree()
     for info in store.list(f"{name}/"):
         *levels, file = info.key.removeprefix(f"{name}/").split("/")
         if any(level.startswith((".", "_")) for level in (*levels, file)):

@@ -38,7 +38,7 @@ from lakebed.model.telemetry_layout import TelemetryLayout, limited
 from lakebed.model.values import Scalar, format_value
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import ObjectInfo, Store
-from lakebed.trees.found import Tree, TreeFile, adoption_of, check_folder
+from lakebed.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
 
 NAMED = 2
 """So many dimensions stand in the names of files, in trees of the finished code."""
@@ -65,7 +65,7 @@ def find_telemetry(
         schema if isinstance(schema, DimensionSchema) else DimensionSchema.from_json(schema)
     )
     listed = [info for info in store.list(f"{name}/") if not _is_hidden(info.key)]
-    tree, layout = Tree(), None
+    tree, layout = ForeignTree(), None
     for info in listed:
         if info.key.endswith(_UNFINISHED):
             tree.left.append((info, "unfinished: its writer was still at work on it"))
@@ -103,7 +103,7 @@ def _named_in(info: ObjectInfo, name: str, schema: DimensionSchema) -> int:
     )
 
 
-def _compression_of(tree: Tree) -> str:
+def _compression_of(tree: ForeignTree) -> str:
     """Return how new files are compressed: as those that there are, if all are alike."""
     suffixes = {file.info.key.rpartition(".")[2] for file in tree.files}
     names = {_SUFFIXES.get(name, name): name for name in COMPRESSIONS["submissions"]}
