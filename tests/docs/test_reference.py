@@ -45,3 +45,13 @@ def test_every_entry_is_there():
             importlib.import_module(entry)
         except ModuleNotFoundError:
             assert hasattr(importlib.import_module(module), name), entry
+
+
+def test_every_page_has_a_place_on_the_shelves_of_the_site():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    docs = ROOT / "docs"
+
+    pages = [page.relative_to(docs).as_posix() for page in sorted(docs.rglob("*.md"))]
+
+    assert len(pages) > 40
+    assert [page for page in pages if page not in site] == []
