@@ -5,8 +5,8 @@
 The datasets are those of `bench/scale`: all that Lakebed keeps of so many files, of which none
 exists. In each round one file is appended and published, then one is overwritten and published,
 to either format, in this process and with a dataset opened anew: 60 publications in a row, among
-them those that write a checkpoint or merge manifests. Medians and the most of seconds, requests
-and bytes that were written. The first publication, which names all files, is measured once.
+them those that write a checkpoint or merge manifests. Medians and the most of seconds, on the
+clock and of CPU, of requests and of bytes that were written. The first publication, which names all files, is measured once.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ SCALE = Path(__file__).parent / "scale"
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("amount", pa.float64())])
 NAME = "t"
 DAY = dt.date(2000, 1, 2)
+Measured = tuple[float, float, int, int]  # seconds, of CPU, requests, bytes
 TARGETS = {"delta": Dataset.publish_delta, "iceberg": Dataset.publish_iceberg}
 
 
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     given = parser.parse_args()
     print(
-        f"{'files':>8} {'target':8} {'what':12} {'':>7}{'seconds':>9} {'requests':>8} {'bytes':>11}"
+        f"{'files':>8} {'target':8} {'what':12} {'':>7}{'seconds':>9} {'of CPU':>7} {'requests':>8} {'bytes':>11}"
     )
     for count in given.files:
         with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +63,7 @@ def measure(folder: str, count: int, rounds: int) -> None:
     store = CountingStore(open_store(folder))
     for target, publish in TARGETS.items():
         tell(count, target, "first", [timed(store, publish)])
-    series: dict[tuple[str, str], list[tuple[float, int, int]]] = {}
+    series: dict[tuple[str, str], list[Measured]] = {}
     for number in range(rounds):
         for what, change in (("append", append), ("overwrite", overwrite)):
             change(Repository(store).open(NAME), count + number)
@@ -87,21 +88,21 @@ def overwrite(dataset: Dataset, number: int) -> None:
     dataset.rerun(new_rows(number), run="again")
 
 
-def timed(store: CountingStore, publish: Callable[..., Any]) -> tuple[float, int, int]:
+def timed(store: CountingStore, publish: Callable[..., Any]) -> Measured:
     dataset = Repository(store).open(NAME)
     store.reset()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     publish(dataset)
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, time.process_time() - worked
     counts = store.reset()
-    return seconds, counts.total, counts.bytes_written
+    return seconds, cpu, counts.total, counts.bytes_written
 
 
-def tell(count: int, target: str, what: str, measured: list[tuple[float, int, int]]) -> None:
+def tell(count: int, target: str, what: str, measured: list[Measured]) -> None:
     for name, of in (("median", statistics.median), ("most", max)):
-        seconds, requests, size = (of(values) for values in zip(*measured, strict=True))
+        seconds, cpu, requests, size = (of(values) for values in zip(*measured, strict=True))
         print(
-            f"{count:8} {target:8} {what:12} {name:>7}{seconds:9.3f} {requests:8.0f} {size:11,.0f}",
+            f"{count:8} {target:8} {what:12} {name:>7}{seconds:9.3f} {cpu:7.3f} {requests:8.0f} {size:11,.0f}",
             flush=True,
         )
 
