@@ -22,7 +22,6 @@ _OPENED = "java.lang java.lang.reflect java.net java.nio java.util java.util.con
 _CONFIGURATION = {
     "dfs.permissions.enabled": "false",
     "dfs.namenode.fs-limits.min-block-size": "1024",
-    "dfs.namenode.delegation.token.always-use": "true",
     "dfs.ls.limit": "5",  # so that a short list takes several pages
     # A DataNode asks whether its block is known, and then again after this time: 400 by default.
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",

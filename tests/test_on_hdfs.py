@@ -277,23 +277,6 @@ def test_commits_go_on_when_another_name_node_takes_over(tmp_path: Path) -> None
         assert [one.version for one in dataset.history()] == list(range(10))
 
 
-def test_a_delegation_token_says_who_asks(store: Store, hdfs_cluster: Cluster, root: str) -> None:
-    address = hdfs_cluster.http_address
-    ask = f"http://{address}/webhdfs/v1/?op=GETDELEGATIONTOKEN&user.name=ann"
-    with urllib.request.urlopen(ask) as answer:
-        token = json.load(answer)["Token"]["urlString"]
-    options = {"http_address": address, "delegation_token": token}
-    asked = open_store(hdfs_cluster.url(root), storage_options=options)
-
-    etag = asked.create("d/a", b"one")
-    asked.replace("d/a", b"two", if_match=etag)
-
-    assert store.get("d/a").data == b"two"
-    hadoop = hdfs_cluster.jvm.org.apache.hadoop.fs
-    path = hadoop.Path(f"/{root}/d/a")
-    assert hdfs_cluster.hdfs.getFileSystem().getFileStatus(path).getOwner() == "ann"
-
-
 @pytest.mark.spark
 def test_spark_reads_the_files_natively_and_writes_through_its_workers(
     spark: object, store: Store
