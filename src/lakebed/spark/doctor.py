@@ -45,7 +45,7 @@ class WorkerReport:
     """What a Python of Spark's workers has told.
 
     Attributes:
-        host: Where it runs; `?` where nobody knows.
+        host: Where it runs; `?` where Spark does not tell.
         executable: Its path; None of one that could not be asked.
         python: Its release; None as above.
         lakebed: The release of Lakebed that it would import; None if it has none.
@@ -276,8 +276,9 @@ class _Inspection:
                 "free executors."
             )
         error = find_worker_error(exc)
-        where = _FAILED_ON.search(str(exc))
-        return where[1] if where else _UNKNOWN_HOST, "" if error is None else str(error)
+        where, hosts = _FAILED_ON.search(str(exc)), set(_executor_hosts(self._spark))
+        host = where[1] if where else hosts.pop() if len(hosts) == 1 else _UNKNOWN_HOST
+        return host, "" if error is None else str(error)
 
     def _report(self, answer: _Answer) -> WorkerReport:
         told, problems = answer.told, list(answer.told["problems"])
