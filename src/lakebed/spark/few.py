@@ -23,7 +23,7 @@ import itertools
 import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -112,10 +112,10 @@ def _is_local(frame: DataFrame) -> bool:
 
 def _has_required_parts(schema: StructType) -> bool:
     """Whether records have fields that may not be null: Spark's Arrow cannot cast null records."""
-    inner = (field.dataType for field in schema.fields if hasattr(field.dataType, "fields"))
+    inner = [cast("StructType", f.dataType) for f in schema.fields if hasattr(f.dataType, "fields")]
     return any(
-        not all(part.nullable for part in kind.fields) or _has_required_parts(kind)
-        for kind in inner
+        not all(field.nullable for field in record.fields) or _has_required_parts(record)
+        for record in inner
     )
 
 
