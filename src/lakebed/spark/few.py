@@ -18,9 +18,7 @@ number of tasks that may give rows times what each may give.
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +27,7 @@ import msgspec
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
 # A task of few rows imports this module of Lakebed and `jars`, and no other: the kernel takes longer
@@ -128,28 +126,31 @@ def _some_rows(frame: DataFrame) -> DataFrame | None:
         The rows, with a column `_IS_LARGE` if they may be large; None where rows may be large in
         a way that a query cannot tell.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
-
-    columns = [F.col(_quoted(name)) for name in frame.columns]
-    sizes: list[Column] = []
-    fixed_bytes = 0
-    for field, column in zip(frame.schema.fields, columns, strict=True):
-        measured = _measured(field.dataType, column)
+    if len({name.casefold() for name in frame.columns}) < len(frame.columns):
+        return None
+    fixed_bytes, texts = 0, dict[str, list[str]]()
+    for field in frame.schema.fields:
+        measured = _measured(field.dataType, _quoted(field.name))
         if measured is None:
             return None
         fixed_bytes += measured[0]
-        sizes += measured[1]
-    room_bytes = _ROW_BYTES - fixed_bytes
-    if room_bytes <= 0 or len(set(frame.columns)) < len(columns):
+        texts[field.name] = measured[1]
+    if fixed_bytes >= _ROW_BYTES:
         return None
+    sizes = [size for of_column in texts.values() for size in of_column]
     if sizes:
-        size_bytes = functools.reduce(operator.add, sizes)
-        is_large = size_bytes > room_bytes
+        # As text, since each part of an expression would be a call to the JVM.
+        mark = _quoted(_IS_LARGE)
+        marked = frame.selectExpr(
+            "*", f"{' + '.join(sizes)} > {_ROW_BYTES - fixed_bytes} AS {mark}"
+        )
         kept = [
-            F.when(~is_large, column).alias(name)
-            for column, name in zip(columns, frame.columns, strict=True)
+            f"CASE WHEN NOT {mark} THEN {_quoted(name)} END AS {_quoted(name)}"
+            if texts[name]
+            else _quoted(name)
+            for name in frame.columns
         ]
-        frame = frame.select(*kept, is_large.alias(_IS_LARGE))
+        frame = marked.selectExpr(*kept, mark)
     return frame.limit(DRIVER_ROWS + 1)
 
 
@@ -157,21 +158,20 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _measured(kind: DataType, column: Column) -> tuple[int, list[Column]] | None:
+def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
     """Return the bytes that a value has at least, and the sizes of its texts; None if unknown."""
-    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
     from pyspark.sql import types
 
     fixed = (types.NumericType, types.DatetimeType, types.BooleanType, types.NullType)
     if isinstance(kind, fixed):
         return 16, []
     if isinstance(kind, types.StringType):
-        return 16, [F.coalesce(F.octet_length(column), F.lit(0)).cast("long")]
+        return 16, [f"CAST(COALESCE(OCTET_LENGTH({place}), 0) AS BIGINT)"]
     if not isinstance(kind, types.StructType):
         return None
     total_bytes, sizes = 0, []
     for field in kind.fields:
-        part = _measured(field.dataType, column.getField(field.name))
+        part = _measured(field.dataType, f"{place}.{_quoted(field.name)}")
         if part is None:
             return None
         total_bytes += part[0]
@@ -197,6 +197,8 @@ def _is_quickly_begun(frame: DataFrame) -> bool:
 
 def _looked_at(plan: Any) -> tuple[set[str], int]:
     """Return the operators of an optimized plan, and the bytes of what it reads."""
+    if not plan.subqueriesAll().isEmpty():
+        return {"a query within"}, 0
     names: set[str] = set()
     size_bytes = count = 0
     waiting = [plan]
@@ -204,7 +206,7 @@ def _looked_at(plan: Any) -> tuple[set[str], int]:
         node = waiting.pop()
         name, children = node.nodeName(), node.children()
         count += 1
-        if count > _MOST_NODES or not node.subqueries().isEmpty():
+        if count > _MOST_NODES:
             return {"too much to look at"}, 0
         names.add(name)
         if name in _LEAVES:
