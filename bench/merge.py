@@ -117,7 +117,7 @@ class Lakebed:
             dataset.append(chunk)
 
     def merge(self, data: pa.Table, key: str) -> int:
-        return self._repository.open("d").merge(data, key).files_rewritten
+        return self._repository.open("d").merge(data, key).rewritten_file_count
 
     def answer(self) -> list[float]:
         amounts = self._repository.open("d").arrow(["amount"])["amount"]
@@ -301,7 +301,7 @@ def on_spark(rows: int, rounds: int, directory: Path) -> Iterator[dict[str, Any]
 
             def by_lakebed() -> None:
                 nonlocal files
-                files = dataset.merge(data, key).files_rewritten  # noqa: B023 - called here
+                files = dataset.merge(data, key).rewritten_file_count  # noqa: B023 - called here
 
             ways: dict[str, Callable[[], None]] = {
                 "lakebed": by_lakebed,

@@ -95,6 +95,26 @@ class TestSelect:
         with pytest.raises(SchemaMismatchError, match="'f' is not among"):
             selection.arrow(["f"])
 
+    def test_a_condition_may_come_after_the_columns(self, letters: Dataset) -> None:
+        selection = letters.select("k").where("n < 7").where([[("k", "==", "a")]])
+
+        assert selection.arrow().to_pydict() == {"k": ["a", "a"]}
+        assert selection.count() == 2
+        assert "n < 7 AND k = 'a'" in repr(selection)
+
+    def test_a_condition_behind_a_limit_is_refused(self, letters: Dataset) -> None:
+        with pytest.raises(InvalidInputError, match="has a limit") as refused:
+            letters.select("k").limit(3).where("n < 7")
+
+        assert "before the limit" in refused.value.hint
+
+    @pytest.mark.parametrize("given", [3, ["k", 3], None, [["k"]]])
+    def test_what_is_no_name_is_refused_by_name(self, letters: Dataset, given) -> None:
+        with pytest.raises(InvalidInputError, match="is no name of a column") as refused:
+            letters.select(given)
+
+        assert 'select("id", "name")' in refused.value.hint
+
     @pytest.mark.parametrize(
         ("columns", "message"),
         [(["m"], "Unknown|no field"), (["n", "n"], "2 times"), ([], "names no column")],

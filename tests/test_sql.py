@@ -1,5 +1,6 @@
 """Questions in SQL: the datasets of a repository are tables, and nothing else is."""
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +67,27 @@ def test_conditions_reach_the_planner(lake: Repository, tmp_path: Path) -> None:
     assert answer.to_pylist() == [{"n": 204}]
 
 
+def test_partition_fields_that_are_derived_are_columns_and_drop_files(
+    lake: Repository, tmp_path: Path
+) -> None:
+    everything = lake.sql("SELECT * FROM flights LIMIT 1")
+    for file in lake["flights"].files():
+        if "dt=1970-01-03" not in file.key:
+            (tmp_path / file.key).unlink()  # what is opened all the same is an error
+
+    answer = lake.sql("SELECT dt, count(*) AS n FROM flights WHERE dt = '1970-01-03' GROUP BY dt")
+
+    assert everything.column_names == ["ts", "carrier", "n", "dt"]
+    assert answer.to_pylist() == [{"dt": dt.date(1970, 1, 3), "n": 24}]
+
+
+def test_a_field_that_is_its_own_partition_is_one_column(lake: Repository) -> None:
+    descriptor = DatasetDescriptor(schema=FLIGHTS, partition_by="carrier, hash(n, 2) as part")
+    lake.create("others", descriptor).append([{"ts": None, "carrier": "UA", "n": 5}])
+
+    assert lake.sql("SELECT * FROM others").column_names == ["ts", "carrier", "n", "part"]
+
+
 def test_only_what_is_named_is_opened(lake: Repository, tmp_path: Path) -> None:
     (tmp_path / "carriers.by-dataset-metadata.json").write_text("no head")
 
@@ -89,6 +111,8 @@ def test_format_that_pyarrow_does_not_know_is_read_all_the_same(lake: Repository
         ("WITH a AS (DELETE FROM flights RETURNING *) SELECT * FROM a", "Only one SELECT"),
         ("SET enable_external_access = true", "Only one SELECT"),
         ("SELECT 1; SELECT 2", "Only one SELECT"),
+        ("EXPLAIN SELECT * FROM flights", "Only one SELECT.* by explain"),
+        ("CALL pragma_version()", "Only one SELECT"),
         ("", "Only one SELECT"),
         ("SELECT FROM WHERE", "cannot be read|does not answer"),
         ("SELECT nope FROM flights", '"nope" not found'),
@@ -99,11 +123,12 @@ def test_format_that_pyarrow_does_not_know_is_read_all_the_same(lake: Repository
     ],
 )
 def test_what_is_no_question_about_datasets_is_refused(
-    lake: Repository, query: str, message: str
+    lake: Repository, query: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InvalidInputError, match=f"(?s){message}"):
         lake.sql(query)
 
+    assert not caplog.records  # of the libraries that have read it
     assert lake["flights"].version == 1
 
 

@@ -387,7 +387,7 @@ class Repository:
     def sql(self, query: str) -> pa.Table:
         """Answer a question in SQL by DuckDB; the datasets are tables by their names.
 
-        Only the datasets that the question names are opened, each at its current version. What it
+        Their columns are the fields, and then the partition fields that are none of them. Only the datasets that the question names are opened, each at its current version. What it
         filters by is asked of the planner, so that files are passed over as for a view. Nothing can
         be changed, and no file be named. Texts of times without a zone are UTC.
 
@@ -421,10 +421,13 @@ class Repository:
             view = self.open(name)
         except InvalidNameError as exc:
             raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
+        layout = view._source.load().state.layout
+        columns = dict.fromkeys((*layout.descriptor.schema.names, *layout.partition_level_types))
+        shown = view.select(*columns)
         try:
-            return view.dataset()
+            return shown.dataset()
         except InvalidInputError:
-            return view.arrow()
+            return shown.arrow()
 
     def report(
         self,

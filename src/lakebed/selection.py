@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -15,6 +15,7 @@ from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMism
 from lakebed.model.given import check_column_names
 from lakebed.model.items import Items
 from lakebed.model.names import nearest
+from lakebed.model.predicate import Dnf, Predicate
 from lakebed.model.shown import shown
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import Store
@@ -245,6 +246,9 @@ class Selectable(Protocol):
     def count(self) -> int:
         """Count the rows."""
 
+    def where(self, predicate: str | Dnf | Predicate) -> Selectable:
+        """Narrow it."""
+
     def spark(
         self,
         spark: SparkSession | None = None,
@@ -289,6 +293,20 @@ class ViewSelection(Readable):
         parts += [] if self._row_count is None else [f"limit {self._row_count}"]
         return f"<Selection {', '.join(parts)}, of {self._view!r}>"
 
+    def where(self, predicate: str | Dnf | Predicate) -> ViewSelection:
+        """Keep rows that meet a condition, which may be on columns that were not selected.
+
+        Raises:
+            PredicateError: As for `View.where`.
+            InvalidInputError: The rows are limited, so that it matters which comes first.
+        """
+        if self._row_count is not None:
+            raise InvalidInputError(
+                f"{self!r} has a limit, behind which no condition is asked.",
+                hint="Give the condition before the limit: where(…).limit(…).",
+            )
+        return ViewSelection(self._view.where(predicate), self._columns)
+
     def select(self, *columns: str | Sequence[str]) -> ViewSelection:
         """Return the same rows with some of the columns.
 
@@ -331,10 +349,21 @@ class ViewSelection(Readable):
 
 
 def names_of(columns: Sequence[str | Sequence[str]]) -> tuple[str, ...]:
-    """Return names that are given one by one, or in lists."""
+    """Return names that are given one by one, or in lists.
+
+    Raises:
+        InvalidInputError: One is no text.
+    """
     names: list[str] = []
     for given in columns:
-        names += [given] if isinstance(given, str) else list(given)
+        several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+        for name in several:
+            if not isinstance(name, str):
+                raise InvalidInputError(
+                    f"{shown(name)} is no name of a column.",
+                    hint='Give names, as in select("id", "name").',
+                )
+            names.append(name)
     return tuple(names)
 
 

@@ -742,15 +742,24 @@ class View(Readable):
         *,
         run: str | None = None,
         base: Base | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+        dry_run: bool = False,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> MergeReport:
         """Update the entities that have one of the keys of some data, and insert the other rows.
 
-        It is `merge` without further clauses; see there for errors and cost.
+        It is `merge` without further clauses; see there for arguments, errors and cost.
         """
         return self.merge(
-            data, on, run=run, base=base, options=options, commit_options=commit_options
+            data,
+            on,
+            run=run,
+            base=base,
+            spark=spark,
+            dry_run=dry_run,
+            options=options,
+            commit_options=commit_options,
         )
 
     def export_telemetry(

@@ -60,6 +60,13 @@ class TestSql:
         assert error["exit_code"] == 3
         assert "'flights'" in error["hint"]
 
+    def test_a_dataset_in_the_place_of_its_repository_is_told(self, cli, address) -> None:
+        error = cli.error("sql", address, "SELECT * FROM flights")
+
+        assert (error["code"], error["exit_code"]) == ("dataset-not-found", 3)
+        assert "is a dataset" in error["message"]
+        assert f"lakebed sql {Path(address).parent} " in error["hint"]
+
 
 def test_plain_output_of_a_value_is_the_value(cli, address) -> None:
     assert cli("query", address, "--count", "-o", "plain").stdout == "4\n"

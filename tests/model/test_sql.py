@@ -196,6 +196,29 @@ def test_text_that_is_no_predicate_says_why(text: str, message: str) -> None:
     assert "sqlglot" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("s LIKE 'N7%'", "write s >= 'N7' AND s < 'N8'."),
+        ("n = 5 AND NOT s LIKE 'a z%'", "write s >= 'a z' AND s < 'a {'."),
+        ("s LIKE '%a'", "Patterns are asked after reading"),
+        ("s LIKE 'a_%'", "Patterns are asked after reading"),
+        ("s LIKE 'a%b%'", "Patterns are asked after reading"),
+        ("s LIKE '%'", "Patterns are asked after reading"),
+        ("s ILIKE 'a%'", "Patterns are asked after reading"),
+        ("s RLIKE 'a'", "Patterns are asked after reading"),
+        ("s + 1 = 5", "Compare a column with a literal"),
+    ],
+)
+def test_patterns_are_refused_with_what_to_write_instead(text: str, hint: str) -> None:
+    with pytest.raises(PredicateError) as caught:
+        parse_sql(text, TYPES)
+
+    assert hint in caught.value.hint
+    if "write" in hint:
+        parse_sql(caught.value.hint.partition("write ")[2].removesuffix("."), TYPES)
+
+
 VALUES = {
     Kind.BOOLEAN: st.booleans(),
     Kind.INT: st.integers(-(2**31), 2**31 - 1),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from frames import spark_rows
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
 import lakebed
@@ -217,3 +218,161 @@ def test_few_rows_with_bytes_in_them_are_not_brought_to_the_driver_unseen(
     dataset = new_dataset(repository, images, "")
     dataset.append(images)
     assert dataset.count() == 3
+
+
+class TestQueries:
+    """Of a query over files nobody can tell how many rows it has: the driver asks for a few."""
+
+    pytestmark = pytest.mark.classic("nobody can look at the plan on Connect")
+
+    @pytest.fixture
+    def stored(self, spark: SparkSession, tmp_path: Path) -> DataFrame:
+        """Return 300 rows in three files."""
+        path = str(tmp_path / "source")
+        with_text = events(spark, 300, 3).withColumn("text", F.col("id").cast("string"))
+        with_text.write.parquet(path)
+        return spark.read.parquet(path)
+
+    @pytest.fixture
+    def _twenty(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("lakebed.spark.few.DRIVER_ROWS", 20)
+
+    @pytest.mark.parametrize(("strategy", "count"), [("", 0), ("", 100), ("date(at) as dt", 100)])
+    def test_few_rows_of_files_make_one_file_a_partition(
+        self, stored: DataFrame, repository: Repository, strategy: str, count: int
+    ) -> None:
+        frame = stored.where(f"id % 3 = 1 AND id < {3 * count}")
+        dataset = new_dataset(repository, frame, strategy)
+
+        commit = dataset.append(frame)
+
+        assert rows_if_few(frame) is not None
+        assert commit.row_count == count
+        assert len(commit.files_added) == (len(commit.partitions) if strategy else min(count, 1))
+        assert spark_rows(dataset.spark(frame.sparkSession)) == spark_rows(frame)
+        assert dataset.check(deep=True).is_ok
+
+    @pytest.mark.usefixtures("_twenty")
+    @pytest.mark.parametrize(("strategy", "count"), [("key", 20), ("", 21), ("key", 21)])
+    def test_one_row_more_than_the_driver_takes_is_for_tasks(
+        self, stored: DataFrame, repository: Repository, strategy: str, count: int
+    ) -> None:
+        frame = stored.where(f"id >= 90 AND id < {90 + count}")
+        dataset = new_dataset(repository, frame, strategy)
+
+        commit = dataset.append(frame)
+
+        assert (rows_if_few(frame) is not None) == (count == 20)
+        assert commit.row_count == count
+        assert spark_rows(dataset.spark(frame.sparkSession)) == spark_rows(frame)
+
+    @pytest.mark.usefixtures("_twenty")
+    @pytest.mark.parametrize(("strategy", "part"), [("key", "0.02"), ("", "0.5"), ("key", "0.5")])
+    def test_a_query_that_gives_other_rows_each_time_is_written_as_one_of_them(
+        self, stored: DataFrame, repository: Repository, strategy: str, part: str
+    ) -> None:
+        chance = "CAST(reflect('java.lang.Math', 'random') AS DOUBLE)"  # has no seed
+        frame = stored.where(f"{chance} < {part}").select(
+            "*",
+            F.monotonically_increasing_id().alias("number"),
+            F.expr("reflect('java.util.UUID', 'randomUUID')").alias("mark"),
+        )
+        dataset = new_dataset(repository, frame, strategy)
+
+        commits = [dataset.append(frame) for _ in range(3)]
+
+        rows = dataset.arrow().to_pylist()
+        assert len(rows) == sum(commit.row_count for commit in commits) > 0
+        assert len({row["mark"] for row in rows}) == len(rows)
+        for commit in commits:
+            of_commit = dataset.at(batch_id=commit.batch_id, alone=True).arrow().to_pylist()
+            assert len(of_commit) == commit.row_count
+            for name in ("id", "number"):
+                assert len({row[name] for row in of_commit}) == len(of_commit)
+
+    @pytest.mark.parametrize("strategy", ["", "key"])
+    def test_a_query_that_fails_is_an_error_and_leaves_nothing(
+        self, stored: DataFrame, repository: Repository, strategy: str
+    ) -> None:
+        failing = stored.where("id >= 100").withColumn(
+            "text", F.when(F.col("id") == 250, F.raise_error(F.lit("boom"))).otherwise("x")
+        )
+        dataset = new_dataset(repository, failing, strategy)
+        dataset.append(stored.where("id < 5"))
+        before = {info.key for info in repository.store.list()}
+
+        with pytest.raises(PySparkException, match="boom"):
+            dataset.append(failing)
+
+        assert {info.key for info in repository.store.list()} == before
+
+    @pytest.mark.parametrize(("strategy", "place"), [("", "text"), ("key", "inner")])
+    def test_few_rows_that_are_large_stay_in_the_tasks(
+        self, stored: DataFrame, repository: Repository, strategy: str, place: str
+    ) -> None:
+        text = F.repeat("text", F.when(F.col("id") == 7, 9_000).otherwise(1)).alias("text")
+        column = text if place == "text" else F.struct(text).alias("inner")
+        frame = stored.where("id < 9").select("id", "key", column)
+        dataset = new_dataset(repository, frame, strategy)
+
+        assert rows_if_few(frame) is None
+        assert rows_if_few(frame.where("id != 7")) is not None
+        assert dataset.append(frame).row_count == 9
+        assert spark_rows(dataset.spark(frame.sparkSession)) == spark_rows(frame)
+
+    def test_nulls_and_nested_fields_come_as_they_are(
+        self, stored: DataFrame, repository: Repository
+    ) -> None:
+        odd, halved = F.when(F.col("id") % 2 == 1, F.col("text")), F.col("id") / 2
+        frame = stored.where("id < 6").select(
+            "id",
+            odd.alias("text"),
+            F.when(F.col("id") > 2, F.struct(odd.alias("a"), halved.alias("b"))).alias("r"),
+            F.lit("1.25").cast("decimal(20,2)").alias("price"),
+        )
+        dataset = new_dataset(repository, frame, "hash(id, 2)")
+
+        assert rows_if_few(frame) is not None
+        dataset.append(frame)
+
+        assert spark_rows(dataset.spark(frame.sparkSession)) == spark_rows(frame)
+
+    def test_records_of_fields_that_may_not_be_null_are_left_to_tasks(
+        self, stored: DataFrame
+    ) -> None:
+        """Spark cannot hand them out as Arrow where a record is null, however few they are."""
+        record = F.when(F.col("id") > 2, F.struct(F.lit(1.5).alias("b"))).alias("r")
+
+        assert rows_if_few(stored.where("id < 6").select("id", record)) is None
+        assert rows_if_few(stored.select("id", record).limit(6)) is None
+
+    def test_a_query_is_begun_only_where_that_costs_little(
+        self, stored: DataFrame, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        filtered = stored.where("id < 9")
+        grouped = filtered.groupBy("key").count()
+        of_users = filtered.mapInArrow(lambda batches: batches, filtered.schema)
+        of_users_too = filtered.withColumn("n", F.udf(lambda n: n, "long")("id"))
+        asking = stored.where(F.col("id") < 9).where("key = (SELECT max(id) % 3 FROM range(9))")
+
+        for frame in (stored, filtered, grouped, stored.unionByName(filtered), stored.sort("id")):
+            assert rows_if_few(frame) is not None
+        for frame in (of_users, of_users_too, asking):
+            assert rows_if_few(frame) is None
+        monkeypatch.setattr("lakebed.spark.few._UNFILTERED_BYTES", 100)
+        assert (rows_if_few(stored), rows_if_few(filtered) is None) == (None, False)
+        monkeypatch.setattr("lakebed.spark.few._WIDE_BYTES", 100)
+        assert (rows_if_few(grouped), rows_if_few(filtered) is None) == (None, False)
+        monkeypatch.setattr("lakebed.spark.few._NARROW_BYTES", 100)
+        assert rows_if_few(filtered) is None
+
+    def test_rows_of_many_partitions_are_left_to_tasks(
+        self, spark: SparkSession, repository: Repository
+    ) -> None:
+        frame = spark.range(0, 2_400, 1, 2).select("id", (F.col("id") % 300).alias("key"))
+        dataset = new_dataset(repository, frame, "key")
+
+        commit = dataset.append(frame)
+
+        assert (commit.row_count, len(commit.files_added)) == (2_400, 300)
+        assert spark_rows(dataset.spark(spark)) == spark_rows(frame)

@@ -85,8 +85,8 @@ def test_tasks_do_what_one_process_does(spark, repository, monkeypatch, number: 
 
     assert content(there) == content(here)
     counts = (
-        "inserted_row_count", "updated_row_count", "deleted_row_count", "files_read",
-        "files_rewritten",
+        "inserted_row_count", "updated_row_count", "deleted_row_count", "read_file_count",
+        "rewritten_file_count",
     )  # fmt: skip
     assert [getattr(report, name) for name in counts] == [
         getattr(expected, name) for name in counts
@@ -126,6 +126,7 @@ def test_tables_are_merged_by_tasks_of_a_session_that_is_given(spark, repository
     assert dataset.count() == 0
 
 
+@pytest.mark.classic("its rows are counted by an accumulator")
 def test_a_frame_is_evaluated_once(spark, repository) -> None:
     dataset = make(repository, "d")
     seen = spark.sparkContext.accumulator(0)
@@ -170,4 +171,4 @@ def test_a_store_that_tasks_cannot_see_is_merged_into_by_this_process(spark) -> 
 
     report = dataset.merge(spark.sql("SELECT 3L AS id, 9.0D AS v"), "id")
 
-    assert (report.updated_row_count, report.files_rewritten) == (1, 1)
+    assert (report.updated_row_count, report.rewritten_file_count) == (1, 1)

@@ -76,6 +76,12 @@ def repository(tmp_path):
     return lakebed.open_repository(tmp_path / "a lake, 100%")
 
 
+@pytest.fixture(autouse=True)
+def _few_rows_by_the_driver(monkeypatch):
+    """Let tasks write what is no more than the driver would take."""
+    monkeypatch.setattr("lakebed.spark.few.DRIVER_ROWS", 2_000)
+
+
 def new_dataset(repository, strategy, schema=SCHEMA):
     descriptor = lakebed.DatasetDescriptor(schema=schema, partition_by=strategy)
     return repository.create(f"d{uuid.uuid4().hex}", descriptor)

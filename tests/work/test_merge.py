@@ -80,7 +80,11 @@ def test_rows_that_match_are_updated_and_others_inserted_in_one_commit(dataset: 
         1,
         0,
     )
-    assert (report.files_read, report.files_rewritten, report.files_added) == (1, 1, 2)
+    assert (report.read_file_count, report.rewritten_file_count, report.added_file_count) == (
+        1,
+        1,
+        2,
+    )
     assert report.commit == dataset.history()[-1]
     assert report.commit is not None
     assert (report.commit.operation, report.commit.version) == ("merge", 2)
@@ -91,8 +95,11 @@ def test_rows_that_match_are_updated_and_others_inserted_in_one_commit(dataset: 
 def test_upsert_is_the_short_form(dataset: Dataset) -> None:
     dataset.append([row(1)])
 
+    planned = dataset.upsert([row(1, v=1.0), row(2)], "id", dry_run=True)
     report = dataset.upsert([row(1, v=1.0), row(2)], "id", run="daily")
 
+    assert (planned.is_dry_run, planned.commit) == (True, None)
+    assert (planned.inserted_row_count, planned.updated_row_count) == (1, 1)
     assert values(dataset) == {1: 1.0, 2: 0.0}
     assert report.commit is not None
     assert report.commit.run == "daily"
@@ -217,7 +224,7 @@ def test_only_what_is_missing_is_inserted(dataset: Dataset, store: Store) -> Non
     report = dataset.merge([row(1, v=1.0), row(2, v=2.0)], "id", matched="ignore")
 
     assert values(dataset) == {1: 0.0, 2: 2.0}
-    assert report.files_rewritten == 0
+    assert report.rewritten_file_count == 0
     assert before < {info.key for info in store.list("d/data")}
 
 
@@ -265,7 +272,7 @@ def test_where_nothing_changes_there_is_no_new_version(dataset: Dataset, store: 
     report = dataset.merge([row(1, v=1.0)], "id", update_where="target.v > 5")
 
     assert report.commit is None
-    assert (report.files_read, report.files_rewritten) == (1, 0)
+    assert (report.read_file_count, report.rewritten_file_count) == (1, 0)
     assert dataset.version == 1
     assert {info.key for info in store.list("")} == before
 
@@ -279,10 +286,15 @@ def test_dry_run_says_what_would_be_and_writes_nothing(dataset: Dataset, store: 
 
     assert {info.key for info in store.list("")} == before
     done = dataset.merge(data, "id", delete_where="source.v < 0")
-    counts = ("inserted_row_count", "updated_row_count", "deleted_row_count", "files_rewritten")
+    counts = (
+        "inserted_row_count",
+        "updated_row_count",
+        "deleted_row_count",
+        "rewritten_file_count",
+    )
     assert [getattr(planned, name) for name in counts] == [1, 1, 1, 1]
     assert [getattr(planned, name) for name in counts] == [getattr(done, name) for name in counts]
-    assert (planned.is_dry_run, planned.commit, planned.files_added) == (True, None, 0)
+    assert (planned.is_dry_run, planned.commit, planned.added_file_count) == (True, None, 0)
 
 
 class TestKeys:
@@ -390,7 +402,7 @@ class TestKeys:
         )
 
         report = dataset.merge([row(n, v=-1.0) for n in range(5, 10)], "id")
-        assert (report.files_read, report.updated_row_count) == (5, 5)
+        assert (report.read_file_count, report.updated_row_count) == (5, 5)
 
         keys = [{"v": v, "name": "m"} for v in (15.0, 16.0, 17.0, math.nan, 18.0)]
         report = dataset.merge(keys, "v")
@@ -409,7 +421,7 @@ class TestFiles:
         # Between the bounds of two files, but in one only.
         report = dataset.merge([row(5, v=5.0), row(12, v=12.0)], "id")
 
-        assert (report.files_read, report.files_rewritten) == (2, 1)
+        assert (report.read_file_count, report.rewritten_file_count) == (2, 1)
         assert len(set(before) & set(dataset.files())) == 2
 
     def test_files_are_found_by_partitions_that_keys_tell(self, store: Store) -> None:
@@ -419,7 +431,7 @@ class TestFiles:
         report = dataset.merge([row(3, v=1.0)], "id")
 
         assert len(dataset.partitions()) > 5
-        assert report.files_read == 1
+        assert report.read_file_count == 1
 
     def test_files_are_found_by_an_index(self, store: Store) -> None:
         dataset = make(store, index=["name"])
@@ -430,7 +442,7 @@ class TestFiles:
 
         report = Repository(counting).open("d").merge([row(7, name="k3", v=1.0)], "name")
 
-        assert (report.files_read, report.files_rewritten) == (1, 1)
+        assert (report.read_file_count, report.rewritten_file_count) == (1, 1)
         assert values(dataset)[7] == 1.0
 
     def test_a_file_without_rows_left_goes_without_being_read_as_a_whole(
@@ -534,6 +546,9 @@ class TestRefusals:
             ({"on": "ID"}, "Did you mean 'id'"),
             ({"on": ["spot"]}, "no key to merge on"),
             ({"on": ["ID"]}, "'ID'"),
+            ({"on": "id, name"}, "Give on=['id', 'name']."),
+            ({"on": ["id,name"]}, "Give on=['id', 'name']."),
+            ({"on": [3]}, "names 3"),
             ({"matched": "upsert"}, "matched is 'upsert'"),
             ({"missing": "drop"}, "missing is 'drop'"),
             ({"matched": "delete", "update": ["v"]}, "update is given, but matched is 'delete'"),
@@ -610,11 +625,40 @@ class TestRefusals:
         dataset = make(store, by.identity("p"))
         dataset.append([row(1)])
 
-        with pytest.raises(PartitionSpecError, match="lacks 'p'"):
-            dataset.merge([{"id": 5, "v": 1.0}], "id")
-        dataset.merge([{"id": 1, "v": 1.0}], "id", not_matched="ignore")
+        before = {info.key for info in store.list("")}
+        data = [{"id": 1, "v": 1.0}, {"id": 5, "v": 5.0}, {"id": 6, "v": 6.0}]
 
+        for is_dry_run in (True, False):
+            with pytest.raises(
+                PartitionSpecError, match=r"lacks 'p'.* 2 of its rows match no"
+            ) as e:
+                dataset.merge(data, "id", dry_run=is_dry_run)
+            assert 'not_matched="ignore"' in e.value.hint
+
+        assert {info.key for info in store.list("")} == before
+        dataset.merge(data, "id", not_matched="ignore")
         assert values(dataset) == {1: 1.0}
+
+    @pytest.mark.parametrize("clauses", [{}, {"insert_where": "source.v > 10"}])
+    def test_data_that_brings_no_new_rows_may_lack_what_these_would_need(
+        self, store: Store, clauses: dict[str, Any]
+    ) -> None:
+        schema = pa.schema([*SCHEMA, pa.field("must", pa.int64(), nullable=False)])
+        descriptor = DatasetDescriptor(schema=schema, partition_by=[by.identity("p")])
+        dataset = Repository(store).create("d", descriptor)
+        dataset.append([row(1, must=1), row(2, p="b", must=2)])
+        more = [{"id": 9, "v": 9.0}] if clauses else []
+
+        report = dataset.merge([{"id": 1, "v": 1.0}, {"id": 2, "v": 2.0}, *more], "id", **clauses)
+
+        assert (report.updated_row_count, report.inserted_row_count) == (2, 0)
+        assert values(dataset) == {1: 1.0, 2: 2.0}
+        assert values(dataset, "must") == {1: 1, 2: 2}
+        assert values(dataset, "p") == {1: "a", 2: "b"}
+        with pytest.raises(
+            SchemaMismatchError, match="'must', which is not nullable, and 1 of its"
+        ):
+            dataset.upsert([{"id": 9, "p": "a"}], "id")
 
     def test_values_beyond_the_type_are_refused(self, store: Store) -> None:
         schema = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int32(), nullable=False)])
@@ -754,7 +798,7 @@ class TestOthers:
 
         report = merging.where("p = 'a'").merge([row(1, v=1.0)], "id")
 
-        assert report.files_read == 1
+        assert report.read_file_count == 1
         assert isinstance(counting, Meddling)
         assert values(dataset) == {1: 1.0, 2: 0.0, 3: 0.0}
 

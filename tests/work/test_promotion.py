@@ -178,7 +178,7 @@ def test_only_files_of_other_with_such_rows_are_written_anew_in_one_commit() -> 
         "channel_dimension=esr",
         3,
     )
-    assert (report.files_rewritten, report.dimensions) == (3, ("channel_dimension",))
+    assert (report.rewritten_file_count, report.dimensions) == (3, ("channel_dimension",))
     assert report.commit is not None
     assert report.commit.operation == "promote"
     assert dataset.version == report.commit.version == 5
@@ -186,7 +186,7 @@ def test_only_files_of_other_with_such_rows_are_written_anew_in_one_commit() -> 
         key for key in report.commit.files_removed if "OTHER" in key
     )
     assert kept | {untouched} <= {file.key for file in dataset.files()}
-    assert report.files_added == 2
+    assert report.added_file_count == 2
     assert dataset.count() == 13
 
 
@@ -198,7 +198,7 @@ def test_files_whose_facts_exclude_the_values_are_not_read() -> None:
 
     report = dataset.promote(ESR)
 
-    assert (report.files_read, report.files_rewritten) == (1, 1)
+    assert (report.read_file_count, report.rewritten_file_count) == (1, 1)
 
 
 def test_files_that_an_index_excludes_are_not_read() -> None:
@@ -214,7 +214,7 @@ def test_files_that_an_index_excludes_are_not_read() -> None:
 
     report = dataset.promote(ESR)
 
-    assert (report.files_read, report.files_rewritten) == (1, 1)
+    assert (report.read_file_count, report.rewritten_file_count) == (1, 1)
     assert [one["channel"] for one in dataset.where("channel = 'esr'").reader()] == ["esr"]
 
 
@@ -225,7 +225,7 @@ def test_promotion_without_rows_changes_the_dimension_alone() -> None:
 
     report = dataset.promote(ESR)
 
-    assert (report.moves, report.files_rewritten, dataset.version) == ((), 0, 2)
+    assert (report.moves, report.rewritten_file_count, dataset.version) == ((), 0, 2)
     assert {file.key for file in dataset.files()} == keys
     dataset.append([row("esr")])
     assert [one.path for one in dataset.partitions()] == [

@@ -453,6 +453,8 @@ class Merging:
                 continue
             number = batch.schema.get_field_index(assignment.name)
             new = value_of(assignment, types[assignment.name], sides)
+            if _is_identical(taken.column(number), new):
+                continue  # which is often so, and a column is long
             whole = _with(batch.column(number), rows, new)
             batch = batch.set_column(number, batch.schema.field(number), whole)
         return batch
@@ -488,6 +490,14 @@ def _with(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
     order = np.arange(len(column))
     order[rows] = len(column) + np.arange(len(rows))
     return pa.concat_arrays([column, new]).take(pa.array(order))
+
+
+def _is_identical(old: pa.Array, new: pa.Array) -> bool:
+    """Whether plain values are the same to the bit; of floats, zeros and NaN are not compared."""
+    kind = old.type
+    if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+        return False
+    return bool(old.equals(new))
 
 
 def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:

@@ -201,8 +201,8 @@ def promote(
     else:
         would = "Would move" if is_dry_run else "Moved"
         output.note(
-            f"{would} {counted(report.row_count, 'row')} of {counted(report.files_rewritten, 'file')}; "
-            f"{report.files_read:,} were looked at."
+            f"{would} {counted(report.row_count, 'row')} of {counted(report.rewritten_file_count, 'file')}; "
+            f"{report.read_file_count:,} were looked at."
         )
     output.rows(
         _MOVE_COLUMNS,

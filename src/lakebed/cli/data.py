@@ -17,6 +17,7 @@ from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.options import (
     Verb,
     parse_time,
+    split_address,
     storage_option,
     takes_dataset,
     takes_state,
@@ -26,6 +27,7 @@ from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
+from lakebed.errors import DatasetNotFoundError, LakebedError
 from lakebed.repository import Repository, open_repository
 from lakebed.state.commit import CommitOptions
 from lakebed.view import View
@@ -341,13 +343,33 @@ def sql(
     - or + needs double quotes.
     """
     with output.progress("Asking DuckDB"):
-        answer = open_repository(location, storage_options=storage_options).sql(query)
+        try:
+            answer = open_repository(location, storage_options=storage_options).sql(query)
+        except DatasetNotFoundError as exc:
+            raise _naming_repository(exc, location, storage_options) from exc
     shown = TABLE_LIMIT if limit is None and output.is_table else limit
     rows = answer if shown is None else answer.slice(0, shown)
     names = _distinct(rows.column_names)
     output.rows(names, _plain_rows(rows.rename_columns(names)), null="null")
     if limit is None and rows.num_rows < answer.num_rows:
         output.note(f"The first {shown} rows; for more give --limit, or -o jsonl for all.")
+
+
+def _naming_repository(
+    exc: DatasetNotFoundError, location: str, storage_options: Mapping[str, str]
+) -> DatasetNotFoundError:
+    """Return the error, saying so if a dataset was named in the place of its repository."""
+    try:
+        place, name = split_address(location)
+        is_dataset = open_repository(place, storage_options=storage_options).exists(name)
+    except LakebedError:
+        is_dataset = False
+    if not is_dataset:
+        return exc
+    return DatasetNotFoundError(
+        f"{location!r} is a dataset, where its repository is to be named.",
+        hint=f'Ask the repository: lakebed sql {place} "SELECT … FROM {name}"',
+    )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -142,7 +142,7 @@ def _show(output: Output, report: MergeReport) -> None:
     )
     output.note(
         f"{'Would merge' if report.is_dry_run else 'Merged'}: {counts}. Such rows are in "
-        f"{report.files_rewritten:,} of {report.files_read:,} files that were looked at."
+        f"{report.rewritten_file_count:,} of {report.read_file_count:,} files that were looked at."
     )
     if report.commit is None and not report.is_dry_run:
         output.note("Nothing has changed, so there is no new version.")
@@ -156,9 +156,9 @@ def _show(output: Output, report: MergeReport) -> None:
         "inserted_row_count": report.inserted_row_count,
         "updated_row_count": report.updated_row_count,
         "deleted_row_count": report.deleted_row_count,
-        "read_file_count": report.files_read,
-        "rewritten_file_count": report.files_rewritten,
-        "added_file_count": report.files_added,
+        "read_file_count": report.read_file_count,
+        "rewritten_file_count": report.rewritten_file_count,
+        "added_file_count": report.added_file_count,
         "commit_id": None if commit is None else commit.commit_id,
     }
     facts = {key.replace("_", " "): value for key, value in record.items() if key != "commit_id"}

@@ -131,6 +131,10 @@ class MergeClauses:
         if not self.on:
             raise InvalidInputError("merge() with no column in `on`.", hint='Give on=["id"].')
         for name in self.on:
+            if not isinstance(name, str):
+                raise InvalidInputError(
+                    f"`on` names {shown(name)}.", hint='Give names of columns: on=["id"].'
+                )
             if self.on.count(name) > 1:
                 raise InvalidInputError(f"`on` names {name!r} twice.", hint="Name it once.")
         self._check_used("update", self.matched == "update", "matched", "update")
@@ -266,6 +270,11 @@ def bind_clauses(
 
 def _check_keys(on: Sequence[str], data: Mapping[str, Type], schema: Schema) -> None:
     for name in on:
+        if name not in schema and "," in name:
+            names = [part.strip() for part in name.split(",")]
+            raise InvalidInputError(
+                f"`on` names {name!r}, which is no column.", hint=f"Give on={names}."
+            )
         kind = schema.get(name).type
         if not isinstance(kind, Primitive | Decimal):
             raise InvalidInputError(

@@ -318,10 +318,26 @@ class _Reader:
         return bool(cast.to.is_type(*self._exp.DataType.TEMPORAL_TYPES))
 
     def _refused(self, node: exp.Expr) -> PredicateError:
+        hint = "Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine."
         return PredicateError(
             f"Cannot use {shown(node.sql(dialect='spark'))} in the predicate {shown(self._text)}.",
-            hint="Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine.",
+            hint=self._hint_of_pattern(node) or hint,
         )
+
+    def _hint_of_pattern(self, node: exp.Expr) -> str:
+        """Return what to write in the place of LIKE and its kin; empty for anything else."""
+        exp = self._exp
+        if not isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
+            return ""
+        pattern = node.expression.name if isinstance(node.expression, exp.Literal) else ""
+        start = pattern.removesuffix("%")
+        is_start = pattern == f"{start}%" and re.fullmatch(r"[A-Za-z0-9 .:/-]*[A-Za-z0-9]", start)
+        if is_start and isinstance(node, exp.Like) and isinstance(node.this, exp.Column):
+            column, end = node.this.sql(dialect="spark"), start[:-1] + chr(ord(start[-1]) + 1)
+            return (
+                f"For texts that begin with it, write {column} >= '{start}' AND {column} < '{end}'."
+            )
+        return "Patterns are asked after reading, as by Spark, DuckDB or pandas."
 
 
 class _TermReader:

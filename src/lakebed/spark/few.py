@@ -1,14 +1,19 @@
 """Few rows of a Spark frame: the driver writes them, and no Python need start for it.
 
 A task of Python costs more than to write a hundred rows: its process starts and imports, and rows
-of many partitions travel once more. So rows come to the driver instead, in two cases. Where the
-plan *proves* that there are few, Spark collects them, and no task of ours runs at all. Where it
-does not, each task sees how many rows it has: it gives few of them to the driver in its answer, and
-writes more by itself.
+of many partitions travel once more. So rows come to the driver instead, in three cases:
 
-The query of the caller runs once in each case, since it may give other rows each time. What the
-driver receives is bounded: by the proof, or by the number of tasks that may give rows times what
-each may give.
+- The plan *proves* that there are few. Spark collects them, and no task of ours runs at all.
+- The plan is *quickly begun*: nothing but Spark's own operators, over files of a moderate size. So
+  the driver asks for a few rows, and for one more than it would write. If that comes too, or a row
+  is large, what came is thrown away, and tasks do all of it.
+- Otherwise each task sees how many rows it has: it gives few of them to the driver in its answer,
+  and writes more by itself.
+
+What is written is of one evaluation of the query, also if it gives other rows each time. It is
+evaluated once, but where the driver has begun it in vain; user code is never begun so. What the
+driver receives is bounded: by the rows that it asks for and the size that each may have, or by the
+number of tasks that may give rows times what each may give.
 """
 
 from __future__ import annotations
@@ -16,13 +21,14 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 # A task of few rows imports this module of Lakebed and `jars`, and no other: the kernel takes longer
 # to load than to write them.
@@ -31,33 +37,54 @@ FEW_ROWS = 2_000
 _FEW_BYTES = 256 * 2**10  # of a task
 _GIVING_TASKS = 64  # the first of them; so that the driver receives at most 16 MiB
 
+DRIVER_ROWS = 2**14  # that the driver asks for, at most
+_ROW_BYTES = 4 * 2**10  # that each of them may have; so that it receives at most 64 MiB
+# Of the files that a query reads, so that what was begun in vain is little beside the write.
+_NARROW_BYTES = 256 * 2**20  # where each task stops as soon as it has enough rows
+_WIDE_BYTES = 16 * 2**20  # where it must come to an end before the first row is known
+_UNFILTERED_BYTES = 2**20  # larger files surely have more rows, where nothing is filtered
+_MOST_NODES = 40
+
+_NARROW = frozenset({"GlobalLimit", "LocalLimit", "Project", "Filter", "Union"})
+_WIDE = frozenset(
+    {
+        "Aggregate", "Distinct", "Except", "Expand", "Generate", "Intersect", "Join", "Offset",
+        "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sample", "Sort",
+        "Window", "WindowGroupLimit",
+    }
+)  # fmt: skip
+_LEAVES = frozenset({"InMemoryRelation", "LocalRelation", "LogicalRelation", "Range"})
+
+_IS_LARGE = "lakebed.is_large"  # no field has a dot in its name
+
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def rows_if_few(frame: DataFrame) -> pa.Table | None:
-    """Return the rows of a frame that surely has few; None of any other, and then nothing has run.
+    """Return the rows of a frame that has few; None of any other, and where nobody can tell.
 
     Cost:
-        To look at the plan; where it has few rows, the Spark job of the frame itself.
+        To look at the plan. Where it has few rows, the Spark job of the frame itself; where it
+        may have few and has not, some of that, see above.
     """
     bound = _bound(frame)
-    if bound is not None:
-        if bound > FEW_ROWS or (_may_be_large(frame) and not _is_local(frame)):
-            return None
-        return frame.toArrow()
-    if not _is_local(frame):
+    if (bound is not None and bound > DRIVER_ROWS) or _has_required_parts(frame.schema):
         return None
-    # Its rows are values in the plan: there is no query that could run twice.
-    rows = frame.limit(FEW_ROWS + 1).toArrow()
-    return rows if rows.num_rows <= FEW_ROWS else None
-
-
-def _may_be_large(frame: DataFrame) -> bool:
-    """Whether rows of a frame hold bytes, such as images: few of them may be more than a driver takes.
-
-    A task looks at their size before it gives them.
-    """
-    return '"binary"' in frame.schema.json()
+    if _is_local(frame):
+        # Its rows are values in the plan: there is no query that could run twice.
+        rows = frame.limit(DRIVER_ROWS + 1).toArrow()
+        return rows if rows.num_rows <= DRIVER_ROWS else None
+    some = _some_rows(frame)
+    if some is None or (bound is None and not _is_quickly_begun(some)):
+        return None
+    rows = some.toArrow()
+    if rows.num_rows > DRIVER_ROWS:
+        return None
+    if _IS_LARGE in rows.column_names:
+        if any(rows[_IS_LARGE].to_pylist()):
+            return None
+        rows = rows.drop_columns(_IS_LARGE)
+    return rows
 
 
 def _bound(frame: DataFrame) -> int | None:
@@ -79,6 +106,113 @@ def _is_local(frame: DataFrame) -> bool:
         return frame.isLocal()
     except Exception:  # noqa: BLE001 - what is wrong with the frame shows when it is used
         return False
+
+
+def _has_required_parts(schema: StructType) -> bool:
+    """Whether records have fields that may not be null: Spark's Arrow cannot cast null records."""
+    inner = [cast("StructType", f.dataType) for f in schema.fields if hasattr(f.dataType, "fields")]
+    return any(
+        not all(field.nullable for field in record.fields) or _has_required_parts(record)
+        for record in inner
+    )
+
+
+def _some_rows(frame: DataFrame) -> DataFrame | None:
+    """Return as many rows as the driver takes, and one more, none of which is large.
+
+    Of a row that is larger than the driver takes, nothing comes but the mark that it is.
+
+    Returns:
+        The rows, with a column `_IS_LARGE` if they may be large; None where rows may be large in
+        a way that a query cannot tell.
+    """
+    if len({name.casefold() for name in frame.columns}) < len(frame.columns):
+        return None
+    fixed_bytes, texts = 0, dict[str, list[str]]()
+    for field in frame.schema.fields:
+        measured = _measured(field.dataType, _quoted(field.name))
+        if measured is None:
+            return None
+        fixed_bytes += measured[0]
+        texts[field.name] = measured[1]
+    if fixed_bytes >= _ROW_BYTES:
+        return None
+    sizes = [size for of_column in texts.values() for size in of_column]
+    if sizes:
+        # As text, since each part of an expression would be a call to the JVM.
+        mark = _quoted(_IS_LARGE)
+        marked = frame.selectExpr(
+            "*", f"{' + '.join(sizes)} > {_ROW_BYTES - fixed_bytes} AS {mark}"
+        )
+        kept = [
+            f"CASE WHEN NOT {mark} THEN {_quoted(name)} END AS {_quoted(name)}"
+            if texts[name]
+            else _quoted(name)
+            for name in frame.columns
+        ]
+        frame = marked.selectExpr(*kept, mark)
+    return frame.limit(DRIVER_ROWS + 1)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
+    """Return the bytes that a value has at least, and the sizes of its texts; None if unknown."""
+    from pyspark.sql import types
+
+    fixed = (types.NumericType, types.DatetimeType, types.BooleanType, types.NullType)
+    if isinstance(kind, fixed):
+        return 16, []
+    if isinstance(kind, types.StringType):
+        return 16, [f"CAST(COALESCE(OCTET_LENGTH({place}), 0) AS BIGINT)"]
+    if not isinstance(kind, types.StructType):
+        return None
+    total_bytes, sizes = 0, []
+    for field in kind.fields:
+        part = _measured(field.dataType, f"{place}.{_quoted(field.name)}")
+        if part is None:
+            return None
+        total_bytes += part[0]
+        sizes += part[1]
+    return total_bytes, sizes
+
+
+def _is_quickly_begun(frame: DataFrame) -> bool:
+    """Whether it costs little to begin the query of a frame, and to begin it again if need be.
+
+    Without a JVM in this process, as on Spark Connect, nobody can be asked.
+    """
+    try:
+        names, size_bytes = _looked_at(frame._jdf.queryExecution().optimizedPlan())
+    except Exception:  # noqa: BLE001 - internals of Spark, which each release may change
+        return False
+    if not names <= _NARROW | _WIDE | _LEAVES:
+        return False
+    if not names <= _NARROW | _LEAVES:
+        return size_bytes <= _WIDE_BYTES
+    return size_bytes <= (_NARROW_BYTES if "Filter" in names else _UNFILTERED_BYTES)
+
+
+def _looked_at(plan: Any) -> tuple[set[str], int]:
+    """Return the operators of an optimized plan, and the bytes of what it reads."""
+    if not plan.subqueriesAll().isEmpty():
+        return {"a query within"}, 0
+    names: set[str] = set()
+    size_bytes = count = 0
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        name, children = node.nodeName(), node.children()
+        count += 1
+        if count > _MOST_NODES:
+            return {"too much to look at"}, 0
+        names.add(name)
+        if name in _LEAVES:
+            size_bytes += int(str(node.stats().sizeInBytes()))
+        waiting += [children.apply(number) for number in range(children.size())]
+    return names, size_bytes
 
 
 def giving_few(task: Task, message: pa.Schema) -> Task:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.arrow.conform import check_columns, check_types
-from lakebed.arrow.kernel import BatchTarget
+from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.workers import gather
 from lakebed.arrow.write import write_batches
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.answers import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
-from lakebed.spark.few import giving_few, rows_if_few
+from lakebed.spark.few import FEW_ROWS, giving_few, rows_if_few
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.session import caller_setting, described, settings_for
 from lakebed.spark.tasks import (
@@ -36,6 +36,7 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_MOST_PARTITIONS = 256  # that the driver writes by itself
 _ROWS_A_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNMEASURED = str(2**31 - 1)  # the one value of it with which Spark does not measure
@@ -65,7 +66,8 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     Cost:
         One Spark job, with a shuffle of the rows that are scattered, and before it one over the
         sources of dimensions that have a cap and room under it. The driver receives some hundred
-        bytes a file, and at most 16 MiB of rows.
+        bytes a file, and at most 64 MiB of rows. Where the driver asks for a few rows in vain, a
+        second job before it that ends after these; see `lakebed.spark.few`.
     """
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue())
@@ -84,7 +86,7 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
     is_asked = decides and not is_capped and not _is_maybe_large(given)
     rows = rows_if_few(frame) if is_asked else None
-    if rows is not None:
+    if rows is not None and not _is_for_many(rows, store, target):
         return write_batches(store, target, rows.to_batches())
     if can_write_natively(store, target, given):
         return write_natively(frame, store, target, given)
@@ -102,6 +104,16 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
     return _joined(store, target, balanced(results(answers, TaskAnswer)))
+
+
+def _is_for_many(rows: pa.Table, store: Store, target: BatchTarget) -> bool:
+    """Whether rows, though few, belong to so many partitions that tasks write their files sooner."""
+    if rows.num_rows <= FEW_ROWS or not len(target.descriptor.partition_by):
+        return False
+    asked = KernelWriter(store, target)  # it writes nothing
+    for batch in rows.to_batches():
+        asked.checked(batch)
+    return len(asked.partitions) > _MOST_PARTITIONS
 
 
 def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) -> Written:

@@ -21,7 +21,13 @@ from lakebed.arrow.rewrite import RewriteJob, rewrite_all, works_on
 from lakebed.arrow.workers import Workers
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, InvalidInputError, LakebedError
+from lakebed.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    LakebedError,
+    PartitionSpecError,
+    SchemaMismatchError,
+)
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import staging_folder
@@ -64,7 +70,7 @@ _FILES_AT_ONCE = 32  # that are looked at by one task
 # Rows whose keys are looked up together: a table of all keys of the data is made for each time.
 _ROWS_AT_ONCE, _MOST_ROWS_AT_ONCE = 2**20, 2**22
 _FEW_ROWS = 100_000  # of the data, that this process looks at and writes in less than a Spark job
-# Values of a key column by which files are found one by one; of more, by the range that they are in.
+# Values of a key column by which files are found each by itself; of more, by the range that they are in.
 _MOST_VALUES = 100_000
 
 
@@ -79,9 +85,9 @@ class MergeReport:
         inserted_row_count: Rows of the data that are new entities.
         updated_row_count: Entities that were changed.
         deleted_row_count: Entities that were deleted.
-        files_read: Data files that were looked at, of which only the columns that decide.
-        files_rewritten: Those of them that hold an entity that was changed or deleted.
-        files_added: Files that hold the rest of these, and what is new; 0 in a dry run.
+        read_file_count: Data files that were looked at, of which only the columns that decide.
+        rewritten_file_count: Those of them that hold an entity that was changed or deleted.
+        added_file_count: Files that hold the rest of these, and what is new; 0 in a dry run.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -90,7 +96,7 @@ class MergeReport:
     >>> people = repository.create("people", DatasetDescriptor(schema=schema))
     >>> commit = people.append([{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}])
     >>> report = people.merge([{"id": 2, "name": "Bo"}, {"id": 3, "name": "Cy"}], on=["id"])
-    >>> report.inserted_row_count, report.updated_row_count, report.files_rewritten
+    >>> report.inserted_row_count, report.updated_row_count, report.rewritten_file_count
     (1, 1, 1)
     >>> sorted(person["name"] for person in people.reader())
     ['Ann', 'Bo', 'Cy']
@@ -102,9 +108,9 @@ class MergeReport:
     inserted_row_count: int = 0
     updated_row_count: int = 0
     deleted_row_count: int = 0
-    files_read: int = 0
-    files_rewritten: int = 0
-    files_added: int = 0
+    read_file_count: int = 0
+    rewritten_file_count: int = 0
+    added_file_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +277,8 @@ class _Looked(msgspec.Struct, frozen=True):
         return np.frombuffer(self.matched, np.int64)
 
 
-class _Found:
-    """What a round of a merge has found so far.
+class _Outcome:
+    """What a round of a merge knows so far.
 
     Attributes:
         looks: By label: what becomes of the files that were looked at.
@@ -327,32 +333,36 @@ class _Merge:
     def look_only(self, state: State) -> MergeReport:
         """Say what a merge into a state would do."""
         matcher = self._matcher(state)
-        found = _Found(len(self._rows))
+        outcome = _Outcome(len(self._rows))
         files = self._candidates(state, self._predicate(matcher, state))
-        found.add(self._look(matcher, state, files, found))
-        return self._report(found, self._count_new(matcher, found), None, is_dry_run=True)
+        outcome.add(self._look(matcher, state, files, outcome))
+        new_count = self._count_new(matcher, outcome)
+        self._check_new(matcher, state, new_count)
+        return self._report(outcome, new_count, None, is_dry_run=True)
 
     def run(self, transaction: Transaction) -> MergeReport:
         """Look for what changes, write it, and commit it."""
         base = state = transaction.base
         matcher = self._matcher(base)
         predicate = self._predicate(matcher, base)
-        found = _Found(len(self._rows))
+        outcome = _Outcome(len(self._rows))
         inserted: Written | None = None
         written: list[Written] = []
         # Appends may go on meanwhile: what they add is looked at too, until a commit has a chance.
         for _ in range(_CATCHING_UP):
-            files = [f for f in self._candidates(state, predicate) if f.label not in found.known]
-            found.known |= frozenset(state.labels)
-            looks = self._look(matcher, state, files, found)
-            has_more = found.add(looks)
-            rewritten = self._rewrite(transaction, state, matcher, files, found, written)
+            files = [f for f in self._candidates(state, predicate) if f.label not in outcome.known]
+            outcome.known |= frozenset(state.labels)
+            looks = self._look(matcher, state, files, outcome)
+            has_more = outcome.add(looks)
+            if self._lacked(matcher, base) is not None:
+                self._check_new(matcher, base, self._count_new(matcher, outcome))
+            rewritten = self._rewrite(transaction, state, matcher, files, outcome, written)
             transaction.add(*rewritten)
             written += rewritten
             if inserted is None or has_more:
                 if inserted is not None:
                     transaction.discard(inserted)
-                inserted = self._insert(transaction, matcher, found, written)
+                inserted = self._insert(transaction, matcher, outcome, written)
                 transaction.add(inserted)
             now = read_head(self._target.store, base.name).state
             if now.labels == state.labels or now.descriptor != base.descriptor:
@@ -360,17 +370,17 @@ class _Merge:
             state = now
             transaction.keep_alive()
         assert inserted is not None  # there is at least one time
-        report = self._report(found, inserted.row_count, None)
-        if not (inserted.labels or found.labels(changed=True)):
+        report = self._report(outcome, inserted.row_count, None)
+        if not (inserted.labels or outcome.labels(changed=True)):
             return report
         partitions = _partitions_of(predicate, base)
         read = self._target.read
         committed = transaction.commit(
             scope=MergedFiles(
-                labels=found.labels(changed=True),
-                matched=found.labels(changed=False),
+                labels=outcome.labels(changed=True),
+                matched=outcome.labels(changed=False),
                 partitions=partitions,
-                known=found.known.difference(base.labels),
+                known=outcome.known.difference(base.labels),
             ),
             inserted_row_count=report.inserted_row_count,
             updated_row_count=report.updated_row_count,
@@ -378,14 +388,36 @@ class _Merge:
             reads=() if read is None else [Read(state=read, scope=partitions)],
         )
         commit = Commit.of(committed.entry, base)
-        return replace(report, commit=commit, files_added=len(commit.files_added))
+        return replace(report, commit=commit, added_file_count=len(commit.files_added))
 
     def _matcher(self, state: State) -> Matcher:
-        rules = self._rules(state)
-        if rules.not_matched == "insert":
-            names = [name for name in self._rows.schema.names if name not in rules.extra]
+        return Matcher(self._rules(state), self._rows, state.layout)
+
+    def _lacked(self, matcher: Matcher, state: State) -> InvalidInputError | None:
+        """Return the error for a column that a new entity needs and the data lacks, if there is one."""
+        if matcher.rules.not_matched == "ignore":
+            return None
+        names = [name for name in self._rows.schema.names if name not in matcher.rules.extra]
+        try:
             check_columns(names, state.descriptor)
-        return Matcher(rules, self._rows, state.layout)
+        except (SchemaMismatchError, PartitionSpecError) as exc:
+            return exc
+        return None
+
+    def _check_new(self, matcher: Matcher, state: State, new_count: int) -> None:
+        """Check that the data has the columns that its new entities need.
+
+        Raises:
+            SchemaMismatchError: It lacks one that is neither nullable nor has a default.
+            PartitionSpecError: It lacks the source of a partition field.
+        """
+        lacked = self._lacked(matcher, state) if new_count else None
+        if lacked is not None:
+            rows = "row matches" if new_count == 1 else "rows match"
+            raise type(lacked)(
+                f"{lacked.message[:-1]}, and {new_count:,} of its {rows} no entity and would be new.",
+                hint=f'{lacked.hint} To leave such rows out, give not_matched="ignore".',
+            )
 
     def _rules(self, state: State) -> MergeRules:
         schema = state.descriptor.schema
@@ -422,10 +454,10 @@ class _Merge:
         return plan(state, predicate, requests=0, store=self._target.store).files
 
     def _look(
-        self, matcher: Matcher, state: State, files: Sequence[DataFile], found: _Found
+        self, matcher: Matcher, state: State, files: Sequence[DataFile], outcome: _Outcome
     ) -> list[_Looked]:
         """Read the columns that decide, and say what becomes of each file."""
-        store, keeps = self._target.store, found.changes if self._spark is None else None
+        store, keeps = self._target.store, outcome.changes if self._spark is None else None
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
             changes = matcher.look(store, chunk)
@@ -462,14 +494,14 @@ class _Merge:
         state: State,
         matcher: Matcher,
         files: Sequence[DataFile],
-        found: _Found,
+        outcome: _Outcome,
         written: Sequence[Written],
     ) -> list[Written]:
         """Write the files anew that hold rows which change."""
         changed = [
             file
             for file in files
-            if found.looks[file.label].is_changed and not found.looks[file.label].is_gone
+            if outcome.looks[file.label].is_changed and not outcome.looks[file.label].is_gone
         ]
         works = works_on(self._target.store, state.lists, changed, self._workers.count)
         if not works:
@@ -483,7 +515,7 @@ class _Merge:
                 options=replace(self._options, memory_bytes=memory_bytes),
                 admitting_writers=len(works),
             ),
-            route=Merging(matcher, self._target.store, found.changes),
+            route=Merging(matcher, self._target.store, outcome.changes),
             columns=_read_beside(matcher),
             is_checked=False,
         )
@@ -506,35 +538,37 @@ class _Merge:
         self,
         transaction: Transaction,
         matcher: Matcher,
-        found: _Found,
+        outcome: _Outcome,
         written: Sequence[Written],
     ) -> Written:
         """Write the rows of the data that match nothing, as rows of the merge's own run."""
         target = self._write_target(transaction, matcher, written)
         schema = transaction.base.descriptor.schema
         names = [name for name in schema.names if name in self._rows.schema.names]
-        if matcher.rules.not_matched == "ignore" or found.is_matched.all():
+        is_ignored = matcher.rules.not_matched == "ignore" or outcome.is_matched.all()
+        # Where the data lacks what new entities need, it is known by now that there are none.
+        if is_ignored or self._lacked(matcher, transaction.base) is not None:
             return Written.nothing(target.descriptor.stored_schema)
-        new_count = len(found.is_matched) - int(np.count_nonzero(found.is_matched))
+        new_count = len(outcome.is_matched) - int(np.count_nonzero(outcome.is_matched))
         if isinstance(self._rows, StoredRows) and new_count > _FEW_ROWS:
-            inserted = self._insert_by_tasks(matcher, found, target, names)
+            inserted = self._insert_by_tasks(matcher, outcome, target, names)
         else:
             data = matcher.data
-            is_new = matcher.inserted(data, found.is_matched)
+            is_new = matcher.inserted(data, outcome.is_matched)
             batches = data.slices(is_new, names)
             inserted = write_batches(self._target.store, target, batches)
         run = self._target.run
         return replace(inserted, carried=dict.fromkeys(inserted.labels, run) if run else {})
 
     def _insert_by_tasks(
-        self, matcher: Matcher, found: _Found, target: BatchTarget, names: Sequence[str]
+        self, matcher: Matcher, outcome: _Outcome, target: BatchTarget, names: Sequence[str]
     ) -> Written:
         from lakebed.spark.data_rows import frame_of
         from lakebed.spark.session import get_session
         from lakebed.spark.write import write_frame
 
         assert isinstance(self._rows, StoredRows)
-        packed = _packed(found.is_matched, self._rows.part_counts)
+        packed = _packed(outcome.is_matched, self._rows.part_counts)
 
         def chosen(number: int, part: HeldRows) -> Iterator[pa.RecordBatch]:
             is_matched = np.unpackbits(packed[number], count=len(part)).astype(bool)
@@ -545,8 +579,8 @@ class _Merge:
         frame = frame_of(session, self._rows, schema, chosen)
         return write_frame(frame, self._target.store, target)
 
-    def _count_new(self, matcher: Matcher, found: _Found) -> int:
-        rows, packed = self._rows, _packed(found.is_matched, self._rows.part_counts)
+    def _count_new(self, matcher: Matcher, outcome: _Outcome) -> int:
+        rows, packed = self._rows, _packed(outcome.is_matched, self._rows.part_counts)
 
         def of_part(number: int) -> int:
             part = rows.part(number)
@@ -557,13 +591,13 @@ class _Merge:
 
     def _report(
         self,
-        found: _Found,
+        outcome: _Outcome,
         inserted_row_count: int,
         commit: Commit | None,
         *,
         is_dry_run: bool = False,
     ) -> MergeReport:
-        looks = found.looks.values()
+        looks = outcome.looks.values()
         return MergeReport(
             dataset=self._target.name,
             is_dry_run=is_dry_run,
@@ -571,8 +605,8 @@ class _Merge:
             inserted_row_count=inserted_row_count,
             updated_row_count=sum(looked.updated_count for looked in looks),
             deleted_row_count=sum(looked.deleted_count for looked in looks),
-            files_read=len(looks),
-            files_rewritten=sum(looked.is_changed for looked in looks),
+            read_file_count=len(looks),
+            rewritten_file_count=sum(looked.is_changed for looked in looks),
         )
 
 

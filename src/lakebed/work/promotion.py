@@ -96,9 +96,9 @@ class PromotionReport:
         dimensions: Partition fields whose dimensions allow more; empty if none does.
         commit: That it made; None in a dry run, or if the dimensions are what they were.
         moves: From which partition to which, in order of path.
-        files_read: Files of `OTHER` that were looked at, of which only sources of dimensions.
-        files_rewritten: Those of them that hold entities which move.
-        files_added: Files that took their place; 0 in a dry run.
+        read_file_count: Files of `OTHER` that were looked at, of which only sources of dimensions.
+        rewritten_file_count: Those of them that hold entities which move.
+        added_file_count: Files that took their place; 0 in a dry run.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, by, open_repository
@@ -111,7 +111,7 @@ class PromotionReport:
     >>> report = flights.promote({"carrier": ["UA", "B6"]})
     >>> [(move.source, move.target, move.row_count) for move in report.moves]
     [('carrier_dimension=OTHER', 'carrier_dimension=B6', 1)]
-    >>> report.files_rewritten, report.commit.operation
+    >>> report.rewritten_file_count, report.commit.operation
     (1, 'promote')
     """
 
@@ -120,9 +120,9 @@ class PromotionReport:
     dimensions: tuple[str, ...] = ()
     commit: Commit | None = None
     moves: tuple[Move, ...] = ()
-    files_read: int = 0
-    files_rewritten: int = 0
-    files_added: int = 0
+    read_file_count: int = 0
+    rewritten_file_count: int = 0
+    added_file_count: int = 0
 
     @property
     def row_count(self) -> int:
@@ -440,9 +440,9 @@ class _Promotion:
                 Move(source=source, target=target, row_count=count)
                 for (source, target), count in sorted(moved.items())
             ),
-            files_read=len(looked),
-            files_rewritten=sum(route.moves(file) for file in looked),
-            files_added=len(commit.files_added) if commit is not None else 0,
+            read_file_count=len(looked),
+            rewritten_file_count=sum(route.moves(file) for file in looked),
+            added_file_count=len(commit.files_added) if commit is not None else 0,
         )
 
 

@@ -40,7 +40,7 @@ class ParquetWriter(FileWriter):
         self._repetitive: list[str] = []
         self._floats = [path for path in _paths(schema) if _is_float(schema, path)]
         self._unbounded: frozenset[str] = frozenset()
-        self._seen = {name: ColumnFacts(null_count=0) for name in self._floats if "." not in name}
+        self._seen: dict[str, ColumnFacts] = {}  # of columns without bounds in the file
 
     def _open(self) -> pq.ParquetWriter:
         bounded = [path for path in _paths(self._schema) if path not in self._unbounded]
@@ -68,9 +68,14 @@ class ParquetWriter(FileWriter):
             self._writer = self._open()
         elif not with_nan <= self._unbounded:
             self._write_again_without_bounds(self._writer)
-        for name, facts in self._seen.items():
-            self._seen[name] = _with_values(facts, rows.column(name))
+        self._see(rows, self._unbounded)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+
+    def _see(self, rows: pa.Table, paths: frozenset[str]) -> None:
+        """Take note of what a footer without bounds does not say."""
+        for name in paths.intersection(rows.column_names):
+            facts = self._seen.get(name, ColumnFacts(null_count=0))
+            self._seen[name] = _with_values(facts, rows.column(name))
 
     def _write_again_without_bounds(self, writer: pq.ParquetWriter) -> None:
         """Write the row groups so far into a new file, in which no column of floats has bounds.
@@ -79,12 +84,14 @@ class ParquetWriter(FileWriter):
         """
         writer.close()
         before = self._sink.getvalue()
+        bounded = frozenset(self._floats) - self._unbounded
         self._sink, self._unbounded = pa.BufferOutputStream(), frozenset(self._floats)
         self._footers.clear()
         self._writer = self._open()
         with pq.ParquetFile(pa.BufferReader(before)) as file:
             for number in range(file.num_row_groups):
                 rows = file.read_row_group(number).cast(self._schema)
+                self._see(rows, bounded)
                 self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> WrittenFile:
@@ -152,9 +159,21 @@ def _repetitive_columns(rows: pa.Table) -> list[str]:
     for field, column in zip(sample.schema, sample.columns, strict=True):
         if pa.types.is_nested(field.type):
             names += list(_leaves(field.name, field.type))
-        elif 2 * pc.count_distinct(column, mode="all").as_py() <= len(column):
+        elif _is_repetitive(column):
             names.append(field.name)
     return names
+
+
+def _is_repetitive(column: pa.ChunkedArray) -> bool:
+    """Whether at most half of the values of a column are distinct."""
+    half = len(column) // 2
+    # Where no value comes again, as of a key, half of them and one more tell it.
+    return _distinct_count(column.slice(0, half + 1)) <= half and _distinct_count(column) <= half
+
+
+def _distinct_count(column: pa.ChunkedArray) -> int:
+    count: int = pc.count_distinct(column, mode="all").as_py()
+    return count
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
