@@ -2,16 +2,15 @@
 
 import os
 import sys
-import threading
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from s3_services import ForgetfulService, served
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,46 +137,6 @@ def _connect_session() -> "SparkSession":
         session = builder.remote("local[2]").getOrCreate()
     assert type(session).__module__.startswith("pyspark.sql.connect")
     return session
-
-
-class ForgetfulService:
-    """A service before another one that drops headers of PUTs, as some do that know no conditions.
-
-    It forgets nothing until it is told what.
-    """
-
-    def __init__(self, application: Callable[..., Any]) -> None:
-        self.forgets: tuple[str, ...] = ()
-        self.requests: list[tuple[str, str]] = []  # method and path
-        self._application = application
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
-        if environ["REQUEST_METHOD"] == "PUT":
-            for header in self.forgets:
-                environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
-        return self._application(environ, start_response)
-
-
-@contextmanager
-def served(application: Callable[..., Any]) -> Iterator[str]:
-    """Serve an application on a free port of 127.0.0.1, one request at a time; yield its URL.
-
-    moto does not exclude its own threads from each other; one at a time, its conditions hold.
-    """
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class QuietHandler(WSGIRequestHandler):
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Keep a line for each request out of the output of the tests."""
-
-    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture(scope="session")

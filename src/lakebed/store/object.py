@@ -6,7 +6,8 @@ again, the second is refused because of the first, and a write that landed would
 conflict. So a lost answer surfaces as a retryable `StorageError`, and only the caller, who can look
 for its own commit, decides what it means.
 
-Whether the service looks at the conditions at all is tried before the first of them is relied on.
+Whether the service looks at the conditions at all is tried before the first of them is relied on,
+and noted at the root of the store, so that other processes need not try it again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from lakebed.errors import (
 )
 from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
-from lakebed.store.conditions import conditions_of
+from lakebed.store.conditions import ConditionsNote, conditions_of
 from lakebed.store.object_options import (
     SERVICES,
     Service,
@@ -106,6 +107,7 @@ class ObjectStore(Store):
         self._client = self._open_client(bucket, settings, profile, max_retries=retries)
         self._client_without_retries = self._open_client(bucket, settings, profile, max_retries=0)
         self._conditions = conditions_of(self.cache_name)
+        self._note = ConditionsNote.of(settings.addresses)
 
     def _open_client(
         self,
@@ -145,7 +147,7 @@ class ObjectStore(Store):
         if self._conditions.broken:
             return (
                 "Use a service, or a version of this one, that keeps If-Match and If-None-Match "
-                "on PUT; `lakebed doctor URL` tries it."
+                "on PUT; `lakebed doctor --store URL` tries it."
             )
         return (
             "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service knows "
@@ -153,7 +155,36 @@ class ObjectStore(Store):
         )
 
     def _check_conditions(self) -> None:
-        self._conditions.check(self._find_broken_condition)
+        self._conditions.check(self._look_up_broken_condition)
+
+    def _try_conditions(self) -> None:
+        self._conditions.check(self._find_broken_condition, anew=True)
+        if self._conditions.broken:
+            self._remove(self._note.key)  # of a service that has kept them once
+
+    def _look_up_broken_condition(self) -> str:
+        """Believe the note of another process; without one try, and write it."""
+        if self._has_note():
+            return ""
+        broken = self._find_broken_condition()
+        if not broken:
+            self._write_note()
+        return broken
+
+    def _has_note(self) -> bool:
+        self._log_call("get", self._note.key)
+        try:
+            return self._note.is_believed(self._get(self._note.key))
+        except (ObjectNotFoundError, AccessDeniedError):
+            # Services deny what is not there to whoever may not list.
+            return False
+
+    def _write_note(self) -> None:
+        self._log_call("put", self._note.key)
+        try:
+            self._put(self._note.key, memoryview(self._note.content()))
+        except LakebedError as exc:
+            _log.info("next process tries the conditions again store=%s error=%s", self.uri, exc)
 
     def _find_broken_condition(self) -> str:
         """Try both conditions on an object that neither of them fits."""
@@ -173,7 +204,7 @@ class ObjectStore(Store):
                         "and concurrent writers would lose data."
                     )
             finally:
-                self._remove_probe(key)
+                self._remove(key)
         except AccessDeniedError as exc:
             hint = (
                 f"Give credentials that may write and delete {self._where(_PROBE)}*: before its "
@@ -191,11 +222,11 @@ class ObjectStore(Store):
             return False
         return True
 
-    def _remove_probe(self, key: str) -> None:
+    def _remove(self, key: str) -> None:
         try:
             self._delete((key,))
         except LakebedError as exc:
-            _log.warning("probe stays behind key=%s store=%s error=%s", key, self.uri, exc)
+            _log.warning("object stays behind key=%s store=%s error=%s", key, self.uri, exc)
 
     def _translating(self, key: str) -> contextlib.AbstractContextManager[None]:
         return translating_object_store_errors(self._where(key), self._secrets)

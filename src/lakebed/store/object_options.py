@@ -46,6 +46,7 @@ _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
 _REGION = re.compile(r"[A-Za-z0-9-]+")
 _ENDPOINT_NAME = re.compile(r"(^|_)(endpoint(_url(_s3)?)?|authority_host)$")
+_ADDRESSES = frozenset({"account_name", "storage_account_name", "base_url", "use_emulator"})
 _MANY_LINES = frozenset({"proxy_ca_certificate", "root_certificate"})
 
 
@@ -129,6 +130,7 @@ class Settings:
         max_retries: Of all requests but conditional puts.
         retry_timeout_s: Same, in seconds.
         profile: Of AWS, where one was given.
+        addresses: What leads to one service rather than to another, by options or environment.
     """
 
     service: Mapping[str, str]
@@ -136,6 +138,7 @@ class Settings:
     max_retries: int
     retry_timeout_s: float
     profile: str | None
+    addresses: tuple[str, ...]
 
     @classmethod
     def of(cls, service: Service, options: Mapping[str, str]) -> Settings:
@@ -178,6 +181,7 @@ class Settings:
             max_retries=max_retries,
             retry_timeout_s=retry_timeout_s,
             profile=profile,
+            addresses=tuple(_addresses(service, to_service)),
         )
 
     @property
@@ -203,6 +207,17 @@ def environment_of(service: Service) -> dict[str, str]:
     """Return what the environment says of a service, by the names of its variables."""
     prefix = service.option_prefix.upper()
     return {name: value for name, value in os.environ.items() if name.startswith(prefix) and value}
+
+
+def _addresses(service: Service, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the options of the service that lead to it, those of the environment included."""
+    bare = {
+        name.lower().removeprefix(service.option_prefix): value
+        for name, value in {**environment_of(service), **options}.items()
+    }
+    for name, value in sorted(bare.items()):
+        if _ENDPOINT_NAME.search(name) or name in _ADDRESSES:
+            yield f"{name}={value}"
 
 
 def _client_environment(service: Service) -> dict[str, str]:
