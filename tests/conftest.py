@@ -92,7 +92,7 @@ def _hide_developer_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the developer has set for Lakebed and for AWS out of the tests."""
     for name in [name for name in os.environ if name.startswith(("LAKEBED_", "AWS_"))]:
         monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "LAKEBED_CONFIG"):
         monkeypatch.setenv(name, os.devnull)
 
 

@@ -13,6 +13,7 @@ and noted at the root of the store, so that other processes need not try it agai
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import itertools
 import logging
@@ -40,14 +41,16 @@ from lakebed.errors import (
 from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 from lakebed.store.conditions import ConditionsNote, conditions_of
+from lakebed.store.credentials import find_credentials
 from lakebed.store.object_options import (
     SERVICES,
     Service,
     Settings,
     environment_of,
+    known_options,
     parse_url,
 )
-from lakebed.store.profile import ProfileCredentials, find_profile
+from lakebed.store.provider import Provider
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +87,9 @@ class ObjectStore(Store):
             options: Names of obstore's configuration of the service and of its HTTP client, such
                 as `endpoint`, `region`, `allow_http`; and `max_retries` and `retry_timeout_s`,
                 which hold for all but conditional puts; and for S3 `profile`. What is missing
-                comes from the environment, as obstore describes, and then from a profile of AWS.
+                comes from the environment, as obstore describes, and then from what the tools of
+                the cloud know: a profile of AWS, application default credentials of Google, the
+                default chain of Azure.
 
         Raises:
             InvalidInputError: The URL has no bucket or holds a key, an option is not known or
@@ -102,10 +107,12 @@ class ObjectStore(Store):
         settings = Settings.of(self._service, self._options)
         self.supports_compare_and_swap = not (scheme == "s3" and settings.puts_unconditionally)
         self._lists_in_key_order = self._service.lists_in_key_order and not settings.is_express
-        profile = find_profile(settings, self.uri) if scheme == "s3" else None
+        credentials = find_credentials(scheme, settings, self.uri)
         retries = settings.max_retries
-        self._client = self._open_client(bucket, settings, profile, max_retries=retries)
-        self._client_without_retries = self._open_client(bucket, settings, profile, max_retries=0)
+        self._client = self._open_client(bucket, settings, credentials, max_retries=retries)
+        self._client_without_retries = self._open_client(
+            bucket, settings, credentials, max_retries=0
+        )
         self._conditions = conditions_of(self.cache_name)
         self._note = ConditionsNote.of(settings.addresses)
 
@@ -113,7 +120,7 @@ class ObjectStore(Store):
         self,
         bucket: str,
         settings: Settings,
-        profile: ProfileCredentials | None,
+        credentials: Provider | None,
         *,
         max_retries: int,
     ) -> Any:
@@ -127,15 +134,14 @@ class ObjectStore(Store):
                     "max_retries": max_retries,
                     "retry_timeout": timedelta(seconds=settings.retry_timeout_s),
                 },
-                credential_provider=profile,
+                credential_provider=credentials,
             )
         except BaseException as exc:
             expected = (self._obstore.exceptions.BaseError, ValueError, TypeError)
             if not (isinstance(exc, expected) or _is_panic(exc)):
                 raise
             _hide_secrets(exc, self._secrets)
-            msg = f"The options for {self.uri} cannot be used: {_reason(exc)}"
-            raise InvalidInputError(msg, hint="See the storage options of obstore.") from exc
+            raise _bad_options(self.uri, self._service, exc) from exc
 
     def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[str, StorageOptions]]:
         return _reopen, (self.uri, self._options)
@@ -411,6 +417,20 @@ class ObjectStore(Store):
     def _delete_all(self, keys: Sequence[str]) -> None:
         with self._translating(keys[0]):
             self._obstore.delete(self._client, [self._begins_with + key for key in keys])
+
+
+_UNKNOWN_OPTION = re.compile(r"key: '([^']*)' is not valid for store", re.IGNORECASE)
+
+
+def _bad_options(uri: str, service: Service, exc: BaseException) -> InvalidInputError:
+    unknown = _UNKNOWN_OPTION.search(_reason(exc))
+    if unknown is None:
+        msg = f"The options for {uri} cannot be used: {_reason(exc)}"
+        return InvalidInputError(msg, hint="See the storage options of obstore.")
+    known = sorted(known_options(service))
+    meant = difflib.get_close_matches(service.bare(unknown[1]), known, n=1)
+    hint = f"Did you mean {meant[0]!r}?" if meant else f"It takes {', '.join(known)}."
+    return InvalidInputError(f"{uri} has no storage option {unknown[1]!r}.", hint=hint)
 
 
 def _reopen(url: str, options: StorageOptions) -> ObjectStore:
