@@ -44,11 +44,13 @@ READ = {
 }
 
 
-PROBED = (  # put, two refusals, delete
+PROBED = (  # no note, put, two refusals, delete, and a note
+    (404, {}, b""),
     (200, WRITTEN, b""),
     (412, {}, b""),
     (412, {}, b""),
     (200, {}, b"<DeleteResult></DeleteResult>"),
+    (200, WRITTEN, b""),
 )
 
 
@@ -134,9 +136,10 @@ def test_probe_sends_conditions_that_do_not_hold(
 ) -> None:
     open_at(service)
 
-    put, created, replaced, _ = service.probe
+    _, put, created, replaced, _, noted = service.probe
     assert len({unquote(request.path) for request in (put, created, replaced)}) == 1
     assert unquote(put.path).startswith("/lake/pre/.lakebed-probe-")
+    assert unquote(noted.path).startswith("/lake/pre/.lakebed/conditions-")
     assert create_condition[0] not in put.headers
     assert created.headers[create_condition[0]] == create_condition[1]
     assert replaced.headers[unmet[0]] == unmet[1]

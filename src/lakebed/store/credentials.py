@@ -13,6 +13,7 @@ import importlib.util
 import json
 import logging
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -76,9 +77,12 @@ class _GoogleCredentials(LateProvider):
         import google.auth
         from obstore.auth.google import GoogleCredentialProvider
 
-        credentials, _ = google.auth.load_credentials_from_file(
-            str(self._path), scopes=[_GOOGLE_SCOPE]
-        )
+        with warnings.catch_warnings():
+            # It warns of files that others have put there; this one the user has named.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            credentials, _ = google.auth.load_credentials_from_file(
+                str(self._path), scopes=[_GOOGLE_SCOPE]
+            )
         provider: Provider = GoogleCredentialProvider(credentials)
         return provider
 

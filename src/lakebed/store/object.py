@@ -591,7 +591,13 @@ def _precondition(where: str, exc: Exception) -> LakebedError:
 
 def _denied(where: str, exc: Exception) -> LakebedError:
     msg = f"Access to {where!r} was denied: {_reason(exc)}"
-    return AccessDeniedError(msg, hint="Check the credentials and what they may do.")
+    hint = "Check the credentials and what they may do."
+    if "credential provider" in msg:
+        hint = (
+            "Log in, as by aws sso login, gcloud auth application-default login or az login, or "
+            "give credentials by environment or storage options."
+        )
+    return AccessDeniedError(msg, hint=hint)
 
 
 def _bad_name(where: str, exc: Exception) -> LakebedError:

@@ -116,7 +116,7 @@ SERVICES: Mapping[str, Service] = {
                 "server_side_encryption",
                 "sse_bucket_key_enabled",
                 "sse_kms_key_id",
-                "sts_endpoint",
+                "endpoint_url_sts",
                 "unsigned_payload",
                 "virtual_hosted_style_request",
             }
