@@ -1,15 +1,20 @@
 """What every test gets."""
 
+import functools
+import json
 import os
 import sys
 import urllib.request
+import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from places import BUCKET, PROGRAMS, SERVERS, TRUE_SERVERS, Place
 from s3_services import ForgetfulService, served
 
 if TYPE_CHECKING:
@@ -179,3 +184,30 @@ def s3_options(s3_endpoint: str) -> dict[str, str]:
         "secret_access_key": "testing",
         "max_retries": "0",
     }
+
+
+@pytest.fixture(scope="session")
+def s3_server_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a function that starts a server of S3 by its name, once, and tells what leads there."""
+    with ExitStack() as running:
+
+        @functools.cache
+        def options_of(name: str) -> dict[str, str]:
+            server = SERVERS[name]
+            if not (PROGRAMS / server.program).is_file():
+                pytest.skip(f"{name} is not installed: make servers-env")
+            return running.enter_context(server.serving(tmp_path_factory.mktemp(name)))
+
+        yield options_of
+
+
+@pytest.fixture(
+    params=["directory", *(pytest.param(name, marks=pytest.mark.long) for name in TRUE_SERVERS)]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Where a dataset may be, for this process and for those that the test starts."""
+    if request.param == "directory":
+        return Place(root=str(tmp_path))
+    options = request.getfixturevalue("s3_server_options")(request.param)
+    monkeypatch.setenv("LAKEBED_STORAGE_OPTIONS", json.dumps(options))
+    return Place(root=f"s3://{BUCKET}/{uuid.uuid4().hex}")

@@ -117,6 +117,19 @@ def test_service_that_ignores_a_condition_is_told_with_all_that_follows(
     assert objects_at(place, s3_options) == []
 
 
+def test_note_of_a_service_that_has_kept_conditions_before_is_taken_back(
+    place: str, forgetful_s3: Any, s3_options: dict[str, str]
+) -> None:
+    options = {**s3_options, "endpoint": forgetful_s3[1]}
+    open_store(place, storage_options=options).check_writable()
+    assert objects_at(place, s3_options)
+    forgetful_s3[0].forgets = ("If-Match",)
+
+    try_store(place, storage_options=options, rounds=1)
+
+    assert objects_at(place, s3_options) == []
+
+
 def test_service_that_looks_first_and_writes_then_fails_the_races_only(
     place: str, hasty_options: dict[str, str], s3_options: dict[str, str]
 ) -> None:

@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -150,7 +150,11 @@ def try_store(
                 if isinstance(error, StorageError):
                     is_complete = False
                     break  # what does not answer once is not to be asked a thousand times
-    return StoreTrial(uri=root.uri, checks=tuple(checks), is_complete=is_complete)
+    trial = StoreTrial(uri=root.uri, checks=tuple(checks), is_complete=is_complete)
+    if not trial.keeps_writers_apart:
+        with suppress(LakebedError):
+            root.try_conditions()  # what was noted before may be wrong by now
+    return trial
 
 
 @contextmanager
@@ -174,7 +178,7 @@ def _remove(scratch: Store) -> None:
         else:
             scratch.delete(info.key for info in scratch.list())
     except LakebedError as exc:
-        _log.warning("trial leaves objects behind store=%s error=%s", scratch.uri, exc)
+        _log.warning("trial may leave objects behind store=%s error=%s", scratch.uri, exc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
