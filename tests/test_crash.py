@@ -51,6 +51,8 @@ class Worker:
 
     def order(self, **order: object) -> tuple[list[str], dict[str, Any]]:
         """Let a child work; return the call at which it died, if that is known, and its end."""
+        # The process is older than the test, and knows nothing of what it has set.
+        order["options"] = os.environ.get("LAKEBED_STORAGE_OPTIONS", "")
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         call: list[str] = []

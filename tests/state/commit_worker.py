@@ -176,7 +176,7 @@ class DyingStore(DelegatingStore):
 def die() -> None:
     """Commit once for each line of input, in a process that is killed as the line says.
 
-    A line names the root, the operation and its tag, and one of: `call` and `after` (the nth call to the
+    A line names the root, its options, the operation and its tag, and one of: `call` and `after` (the nth call to the
     store), `event` (the nth call to the system), `delay_s` (from outside). The answer says
     whether the process came to its end, and how long it took.
     """
@@ -201,6 +201,7 @@ def die() -> None:
 def _commit_and_die(order: dict[str, Any]) -> None:
     status = 1
     try:
+        os.environ["LAKEBED_STORAGE_OPTIONS"] = order["options"]
         is_url = "://" in order["root"]
         store = open_store(order["root"], storage_options={} if is_url else {"durable": "false"})
         if "call" in order:
