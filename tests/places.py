@@ -169,6 +169,11 @@ SERVERS: Mapping[str, S3Server] = {
             "ROOT_SECRET_KEY": "{secret_access_key}",
         },
     ),
+    "gofakes3": S3Server(
+        program="gofakes3",
+        arguments=("-host", "{address}", "-backend", "memory"),
+        environment={},
+    ),
     "s3s-fs": S3Server(
         program="s3s-fs",
         arguments=(
@@ -179,5 +184,6 @@ SERVERS: Mapping[str, S3Server] = {
     ),
 }
 
-# Of these, a trial finds that they keep writers apart.
-TRUE_SERVERS = ("minio", "versitygw", "s3s-fs")
+# Of the first, a trial finds that they keep writers apart; the others look first and write then.
+TRUE_SERVERS = ("versitygw", "gofakes3", "minio")
+HASTY_SERVERS = ("s3s-fs",)

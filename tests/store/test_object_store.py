@@ -508,6 +508,15 @@ def test_status_of_a_range_beyond_the_end_is_the_one_that_is_looked_for() -> Non
     assert HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE == HTTP_RANGE_NOT_SATISFIABLE
 
 
+def test_range_beyond_the_end_is_empty_also_where_the_service_sends_an_empty_one(
+    service: Any,
+) -> None:
+    store = azure(service)
+    service.script((206, {**READ, "content-range": "bytes 10-9/10"}, b""), (200, READ, b"x" * 10))
+
+    assert store.get_range("a", 10, 5) == b""
+
+
 def test_http_endpoint_that_is_not_allowed_is_told_how_to_allow_it() -> None:
     store = open_store(
         "s3://lake",

@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from lakebed.cli.doctor_lines import COLUMNS, DoctorLine, doctor_line
 from lakebed.cli.doctor_store import look_at_store, try_at_store
-from lakebed.cli.findings import COLUMNS, Finding, finding
 from lakebed.cli.options import storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.spark.java import MIN_JAVA_VERSION, find_java
@@ -62,37 +62,37 @@ def doctor(
 
     The status is ok, warning, absent (what is optional, or a directory that is not there yet) or failed; with a failure the exit code is 1.
     """
-    findings = _look_at_installation()
+    lines = _look_at_installation()
     if url is not None:
         with output.progress(f"Looking at {url}"):
-            findings.append(look_at_store(url, storage_options))
+            lines.append(look_at_store(url, storage_options))
     if store_url is not None:
         with output.progress(f"Trying {store_url}"):
-            findings.extend(try_at_store(store_url, storage_options, rounds=rounds))
-    output.rows(COLUMNS, findings)
-    if any(one["status"] == "failed" for one in findings):
+            lines.extend(try_at_store(store_url, storage_options, rounds=rounds))
+    output.rows(COLUMNS, lines)
+    if any(one["status"] == "failed" for one in lines):
         click.get_current_context().exit(1)
 
 
-def _look_at_installation() -> list[Finding]:
+def _look_at_installation() -> list[DoctorLine]:
     return [
-        finding("python", "ok", platform.python_version(), sys.executable),
-        *(finding(name, "ok", version(name)) for name in _REQUIRED),
+        doctor_line("python", "ok", platform.python_version(), sys.executable),
+        *(doctor_line(name, "ok", version(name)) for name in _REQUIRED),
         *(_look_for(name, extra) for name, extra in _OPTIONAL.items()),
         _look_for_java(),
     ]
 
 
-def _look_for(name: str, extra: str) -> Finding:
+def _look_for(name: str, extra: str) -> DoctorLine:
     try:
-        return finding(name, "ok", version(name))
+        return doctor_line(name, "ok", version(name))
     except PackageNotFoundError:
-        return finding(name, "absent", None, f"pip install 'lakebed[{extra}]'")
+        return doctor_line(name, "absent", None, f"pip install 'lakebed[{extra}]'")
 
 
-def _look_for_java() -> Finding:
+def _look_for_java() -> DoctorLine:
     java = find_java()
     if java is None:
         hint = f"Spark needs Java {MIN_JAVA_VERSION} or newer: pip install 'lakebed[java]'"
-        return finding("java", "absent", None, hint)
-    return finding("java", "ok", str(java.version), f"{java.path} (by {java.source})")
+        return doctor_line("java", "absent", None, hint)
+    return doctor_line("java", "ok", str(java.version), f"{java.path} (by {java.source})")

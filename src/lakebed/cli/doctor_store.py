@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from lakebed.cli.findings import Finding, finding
+from lakebed.cli.doctor_lines import DoctorLine, doctor_line
 from lakebed.errors import AccessDeniedError, LakebedError, redacted
 from lakebed.model.shown import counted
 from lakebed.repository import open_repository
@@ -18,21 +18,21 @@ from lakebed.store.base import location_exists
 from lakebed.store.trial import try_store
 
 
-def look_at_store(url: str, storage_options: Mapping[str, str]) -> Finding:
+def look_at_store(url: str, storage_options: Mapping[str, str]) -> DoctorLine:
     """Say whether the store answers, and whether it looks at the conditions of puts."""
     try:
         repository = open_repository(url, storage_options=storage_options)
         count = len(repository.list())
         access = _access(repository.store)
     except LakebedError as error:
-        return finding("store", "failed", redacted(url), str(error))
+        return doctor_line("store", "failed", redacted(url), str(error))
     if not location_exists(repository.store):
         return _missing(repository.store)
-    return finding("store", "ok", repository.uri, f"{counted(count, 'dataset')}{access}")
+    return doctor_line("store", "ok", repository.uri, f"{counted(count, 'dataset')}{access}")
 
 
-def _missing(store: Store) -> Finding:
-    return finding("store", "absent", store.uri, "no such directory; a write makes it")
+def _missing(store: Store) -> DoctorLine:
+    return doctor_line("store", "absent", store.uri, "no such directory; a write makes it")
 
 
 def _access(store: Store) -> str:
@@ -46,23 +46,23 @@ def _access(store: Store) -> str:
     return ""
 
 
-def try_at_store(url: str, storage_options: Mapping[str, str], *, rounds: int) -> list[Finding]:
+def try_at_store(url: str, storage_options: Mapping[str, str], *, rounds: int) -> list[DoctorLine]:
     """Say what the store does when several write, and what else is relied on."""
     try:
         store = open_store(url, storage_options=storage_options)
         if not location_exists(store):
             return [_missing(store)]
         if not store.supports_compare_and_swap:
-            return [finding("store", "ok", store.uri, "read only, so nothing is tried")]
+            return [doctor_line("store", "ok", store.uri, "read only, so nothing is tried")]
         with _terminated_as_interrupted():
             trial = try_store(url, storage_options=storage_options, rounds=rounds)
     except LakebedError as error:
-        return [finding("store", "failed", redacted(url), str(error))]
+        return [doctor_line("store", "failed", redacted(url), str(error))]
     checks = [
-        finding(check.name, check.status, check.value, check.detail)
+        doctor_line(check.name, check.status, check.value, check.detail)
         for check in (*trial.checks, trial.verdict)
     ]
-    return [finding("store", "ok", trial.uri), *checks]
+    return [doctor_line("store", "ok", trial.uri), *checks]
 
 
 @contextmanager

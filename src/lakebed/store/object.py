@@ -275,8 +275,9 @@ class ObjectStore(Store):
                 )
                 return bytes(buffer.to_bytes())
         except StorageError as exc:
-            # Services refuse a range that starts at the end or later.
-            if _status(exc) == HTTP_RANGE_NOT_SATISFIABLE and start >= self._size(key):
+            # Services refuse a range that starts at the end or later, or send an empty one, which
+            # the client refuses.
+            if _starts_too_late(exc) and start >= self._size(key):
                 return b""
             raise
 
@@ -480,6 +481,11 @@ def _status(exc: BaseException) -> int | None:
     """Return the HTTP status in the message of obstore's error; it has no other place there."""
     match = _STATUS.search(str(exc.__cause__ if isinstance(exc, LakebedError) else exc))
     return int(match[1]) if match else None
+
+
+def _starts_too_late(exc: LakebedError) -> bool:
+    refused = _status(exc) == HTTP_RANGE_NOT_SATISFIABLE
+    return refused or "Wanted range starting at" in str(exc.__cause__)
 
 
 _XML = re.compile(r":? *<\?xml.*", re.DOTALL)

@@ -181,6 +181,9 @@ def _remove(scratch: Store) -> None:
         _log.warning("trial may leave objects behind store=%s error=%s", scratch.uri, exc)
 
 
+_Look = Callable[[Store], tuple[str, str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Check:
     """A check that can be made.
@@ -192,7 +195,7 @@ class _Check:
     """
 
     name: str
-    look: Callable[[Store], tuple[str, str]]
+    look: _Look
     is_of_writers: bool = False
 
     def run(self, scratch: Store) -> StoreCheck:
@@ -230,7 +233,7 @@ class _NotKeptError(Exception):
 
 
 def _checks(rounds: int, writers: int) -> Iterator[_Check]:
-    of_writers = {
+    of_writers: dict[str, _Look] = {
         "create": _look_at_create,
         "replace": _look_at_replace,
         "replace what is gone": _look_at_replace_of_nothing,
@@ -241,7 +244,11 @@ def _checks(rounds: int, writers: int) -> Iterator[_Check]:
     }
     for name, look in of_writers.items():
         yield _Check(name=name, look=look, is_of_writers=True)
-    others = {"ranges": _look_at_ranges, "multipart": _look_at_stream, "clock": _look_at_clock}
+    others: dict[str, _Look] = {
+        "ranges": _look_at_ranges,
+        "multipart": _look_at_stream,
+        "clock": _look_at_clock,
+    }
     for name, look in others.items():
         yield _Check(name=name, look=look)
 

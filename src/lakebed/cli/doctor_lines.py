@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-Finding = dict[str, str | None]
+DoctorLine = dict[str, str | None]
 
 COLUMNS = ("name", "status", "value", "detail")
 
 
-def finding(name: str, status: str, value: str | None, detail: str | None = None) -> Finding:
+def doctor_line(name: str, status: str, value: str | None, detail: str | None = None) -> DoctorLine:
     """Return a line: what was looked at, how it is, and what there is to know of it."""
     return {"name": name, "status": status, "value": value, "detail": detail}
