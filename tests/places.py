@@ -150,17 +150,6 @@ def _make_bucket(options: Mapping[str, str]) -> None:
 
 
 SERVERS: Mapping[str, S3Server] = {
-    "minio": S3Server(
-        program="minio",
-        arguments=("server", "--quiet", "--address", "{address}", "{folder}"),
-        environment={
-            "MINIO_ROOT_USER": "{access_key_id}",
-            "MINIO_ROOT_PASSWORD": "{secret_access_key}",
-            "MINIO_BROWSER": "off",
-            "MINIO_UPDATE": "off",
-            "CI": "on",  # a folder of the disk of the system will do
-        },
-    ),
     "versitygw": S3Server(
         program="versitygw",
         arguments=("--port", "{address}", "--quiet", "posix", "{folder}"),
@@ -185,5 +174,5 @@ SERVERS: Mapping[str, S3Server] = {
 }
 
 # Of the first, a trial finds that they keep writers apart; the others look first and write then.
-TRUE_SERVERS = ("versitygw", "gofakes3", "minio")
+TRUE_SERVERS = ("versitygw", "gofakes3")
 HASTY_SERVERS = ("s3s-fs",)
