@@ -20,6 +20,8 @@ PEERS_VENV := .venv-peers
 DOORS_VENV := .venv-doors
 DIST_VENV := .venv-dist
 DOCS_VENV := .venv-docs
+# Servers of S3 that the tests of many writers run on.
+SERVERS := .servers
 # An environment for each Spark that is not the newest, which is in $(VENV).
 OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
@@ -34,7 +36,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env doors demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
+.PHONY: help setup interop-env doors-env servers-env doors servers demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
@@ -47,6 +49,7 @@ help:
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
 	@echo "make interop    only the comparison with plateau, kartothek, datalake and Kite, as a table"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
+	@echo "make servers    the contract of stores, many writers and killed ones on servers of S3; builds these (part of test-long)"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
 	@echo "make format     put the code into shape"
@@ -126,6 +129,18 @@ $(DOCS_VENV)/.installed: constraints-docs.txt
 	$(DOCS_VENV)/bin/python -m pip install --quiet -r constraints-docs.txt
 	@touch $@
 
+servers-env: $(SERVERS)/.installed
+
+$(SERVERS)/.installed: constraints-servers.txt
+	@for tool in go cargo; do \
+		command -v $$tool >/dev/null || { echo "The servers are built with $$tool, which is not installed." >&2; exit 1; }; \
+	done
+	@mkdir -p $(SERVERS)/bin
+	@echo "Building servers of S3 into $(SERVERS) …"
+	sed -n 's/^go //p' $< | GOBIN=$(CURDIR)/$(SERVERS)/bin CGO_ENABLED=0 xargs -n 1 go install
+	sed -n 's/^cargo //p' $< | xargs -n 1 cargo install --quiet --locked --root $(SERVERS) --features binary
+	@touch $@
+
 # What constraints-sparkNN.txt pins goes before what constraints.txt pins.
 .venv-spark%/.installed: pyproject.toml constraints.txt constraints-spark%.txt
 	$(call make-venv,.venv-spark$*)
@@ -148,7 +163,7 @@ quick: setup
 test: setup interop-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
-test-long: setup interop-env doors-env
+test-long: setup interop-env doors-env servers-env
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 	$(MAKE) spark-connect spark-versions
 
@@ -173,6 +188,9 @@ interop: setup interop-env
 
 doors: setup doors-env
 	$(PYTEST) tests/publication -m long $(ARGS)
+
+servers: setup servers-env
+	$(PYTEST) tests/contract/test_servers.py tests/test_concurrency.py tests/test_crash.py -m long $(ARGS)
 
 check: setup
 	$(BIN) -m ruff check .
@@ -229,7 +247,7 @@ bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(KARTOTHEK_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(DOCS_VENV) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf $(VENV) $(PLATEAU_VENV) $(KARTOTHEK_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(DOCS_VENV) $(SERVERS) $(OLDER_SPARKS:%=.venv-spark%)
 	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,17 +1,21 @@
 """What every test gets."""
 
+import functools
+import json
 import os
 import sys
-import threading
 import urllib.request
+import uuid
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from places import BUCKET, PROGRAMS, SERVERS, TRUE_SERVERS, Place
+from s3_services import ForgetfulService, served
 
 if TYPE_CHECKING:
     from hdfs_cluster import Cluster
@@ -96,7 +100,7 @@ def _hide_developer_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the developer has set for Lakebed and for AWS out of the tests."""
     for name in [name for name in os.environ if name.startswith(("LAKEBED_", "AWS_"))]:
         monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "LAKEBED_CONFIG"):
         monkeypatch.setenv(name, os.devnull)
 
 
@@ -141,46 +145,6 @@ def _connect_session() -> "SparkSession":
         session = builder.remote("local[2]").getOrCreate()
     assert type(session).__module__.startswith("pyspark.sql.connect")
     return session
-
-
-class ForgetfulService:
-    """A service before another one that drops headers of PUTs, as some do that know no conditions.
-
-    It forgets nothing until it is told what.
-    """
-
-    def __init__(self, application: Callable[..., Any]) -> None:
-        self.forgets: tuple[str, ...] = ()
-        self.requests: list[tuple[str, str]] = []  # method and path
-        self._application = application
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
-        if environ["REQUEST_METHOD"] == "PUT":
-            for header in self.forgets:
-                environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
-        return self._application(environ, start_response)
-
-
-@contextmanager
-def served(application: Callable[..., Any]) -> Iterator[str]:
-    """Serve an application on a free port of 127.0.0.1, one request at a time; yield its URL.
-
-    moto does not exclude its own threads from each other; one at a time, its conditions hold.
-    """
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class QuietHandler(WSGIRequestHandler):
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Keep a line for each request out of the output of the tests."""
-
-    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture(scope="session")
@@ -232,3 +196,30 @@ def s3_options(s3_endpoint: str) -> dict[str, str]:
         "secret_access_key": "testing",
         "max_retries": "0",
     }
+
+
+@pytest.fixture(scope="session")
+def s3_server_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a function that starts a server of S3 by its name, once, and tells what leads there."""
+    with ExitStack() as running:
+
+        @functools.cache
+        def options_of(name: str) -> dict[str, str]:
+            server = SERVERS[name]
+            if not (PROGRAMS / server.program).is_file():
+                pytest.skip(f"{name} is not installed: make servers-env")
+            return running.enter_context(server.serving(tmp_path_factory.mktemp(name)))
+
+        yield options_of
+
+
+@pytest.fixture(
+    params=["directory", *(pytest.param(name, marks=pytest.mark.long) for name in TRUE_SERVERS)]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Where a dataset may be, for this process and for those that the test starts."""
+    if request.param == "directory":
+        return Place(root=str(tmp_path))
+    options = request.getfixturevalue("s3_server_options")(request.param)
+    monkeypatch.setenv("LAKEBED_STORAGE_OPTIONS", json.dumps(options))
+    return Place(root=f"s3://{BUCKET}/{uuid.uuid4().hex}")

@@ -1,4 +1,4 @@
-"""Many processes commit to one dataset in one directory."""
+"""Many processes commit to one dataset, in a directory and on servers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from places import Place
 
 import lakebed
 from lakebed import by
@@ -43,14 +44,14 @@ def answer_of(process: subprocess.Popen[str]) -> object:
 
 @pytest.mark.parametrize("head_format", ["json", "msgpack.zstd"])
 def test_every_append_of_eight_processes_is_kept_and_a_reader_sees_whole_commits(
-    tmp_path: Path, head_format: str
+    place: Place, head_format: str
 ) -> None:
-    repository = lakebed.open_repository(tmp_path)
+    repository = lakebed.open_repository(place.root)
     dataset = repository.create("d", DESCRIPTOR, head_format=head_format)
 
-    reader = start("read_rows", tmp_path, "d")
+    reader = start("read_rows", place.root, "d")
     reader.stdout.readline()
-    acknowledged = answer_of(start("append", tmp_path, "d", 8, 25))
+    acknowledged = answer_of(start("append", place.root, "d", 8, 25))
     seen = answer_of(reader)
 
     assert sorted(version for _, version in acknowledged) == list(range(1, 201))
@@ -66,14 +67,14 @@ def test_every_append_of_eight_processes_is_kept_and_a_reader_sees_whole_commits
 
 
 def test_overwrites_of_one_partition_have_one_winner_and_losers_leave_nothing(
-    tmp_path: Path,
+    place: Place,
 ) -> None:
-    repository = lakebed.open_repository(tmp_path)
+    repository = lakebed.open_repository(place.root)
     dataset = repository.create("d", DESCRIPTOR)
     dataset.append([{"p": "a", "tag": "first", "n": 0}, {"p": "b", "tag": "other", "n": 0}])
     rounds = 6
 
-    answers = answer_of(start("overwrite", tmp_path, "d", 4, rounds))
+    answers = answer_of(start("overwrite", place.root, "d", 4, rounds))
 
     winners = {one["commit"]: one for one in answers if "commit" in one}
     losers = [one for one in answers if "expected" in one]

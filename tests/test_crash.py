@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from places import Place
 
 import lakebed
 from lakebed import by
-from lakebed.store.posix import PosixStore
 from lakebed.store.segments import FANOUT
 
 WORKER = Path(__file__).parent / "state" / "commit_worker.py"
@@ -52,6 +51,8 @@ class Worker:
 
     def order(self, **order: object) -> tuple[list[str], dict[str, Any]]:
         """Let a child work; return the call at which it died, if that is known, and its end."""
+        # The process is older than the test, and knows nothing of what it has set.
+        order["options"] = os.environ.get("LAKEBED_STORAGE_OPTIONS", "")
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         call: list[str] = []
@@ -70,10 +71,10 @@ def worker() -> Iterator[Worker]:
 class Victim:
     """A dataset to which children commit."""
 
-    def __init__(self, root: Path, worker: Worker, head_format: str = "json") -> None:
-        self._root = root
+    def __init__(self, place: Place, worker: Worker, head_format: str = "json") -> None:
+        self._place = place
         self._worker = worker
-        self._repository = lakebed.Repository(PosixStore(root, durable=False))
+        self._repository = lakebed.Repository(place.store)
         self._dataset = self._repository.create("d", DESCRIPTOR, "open", head_format=head_format)
 
     def commit(self) -> None:
@@ -95,8 +96,9 @@ class Victim:
             new += old
 
         call, answer = self._worker.order(
-            root=str(self._root), operation=operation, tag=tag, **when
+            root=self._place.root, operation=operation, tag=tag, **when
         )
+        self._place.settle()
 
         assert not answer["failed"]
         now = (self._repository.open("d").version, self._content())
@@ -129,14 +131,13 @@ def _folder_of(key: str) -> str:
 
 
 def die_at_each_step(
-    template: Path, worker: Worker, operation: str, *, after: bool
+    template: Place, worker: Worker, operation: str, *, after: bool
 ) -> list[tuple[str, bool]]:
     """Die at the first call to the store, the second, …, each time from the same state."""
     found = []
     for call in itertools.count(1):
-        root = template.with_name(f"{template.name}-{operation}-{call}-{after}")
-        shutil.copytree(template, root)
-        death = Victim(root, worker).die(operation, call=call, after=after)
+        copy = template.copied(f"{operation}-{call}-{after}")
+        death = Victim(copy, worker).die(operation, call=call, after=after)
         if death.finished:
             return found
         found.append((f"{death.call} {death.folder}", death.is_new))
@@ -158,9 +159,9 @@ STEPS = [
 @pytest.mark.parametrize("operation", ["append", "overwrite"])
 @pytest.mark.parametrize("head_format", ["json", "msgpack.zstd"])
 def test_killed_at_each_step_a_commit_happened_only_if_the_head_was_swapped(
-    tmp_path: Path, worker: Worker, head_format: str, operation: str, after: bool
+    place: Place, worker: Worker, head_format: str, operation: str, after: bool
 ) -> None:
-    template = tmp_path / "template"
+    template = place.below("template")
     Victim(template, worker, head_format).commit()
 
     steps = die_at_each_step(template, worker, operation, after=after)
@@ -172,9 +173,9 @@ def test_killed_at_each_step_a_commit_happened_only_if_the_head_was_swapped(
 
 @pytest.mark.parametrize(("commits", "merged"), [(6, "history"), (7, "files")])
 def test_killed_while_segments_merge_a_commit_happened_or_not(
-    tmp_path: Path, worker: Worker, commits: int, merged: str
+    place: Place, worker: Worker, commits: int, merged: str
 ) -> None:
-    template = tmp_path / "template"
+    template = place.below("template")
     victim = Victim(template, worker)
     for _ in range(commits):
         victim.commit()
@@ -187,9 +188,9 @@ def test_killed_while_segments_merge_a_commit_happened_or_not(
 
 @pytest.mark.parametrize("head_format", ["json", "msgpack.zstd"])
 def test_killed_a_hundred_times_at_random_a_commit_happened_or_not(
-    tmp_path: Path, worker: Worker, head_format: str
+    place: Place, worker: Worker, head_format: str
 ) -> None:
-    victim = Victim(tmp_path, worker, head_format)
+    victim = Victim(place, worker, head_format)
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
     dice = random.Random(seed)
@@ -201,9 +202,10 @@ def test_killed_a_hundred_times_at_random_a_commit_happened_or_not(
 
     for _ in range(50):
         operation = dice.choice(["append", "overwrite"])
-        when = dice.choice(
-            [{"event": dice.randrange(1, 150)}, {"delay_s": dice.uniform(0, longest_s)}]
-        )
+        # Calls to the system are what a directory is asked by.
+        moments = [{"delay_s": dice.uniform(0, longest_s)}]
+        moments += [{"event": dice.randrange(1, 150)}] * place.is_directory
+        when = dice.choice(moments)
         death = victim.die(operation, **when)
         outcomes["finished" if death.finished else "new" if death.is_new else "old"] += 1
 
@@ -213,25 +215,27 @@ def test_killed_a_hundred_times_at_random_a_commit_happened_or_not(
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_each_step_a_hand_over_is_finished_by_the_next_writer(
-    tmp_path: Path, worker: Worker, after: bool
+    place: Place, worker: Worker, after: bool
 ) -> None:
-    template = tmp_path / "template"
-    store = PosixStore(template, durable=False)
-    lakebed.Repository(store).create("d", DESCRIPTOR).append([{"p": "a", "tag": "x", "n": 0}])
+    template = place.below("template")
+    lakebed.Repository(template.store).create("d", DESCRIPTOR).append(
+        [{"p": "a", "tag": "x", "n": 0}]
+    )
     steps = list[str]()
 
     for call in itertools.count(1):
-        root = tmp_path / str(call)
-        shutil.copytree(template, root)
+        copy = template.copied(str(call))
         order = {"operation": "hand_over", "tag": "msgpack.zstd", "call": call, "after": after}
-        step, answer = worker.order(root=str(root), **order)
+        step, answer = worker.order(root=copy.root, **order)
+        copy.settle()
         assert not answer["failed"]
-        dataset = lakebed.Repository(PosixStore(root, durable=False)).open("d")
+        dataset = lakebed.Repository(copy.store).open("d")
         assert dataset.version in (1, 2)
         dataset.append([{"p": "a", "tag": "y", "n": 0}])
         assert [one.version for one in dataset.history()] == list(range(dataset.version + 1))
         assert dataset.count() == 2
-        assert len(list(root.glob("d.by-dataset-metadata.*"))) == 1
+        heads = [info.key for info in copy.store.list(recursive=False)]
+        assert [key for key in heads if key.startswith("d.by-dataset-metadata.")] == heads[:1]
         if answer["finished"]:
             break
         steps.append(step[0])

@@ -6,7 +6,10 @@ import contextlib
 import io
 import json
 import logging
+import os
 import pickle
+import subprocess
+import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +27,7 @@ from lakebed.errors import InvalidInputError, LakebedError, redacted, to_documen
 from lakebed.model.redaction import StorageOptions
 from lakebed.store import open_store
 
+SOURCE = Path(lakebed.__file__).parents[1]
 SECRET = "pLaNtEd/SeCrEt+0123"
 GIVEN = {"secret_access_key": SECRET, "session_token": SECRET, "region": "eu-west-1"}
 
@@ -331,6 +335,17 @@ LINES = {
         f"secret_access_key {SECRET}",
     ],
     "option without a name": ["list", "s3://lake", "--storage-option", f"={SECRET}"],
+    "try a store": [
+        "doctor",
+        "--store=s3://lake",
+        f"--storage-option=secret_access_key={SECRET}",
+        "--storage-option=access_key_id=me",
+        "--storage-option=endpoint=http://127.0.0.1:9",
+        "--storage-option=allow_http=true",
+        "--storage-option=max_retries=0",
+        "-vv",
+    ],
+    "try a place that is none": ["doctor", f"--store=s3://KEY:{SECRET}@lake"],
     "bogus option": ["list", "s3://lake", f"--storage-option=bogus={SECRET}"],
     "unreachable": [
         "list",
@@ -354,11 +369,74 @@ def test_command_line_shows_no_secret(line: str, form: str, tmp_path: Path) -> N
     assert "pLaNtEd" not in shown
 
 
+@pytest.mark.parametrize("by", ["variable", "file"])
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("line", ["doctor --store=PLACE --rounds=2", "doctor PLACE", "list PLACE"])
+def test_command_line_shows_no_secret_that_was_given_once(
+    line: str,
+    form: str,
+    by: str,
+    s3_options: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {**s3_options, "secret_access_key": SECRET, "session_token": SECRET}
+    give_once(by, options, tmp_path, monkeypatch)
+    place = f"s3://lake/{uuid.uuid4().hex}"
+
+    result = click.testing.CliRunner().invoke(
+        main, [*line.replace("PLACE", place).split(), "-o", form, "-vv"], prog_name="lakebed"
+    )
+
+    assert result.exit_code == 0
+    assert place in result.output
+    assert "pLaNtEd" not in result.output
+
+
+def give_once(
+    by: str, options: Mapping[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give storage options by the variable or by the file."""
+    if by == "variable":
+        monkeypatch.setenv("LAKEBED_STORAGE_OPTIONS", json.dumps(options))
+        return
+    lines = [f"{name} = {json.dumps(value)}" for name, value in options.items()]
+    path = folder / "config.toml"
+    path.write_text("\n".join(['[storage."s3://"]', *lines]))
+    monkeypatch.setenv("LAKEBED_CONFIG", str(path))
+
+
+@pytest.mark.parametrize("by", ["variable", "file"])
+def test_error_of_what_was_given_once_shows_no_secret(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"secret_access_key": SECRET, "access_key_id": "me", "max_retries": "0"}
+    address = {"endpoint": "http://127.0.0.1:9", "allow_http": "true"}
+    give_once(by, {**given, **address}, tmp_path, monkeypatch)
+    with pytest.raises(LakebedError) as unreachable:
+        open_store("s3://lake").get("a")
+    give_once(by, {**given, "secret_acess_key": SECRET}, tmp_path, monkeypatch)
+    with pytest.raises(LakebedError) as unknown:
+        open_store("s3://lake")
+
+    assert "secret_acess_key" in everything_of(unknown.value)
+    assert SECRET not in everything_of(unknown.value) + everything_of(unreachable.value)
+
+
+@pytest.mark.parametrize("by", ["call", "variable", "file"])
 def test_whole_way_on_a_store_says_nothing_of_its_secrets(
-    s3_options: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    by: str,
+    s3_options: dict[str, str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = f"s3://lake/{uuid.uuid4().hex}"
     options = {**s3_options, "secret_access_key": SECRET}
+    if by != "call":
+        (tmp_path / by).mkdir()
+        give_once(by, options, tmp_path / by, monkeypatch)
+        options = {}
     Path(tmp_path, "a.jsonl").write_text('{"n": 1}\n{"n": "x"}\n')
     ingest = lakebed.Ingest(
         name="n",
@@ -402,3 +480,46 @@ def test_spark_shows_no_secret(spark: Any, s3_options: dict[str, str]) -> None:
     settings.update(spark.conf.getAll)
     assert settings["spark.app.name"]
     assert SECRET not in plan + repr(settings)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_event_log_of_spark_shows_no_secret(
+    s3_options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
+import sys
+import lakebed
+from lakebed.spark.session import local_session
+
+place, events = sys.argv[1:]
+settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events}
+spark = local_session("2", settings=settings)
+repository = lakebed.open_repository(place)
+schema = {"type": "record", "name": "n", "fields": [{"name": "n", "type": "long"}]}
+dataset = repository.create("numbers", lakebed.DatasetDescriptor(schema=schema))
+dataset.append(spark.range(10).withColumnRenamed("id", "n"))
+assert dataset.where("n < 5").spark(spark).count() == 5
+frame = spark.read.format("lakebed").load(f"{place}/numbers")
+assert frame.where("n < 5").count() == 5
+frame.explain(mode="extended")
+spark.stop()
+"""
+    options = {**s3_options, "secret_access_key": SECRET}
+    give_once("variable", options, tmp_path, monkeypatch)
+    events = tmp_path / "events"
+    events.mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, f"s3://lake/{uuid.uuid4().hex}", events.as_uri()],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    logs = [path for path in events.rglob("*") if path.is_file()]
+    assert logs
+    assert "MapInArrow" in "".join(path.read_text(errors="replace") for path in logs)
+    shown = [done.stdout, done.stderr, *(path.read_text(errors="replace") for path in logs)]
+    assert SECRET not in "".join(shown)

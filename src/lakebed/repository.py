@@ -123,7 +123,7 @@ class Repository:
 
         Cost:
             Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
-            to an object store four requests more, see `Store.check_writable`.
+            to an object store one request more, see `Store.check_writable`.
         """
         check_dataset_name(name)
         if if_exists not in ("error", "open"):

@@ -1,6 +1,6 @@
 """What the tests of concurrency and of crashes run in processes of their own.
 
-It forks: one import serves any number of writers. Nothing but forking happens in the parent.
+Roots are directories, or URLs of stores whose options are in the environment. It forks: one import serves any number of writers. Nothing but forking happens in the parent.
 """
 
 # ruff: noqa: T201 - printing is how it answers
@@ -26,7 +26,7 @@ from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
-from lakebed.store.posix import PosixStore
+from lakebed.store import Store, open_store
 from lakebed.testing import DelegatingStore
 
 ROWS_PER_COMMIT = 4
@@ -39,7 +39,7 @@ def rows_of(tag: str) -> list[dict[str, Any]]:
 
 
 def open_dataset(root: str, name: str) -> Dataset:
-    return Repository(PosixStore(root)).open(name)
+    return Repository(open_store(root)).open(name)
 
 
 def in_processes(count: int, work: Any, *arguments: object) -> list[Any]:
@@ -108,7 +108,7 @@ def read_rows(root: str, name: str) -> None:
 
 def read_heads(root: str, name: str) -> None:
     """Read the head until the input ends."""
-    store = PosixStore(root)
+    store = open_store(root)
     versions = [read_head(store, name).state.version for _ in _until_input_ends()]
     assert versions == sorted(versions)
     print(json.dumps({"reads": len(versions), "last": versions[-1]}))
@@ -125,7 +125,7 @@ def _until_input_ends() -> Iterator[None]:
 class DyingStore(DelegatingStore):
     """Kills its process before or after the nth call, and says before which call that was."""
 
-    def __init__(self, inner: PosixStore, *, nth: int, after: bool) -> None:
+    def __init__(self, inner: Store, *, nth: int, after: bool) -> None:
         super().__init__(inner)
         self._nth = nth
         self._after = after
@@ -176,7 +176,7 @@ class DyingStore(DelegatingStore):
 def die() -> None:
     """Commit once for each line of input, in a process that is killed as the line says.
 
-    A line names the root, the operation and its tag, and one of: `call` and `after` (the nth call to the
+    A line names the root, its options, the operation and its tag, and one of: `call` and `after` (the nth call to the
     store), `event` (the nth call to the system), `delay_s` (from outside). The answer says
     whether the process came to its end, and how long it took.
     """
@@ -201,7 +201,9 @@ def die() -> None:
 def _commit_and_die(order: dict[str, Any]) -> None:
     status = 1
     try:
-        store = PosixStore(order["root"], durable=False)
+        os.environ["LAKEBED_STORAGE_OPTIONS"] = order["options"]
+        is_url = "://" in order["root"]
+        store = open_store(order["root"], storage_options={} if is_url else {"durable": "false"})
         if "call" in order:
             store = DyingStore(store, nth=order["call"], after=order["after"])
         dataset = Repository(store).open("d")

@@ -13,7 +13,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import AccessDeniedError, ReadOnlyError, StorageError
-from lakebed.store import Store, open_store
+from lakebed.store import Store, conditions, open_store
 from lakebed.testing import CountingStore
 
 CONDITIONS = ["If-Match", "If-None-Match"]
@@ -45,6 +45,15 @@ def keys(place: str, s3_options: dict[str, str]) -> list[str]:
     store = open_store(place, storage_options=s3_options)
     found = obstore.list(store._client, place.removeprefix("s3://lake/")).collect()
     return [one["path"].partition("/")[2] for one in found]
+
+
+def is_note(key: str) -> bool:
+    return key.startswith(".lakebed/conditions-")
+
+
+def in_another_process() -> None:
+    """Forget what this process has found out."""
+    conditions._known.clear()
 
 
 @pytest.mark.parametrize("forgotten", CONDITIONS)
@@ -125,7 +134,7 @@ def test_every_store_of_the_place_is_read_only_once_it_is_known(
     assert other.get("a").data == b"x"
 
 
-def test_service_that_keeps_conditions_is_asked_four_requests_once(
+def test_service_that_keeps_conditions_is_asked_six_requests_once(
     place: str, forgetful: Any, options: dict[str, str], s3_options: dict[str, str]
 ) -> None:
     first, second = (open_store(place, storage_options=options) for _ in range(2))
@@ -136,9 +145,96 @@ def test_service_that_keeps_conditions_is_asked_four_requests_once(
     second.create("b", b"1")
     second.check_writable()
 
-    assert asked == 4
+    assert asked == 6
     assert len(forgetful.requests) == asked + 3
-    assert keys(place, s3_options) == ["a", "b"]
+    assert [key for key in keys(place, s3_options) if not is_note(key)] == ["a", "b"]
+    assert [info.key for info in first.list()] == ["a", "b"]
+
+
+def test_next_process_reads_what_the_first_has_noted(
+    place: str, forgetful: Any, options: dict[str, str]
+) -> None:
+    open_store(place, storage_options=options).create("a", b"1")
+    forgetful.requests.clear()
+
+    in_another_process()
+    store = open_store(place, storage_options=options)
+    store.create("b", b"1")
+    store.create("c", b"1")
+
+    methods = [method for method, _ in forgetful.requests]
+    assert methods == ["GET", "PUT", "PUT"]
+
+
+def test_note_of_a_service_says_nothing_of_another_one_with_the_same_objects(
+    place: str, forgetful: Any, options: dict[str, str], s3_options: dict[str, str]
+) -> None:
+    open_store(place, storage_options=s3_options).create("a", b"1")
+    in_another_process()
+    forgetful.forgets = ("If-None-Match",)
+
+    with pytest.raises(ReadOnlyError, match="If-None-Match"):
+        open_store(place, storage_options=options).create("b", b"1")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"kept": [], "tried_at": "2020-02-02T02:02:02Z"}',  # as in a copy of the bucket
+        b'{"kept": [], "tried_at": "2020-02-02T02:02:02"}',
+        b'{"kept": [], "tried_at": "soon"}',
+        b'{"kept": []}',
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+    ],
+    ids=["older", "no zone", "no time", "nothing", "list", "binary", "deep"],
+)
+def test_note_that_was_not_written_here_and_now_is_not_believed(
+    place: str, forgetful: Any, options: dict[str, str], s3_options: dict[str, str], content: bytes
+) -> None:
+    store = open_store(place, storage_options=options)
+    store.check_writable()
+    (note,) = filter(is_note, keys(place, s3_options))
+    store._put(note, memoryview(content))
+    in_another_process()
+    forgetful.forgets = ("If-Match",)
+
+    with pytest.raises(ReadOnlyError, match="If-Match"):
+        open_store(place, storage_options=options).create("b", b"1")
+
+
+def test_note_that_may_not_be_read_or_written_hinders_nobody(service: Any) -> None:
+    given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
+    store = open_store("s3://lake/pre", storage_options={**given, "max_retries": "0"})
+    denied, refused = (403, {}, b""), (412, {}, b"")
+    written = (200, {"etag": '"new"'}, b"")
+    service.script(denied, written, refused, refused, (204, {}, b""), denied, written)
+
+    store.create("a", b"x")
+
+    methods = [request.method for request in service.requests]
+    assert methods[0] == "GET"
+    assert len(methods) == 7
+
+
+def test_trying_anew_finds_what_has_changed_and_takes_the_note_back(
+    place: str, forgetful: Any, options: dict[str, str], s3_options: dict[str, str]
+) -> None:
+    store = open_store(place, storage_options=options)
+    store.check_writable()
+    forgetful.forgets = ("If-Match",)
+    store.check_writable()  # believes the note, and what it has found before
+
+    with pytest.raises(ReadOnlyError, match="If-Match"):
+        store.try_conditions()
+
+    assert keys(place, s3_options) == []
+    with pytest.raises(ReadOnlyError, match="If-Match"):
+        store.create("a", b"1")
+    forgetful.forgets = ()
+    store.try_conditions()
+    assert store.create("a", b"1")
 
 
 def test_reading_and_the_writes_of_workers_ask_nothing(
@@ -169,13 +265,13 @@ def test_probe_that_fails_is_tried_again(
 def test_denied_probe_says_what_it_was_for(service: Any) -> None:
     given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
     store = open_store("s3://lake/pre", storage_options={**given, "max_retries": "0"})
-    service.script((403, {}, b""))
+    service.script((404, {}, b""), (403, {}, b""))
 
     with pytest.raises(AccessDeniedError, match=r"s3://lake/pre/\.lakebed-probe-") as caught:
         store.create("a", b"x")
 
     assert "first commit" in caught.value.hint
-    assert [request.method for request in service.requests] == ["PUT"]
+    assert [request.method for request in service.requests] == ["GET", "PUT"]
 
 
 def test_probe_that_may_not_be_removed_stays_behind_with_a_warning(
@@ -184,7 +280,8 @@ def test_probe_that_may_not_be_removed_stays_behind_with_a_warning(
     given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
     store = open_store("s3://lake/pre", storage_options={**given, "max_retries": "0"})
     written = (200, {"etag": '"new"'}, b"")
-    service.script(written, (412, {}, b""), (412, {}, b""), (403, {}, b""), written)
+    refused = (412, {}, b"")
+    service.script((404, {}, b""), written, refused, refused, (403, {}, b""), written)
 
     store.create("a", b"x")
 
@@ -201,6 +298,7 @@ class TestDoctor:
         from lakebed.cli import main
 
         given = [f"--storage-option={name}={value}" for name, value in options.items()]
+        in_another_process()
         result = click.testing.CliRunner().invoke(main, ["doctor", place, *given, "-o", "json"])
         (row,) = [row for row in json.loads(result.stdout) if row["name"] == "store"]
         return result.exit_code, row

@@ -44,11 +44,13 @@ READ = {
 }
 
 
-PROBED = (  # put, two refusals, delete
+PROBED = (  # no note, put, two refusals, delete, and a note
+    (404, {}, b""),
     (200, WRITTEN, b""),
     (412, {}, b""),
     (412, {}, b""),
     (200, {}, b"<DeleteResult></DeleteResult>"),
+    (200, WRITTEN, b""),
 )
 
 
@@ -134,9 +136,10 @@ def test_probe_sends_conditions_that_do_not_hold(
 ) -> None:
     open_at(service)
 
-    put, created, replaced, _ = service.probe
+    _, put, created, replaced, _, noted = service.probe
     assert len({unquote(request.path) for request in (put, created, replaced)}) == 1
     assert unquote(put.path).startswith("/lake/pre/.lakebed-probe-")
+    assert unquote(noted.path).startswith("/lake/pre/.lakebed/conditions-")
     assert create_condition[0] not in put.headers
     assert created.headers[create_condition[0]] == create_condition[1]
     assert replaced.headers[unmet[0]] == unmet[1]
@@ -503,6 +506,15 @@ def test_status_of_a_range_beyond_the_end_is_the_one_that_is_looked_for() -> Non
     from lakebed.store.object import HTTP_RANGE_NOT_SATISFIABLE
 
     assert HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE == HTTP_RANGE_NOT_SATISFIABLE
+
+
+def test_range_beyond_the_end_is_empty_also_where_the_service_sends_an_empty_one(
+    service: Any,
+) -> None:
+    store = azure(service)
+    service.script((206, {**READ, "content-range": "bytes 10-9/10"}, b""), (200, READ, b"x" * 10))
+
+    assert store.get_range("a", 10, 5) == b""
 
 
 def test_http_endpoint_that_is_not_allowed_is_told_how_to_allow_it() -> None:

@@ -1,4 +1,4 @@
-"""The verb doctor: what is installed, and whether a store answers."""
+"""The verb doctor: what is installed, whether a store answers, and what it does."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from lakebed.cli.doctor_lines import COLUMNS, DoctorLine, doctor_line
+from lakebed.cli.doctor_store import look_at_store, try_at_store
 from lakebed.cli.options import storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.workers import spark_option, worker_findings
-from lakebed.errors import AccessDeniedError, LakebedError, redacted
-from lakebed.model.shown import counted
-from lakebed.repository import open_repository
 from lakebed.spark.java import MIN_JAVA_VERSION, find_java
-from lakebed.store import Store
-from lakebed.store.base import location_exists
+from lakebed.store.trial import ROUNDS
 
 _REQUIRED = ("lakebed", "pyarrow")
 _OPTIONAL = {
@@ -32,79 +30,76 @@ _OPTIONAL = {
     "pyiceberg": "iceberg",
 }
 
-_Finding = dict[str, str | None]
 
-
-@verb("doctor", example="lakebed doctor s3://bucket/lake --storage-option region=eu-west-1")
+@verb("doctor", example="lakebed doctor --store s3://bucket/lake")
 @click.argument("url", required=False)
+@click.option(
+    "--store",
+    "store_url",
+    metavar="URL",
+    help="Try by real requests what the store at URL does, and whether several may write to it.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=ROUNDS,
+    show_default=True,
+    help="Of each race that --store runs.",
+)
 @spark_option
 @storage_option
 def doctor(
-    output: Output, *, url: str | None, master: str | None, storage_options: Mapping[str, str]
+    output: Output,
+    *,
+    url: str | None,
+    master: str | None,
+    store_url: str | None,
+    rounds: int,
+    storage_options: Mapping[str, str],
 ) -> None:
     """Look at the installation and at a store.
 
-    The store is the one at URL, if it is given. In an object store a small object is written and
-    removed, to see whether the service keeps writers apart.
+    The store is the one at URL, if it is given. In an object store a small object is written and removed, to see whether the service looks at the conditions of puts.
 
-    With --spark the workers of a session tell which Python they run, and each of them writes and
-    reads a small object at URL.
+    With --store URL eight writers race in many rounds to create and to replace objects, and what else a commit relies on is tried, under a prefix .lakebed-doctor-… that is removed again. The last line says whether several may write.
 
-    The status is ok, absent (what is optional, or a directory that is not there yet) or failed; with a failure the exit code is 1.
+    With --spark the workers of a session tell which Python they run, and each of them writes and reads a small object at URL.
+
+    The status is ok, warning, absent (what is optional, or a directory that is not there yet) or failed; with a failure the exit code is 1.
     """
-    findings = [
-        _finding("python", "ok", platform.python_version(), sys.executable),
-        *(_finding(name, "ok", version(name)) for name in _REQUIRED),
-        *(_look_for(name, extra) for name, extra in _OPTIONAL.items()),
-        _look_for_java(),
-    ]
+    lines = _look_at_installation()
     if url is not None:
         with output.progress(f"Looking at {url}"):
-            findings.append(_look_at_store(url, storage_options))
+            lines.append(look_at_store(url, storage_options))
+    if store_url is not None:
+        with output.progress(f"Trying {store_url}"):
+            lines.extend(try_at_store(store_url, storage_options, rounds=rounds))
     if master is not None:
-        findings.extend(worker_findings(output, master, url, storage_options))
-    output.rows(("name", "status", "value", "detail"), findings)
-    if any(finding["status"] == "failed" for finding in findings):
+        lines.extend(worker_findings(output, master, url or store_url, storage_options))
+    output.rows(COLUMNS, lines)
+    if any(one["status"] == "failed" for one in lines):
         click.get_current_context().exit(1)
 
 
-def _finding(name: str, status: str, value: str | None, detail: str | None = None) -> _Finding:
-    return {"name": name, "status": status, "value": value, "detail": detail}
+def _look_at_installation() -> list[DoctorLine]:
+    return [
+        doctor_line("python", "ok", platform.python_version(), sys.executable),
+        *(doctor_line(name, "ok", version(name)) for name in _REQUIRED),
+        *(_look_for(name, extra) for name, extra in _OPTIONAL.items()),
+        _look_for_java(),
+    ]
 
 
-def _look_for(name: str, extra: str) -> _Finding:
+def _look_for(name: str, extra: str) -> DoctorLine:
     try:
-        return _finding(name, "ok", version(name))
+        return doctor_line(name, "ok", version(name))
     except PackageNotFoundError:
-        return _finding(name, "absent", None, f"pip install 'lakebed[{extra}]'")
+        return doctor_line(name, "absent", None, f"pip install 'lakebed[{extra}]'")
 
 
-def _look_for_java() -> _Finding:
+def _look_for_java() -> DoctorLine:
     java = find_java()
     if java is None:
         hint = f"Spark needs Java {MIN_JAVA_VERSION} or newer: pip install 'lakebed[java]'"
-        return _finding("java", "absent", None, hint)
-    return _finding("java", "ok", str(java.version), f"{java.path} (by {java.source})")
-
-
-def _look_at_store(url: str, storage_options: Mapping[str, str]) -> _Finding:
-    try:
-        repository = open_repository(url, storage_options=storage_options)
-        count = len(repository.list())
-        access = _access(repository.store)
-    except LakebedError as error:
-        return _finding("store", "failed", redacted(url), str(error))
-    if not location_exists(repository.store):
-        return _finding("store", "absent", repository.uri, "no such directory; a write makes it")
-    return _finding("store", "ok", repository.uri, f"{counted(count, 'dataset')}{access}")
-
-
-def _access(store: Store) -> str:
-    """Say what keeps the store from being written; that the user has wished for is no failure."""
-    if not store.supports_compare_and_swap:
-        return ", read only"
-    try:
-        store.check_writable()
-    except AccessDeniedError as error:
-        return f", read only with these credentials: {error.message}"
-    return ""
+        return doctor_line("java", "absent", None, hint)
+    return doctor_line("java", "ok", str(java.version), f"{java.path} (by {java.source})")

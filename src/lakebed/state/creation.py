@@ -106,7 +106,7 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
 
     Cost:
         Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
-        to an object store four requests more, see `Store.check_writable`.
+        to an object store one request more, see `Store.check_writable`.
     """
     _check_free(store, name)
     state = first()

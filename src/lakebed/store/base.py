@@ -169,10 +169,25 @@ class Store(ABC):
             StorageError: The service cannot be asked.
 
         Cost:
-            On an object store four small requests, once in a process; nothing afterwards.
+            On an object store one small request, once in a process, and nothing afterwards; for
+            the first process of all six.
         """
         self._require_compare_and_swap("writing")
         self._check_conditions()
+        self._require_compare_and_swap("writing")
+
+    def try_conditions(self) -> None:
+        """Make sure, as `check_writable` does, but believe nothing of what was found before.
+
+        Raises:
+            ReadOnlyError: The store does not keep writers apart.
+            StorageError: The service cannot be asked.
+
+        Cost:
+            On an object store four small requests.
+        """
+        if self.supports_compare_and_swap:
+            self._try_conditions()
         self._require_compare_and_swap("writing")
 
     def get(self, key: str) -> StoredObject:
@@ -546,6 +561,10 @@ class Store(ABC):
 
     def _check_conditions(self) -> None:  # noqa: B027 - most stores decide races themselves
         """Find out what `_why_read_only` tells, where that takes asking."""
+
+    def _try_conditions(self) -> None:
+        """Find it out anew."""
+        self._check_conditions()
 
     def _begin_write(self, operation: str, key: str) -> None:
         validate_key(key)

@@ -12,12 +12,15 @@ from urllib.parse import unquote, urlsplit
 from lakebed.errors import InvalidInputError
 from lakebed.model.given import check_given
 from lakebed.model.locations import refuse_credentials
+from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
+
+    from lakebed.store.configured import ConfiguredOptions
 
 ENTRY_POINT_GROUP = "lakebed.store"
 
@@ -41,7 +44,9 @@ def open_store(
             or one that a package adds. Paths may begin with `~`; only file URLs are
             percent-decoded.
         storage_options: What the store needs to know. A directory takes `durable` (`true` or
-            `false`), memory takes nothing, for object stores see obstore's configuration.
+            `false`), memory takes nothing, for object stores see obstore's configuration. Of other
+            stores than these two, what is not given comes from the variable
+            `LAKEBED_STORAGE_OPTIONS`, and then from the file `~/.config/lakebed/config.toml`.
 
     Raises:
         InvalidInputError: The scheme, the URL or an option cannot be used, or the URL holds a key.
@@ -63,7 +68,34 @@ def open_store(
         supported = ", ".join(sorted({*_OPENERS, *_added_schemes()}))
         msg = f"No store knows the scheme {scheme!r} of {text!r}; known are {supported}."
         raise InvalidInputError(msg, hint=_REMEDIES.get(scheme, "Give a path or a known URL."))
-    return opener(text, options)
+    if opener in _LOCAL_OPENERS:
+        return opener(text, options)
+    configured = _configured(text, options)
+    try:
+        return opener(text, configured.options)
+    except InvalidInputError as exc:
+        if configured.note:
+            exc.add_note(configured.note)
+        raise
+
+
+def effective_options(url: str, given: Mapping[str, str]) -> StorageOptions:
+    """Return what a store at `url` is opened with; another machine may have no file that says so.
+
+    Raises:
+        InvalidInputError: As for `open_store`.
+    """
+    match = _URL.match(url)
+    if match is None or _OPENERS.get(match[1].lower()) in _LOCAL_OPENERS:
+        return StorageOptions(given)
+    return _configured(url, given).options
+
+
+def _configured(url: str, given: Mapping[str, str]) -> ConfiguredOptions:
+    # Here, not above: whoever keeps a lake in a directory need not wait for it.
+    from lakebed.store.configured import configured_options
+
+    return configured_options(url, given)
 
 
 _REMEDIES = {
@@ -129,6 +161,9 @@ _OPENERS: Mapping[str, Opener] = {
     "swebhdfs": _open_hdfs,
     "webhdfs": _open_hdfs,
 }
+
+
+_LOCAL_OPENERS = (_open_file_url, _open_memory)
 
 
 def _added_schemes() -> set[str]:

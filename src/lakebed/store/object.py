@@ -6,12 +6,14 @@ again, the second is refused because of the first, and a write that landed would
 conflict. So a lost answer surfaces as a retryable `StorageError`, and only the caller, who can look
 for its own commit, decides what it means.
 
-Whether the service looks at the conditions at all is tried before the first of them is relied on.
+Whether the service looks at the conditions at all is tried before the first of them is relied on,
+and noted at the root of the store, so that other processes need not try it again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import itertools
 import logging
@@ -38,16 +40,18 @@ from lakebed.errors import (
 )
 from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
-from lakebed.store.conditions import conditions_of
+from lakebed.store.conditions import ConditionsNote, conditions_of
+from lakebed.store.credentials import find_credentials
 from lakebed.store.hadoop import HadoopNames
 from lakebed.store.object_options import (
     SERVICES,
     Service,
     Settings,
     environment_of,
+    known_options,
     parse_url,
 )
-from lakebed.store.profile import ProfileCredentials, find_profile
+from lakebed.store.provider import Provider
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +88,9 @@ class ObjectStore(Store):
             options: Names of obstore's configuration of the service and of its HTTP client, such
                 as `endpoint`, `region`, `allow_http`; and `max_retries` and `retry_timeout_s`,
                 which hold for all but conditional puts; and for S3 `profile`. What is missing
-                comes from the environment, as obstore describes, and then from a profile of AWS.
+                comes from the environment, as obstore describes, and then from what the tools of
+                the cloud know: a profile of AWS, application default credentials of Google, the
+                default chain of Azure.
 
         Raises:
             InvalidInputError: The URL has no bucket or holds a key, an option is not known or
@@ -103,17 +109,20 @@ class ObjectStore(Store):
         self.supports_compare_and_swap = not (scheme == "s3" and settings.puts_unconditionally)
         self._hadoop = HadoopNames(scheme, bucket, self._service, settings.service)
         self._lists_in_key_order = self._service.lists_in_key_order and not settings.is_express
-        profile = find_profile(settings, self.uri) if scheme == "s3" else None
+        credentials = find_credentials(scheme, settings, self.uri)
         retries = settings.max_retries
-        self._client = self._open_client(bucket, settings, profile, max_retries=retries)
-        self._client_without_retries = self._open_client(bucket, settings, profile, max_retries=0)
+        self._client = self._open_client(bucket, settings, credentials, max_retries=retries)
+        self._client_without_retries = self._open_client(
+            bucket, settings, credentials, max_retries=0
+        )
         self._conditions = conditions_of(self.cache_name)
+        self._note = ConditionsNote.of(settings.addresses)
 
     def _open_client(
         self,
         bucket: str,
         settings: Settings,
-        profile: ProfileCredentials | None,
+        credentials: Provider | None,
         *,
         max_retries: int,
     ) -> Any:
@@ -127,15 +136,14 @@ class ObjectStore(Store):
                     "max_retries": max_retries,
                     "retry_timeout": timedelta(seconds=settings.retry_timeout_s),
                 },
-                credential_provider=profile,
+                credential_provider=credentials,
             )
         except BaseException as exc:
             expected = (self._obstore.exceptions.BaseError, ValueError, TypeError)
             if not (isinstance(exc, expected) or _is_panic(exc)):
                 raise
             _hide_secrets(exc, self._secrets)
-            msg = f"The options for {self.uri} cannot be used: {_reason(exc)}"
-            raise InvalidInputError(msg, hint="See the storage options of obstore.") from exc
+            raise _bad_options(self.uri, self._service, exc) from exc
 
     def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[str, StorageOptions]]:
         return _reopen, (self.uri, self._options)
@@ -147,7 +155,7 @@ class ObjectStore(Store):
         if self._conditions.broken:
             return (
                 "Use a service, or a version of this one, that keeps If-Match and If-None-Match "
-                "on PUT; `lakebed doctor URL` tries it."
+                "on PUT; `lakebed doctor --store URL` tries it."
             )
         return (
             "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service knows "
@@ -155,7 +163,36 @@ class ObjectStore(Store):
         )
 
     def _check_conditions(self) -> None:
-        self._conditions.check(self._find_broken_condition)
+        self._conditions.check(self._look_up_broken_condition)
+
+    def _try_conditions(self) -> None:
+        self._conditions.check(self._find_broken_condition, anew=True)
+        if self._conditions.broken:
+            self._remove(self._note.key)  # of a service that has kept them once
+
+    def _look_up_broken_condition(self) -> str:
+        """Believe the note of another process; without one try, and write it."""
+        if self._has_note():
+            return ""
+        broken = self._find_broken_condition()
+        if not broken:
+            self._write_note()
+        return broken
+
+    def _has_note(self) -> bool:
+        self._log_call("get", self._note.key)
+        try:
+            return self._note.is_believed(self._get(self._note.key))
+        except (ObjectNotFoundError, AccessDeniedError):
+            # Services deny what is not there to whoever may not list.
+            return False
+
+    def _write_note(self) -> None:
+        self._log_call("put", self._note.key)
+        try:
+            self._put(self._note.key, memoryview(self._note.content()))
+        except LakebedError as exc:
+            _log.info("next process tries the conditions again store=%s error=%s", self.uri, exc)
 
     def _find_broken_condition(self) -> str:
         """Try both conditions on an object that neither of them fits."""
@@ -175,7 +212,7 @@ class ObjectStore(Store):
                         "and concurrent writers would lose data."
                     )
             finally:
-                self._remove_probe(key)
+                self._remove(key)
         except AccessDeniedError as exc:
             hint = (
                 f"Give credentials that may write and delete {self._where(_PROBE)}*: before its "
@@ -193,11 +230,11 @@ class ObjectStore(Store):
             return False
         return True
 
-    def _remove_probe(self, key: str) -> None:
+    def _remove(self, key: str) -> None:
         try:
             self._delete((key,))
         except LakebedError as exc:
-            _log.warning("probe stays behind key=%s store=%s error=%s", key, self.uri, exc)
+            _log.warning("object stays behind key=%s store=%s error=%s", key, self.uri, exc)
 
     def _translating(self, key: str) -> contextlib.AbstractContextManager[None]:
         return translating_object_store_errors(self._where(key), self._secrets)
@@ -248,8 +285,9 @@ class ObjectStore(Store):
                 )
                 return bytes(buffer.to_bytes())
         except StorageError as exc:
-            # Services refuse a range that starts at the end or later.
-            if _status(exc) == HTTP_RANGE_NOT_SATISFIABLE and start >= self._size(key):
+            # Services refuse a range that starts at the end or later, or send an empty one, which
+            # the client refuses.
+            if _starts_too_late(exc) and start >= self._size(key):
                 return b""
             raise
 
@@ -392,6 +430,20 @@ class ObjectStore(Store):
             self._obstore.delete(self._client, [self._begins_with + key for key in keys])
 
 
+_UNKNOWN_OPTION = re.compile(r"key: '([^']*)' is not valid for store", re.IGNORECASE)
+
+
+def _bad_options(uri: str, service: Service, exc: BaseException) -> InvalidInputError:
+    unknown = _UNKNOWN_OPTION.search(_reason(exc))
+    if unknown is None:
+        msg = f"The options for {uri} cannot be used: {_reason(exc)}"
+        return InvalidInputError(msg, hint="See the storage options of obstore.")
+    known = sorted(known_options(service))
+    meant = difflib.get_close_matches(service.bare(unknown[1]), known, n=1)
+    hint = f"Did you mean {meant[0]!r}?" if meant else f"It takes {', '.join(known)}."
+    return InvalidInputError(f"{uri} has no storage option {unknown[1]!r}.", hint=hint)
+
+
 def _reopen(url: str, options: StorageOptions) -> ObjectStore:
     return ObjectStore(url, options=options)
 
@@ -439,6 +491,11 @@ def _status(exc: BaseException) -> int | None:
     """Return the HTTP status in the message of obstore's error; it has no other place there."""
     match = _STATUS.search(str(exc.__cause__ if isinstance(exc, LakebedError) else exc))
     return int(match[1]) if match else None
+
+
+def _starts_too_late(exc: LakebedError) -> bool:
+    refused = _status(exc) == HTTP_RANGE_NOT_SATISFIABLE
+    return refused or "Wanted range starting at" in str(exc.__cause__)
 
 
 _XML = re.compile(r":? *<\?xml.*", re.DOTALL)
@@ -550,7 +607,13 @@ def _precondition(where: str, exc: Exception) -> LakebedError:
 
 def _denied(where: str, exc: Exception) -> LakebedError:
     msg = f"Access to {where!r} was denied: {_reason(exc)}"
-    return AccessDeniedError(msg, hint="Check the credentials and what they may do.")
+    hint = "Check the credentials and what they may do."
+    if "credential provider" in msg:
+        hint = (
+            "Log in, as by aws sso login, gcloud auth application-default login or az login, or "
+            "give credentials by environment or storage options."
+        )
+    return AccessDeniedError(msg, hint=hint)
 
 
 def _bad_name(where: str, exc: Exception) -> LakebedError:

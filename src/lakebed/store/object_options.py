@@ -46,6 +46,7 @@ _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
 _REGION = re.compile(r"[A-Za-z0-9-]+")
 _ENDPOINT_NAME = re.compile(r"(^|_)(endpoint(_url(_s3)?)?|authority_host)$")
+_ADDRESSES = frozenset({"account_name", "storage_account_name", "base_url", "use_emulator"})
 _MANY_LINES = frozenset({"proxy_ca_certificate", "root_certificate"})
 
 
@@ -60,6 +61,8 @@ class Service:
             variables of the environment begin with.
         lists_in_key_order: Whether the service promises its listings in key order.
         unmet_condition: For `If-Match`: of the right form, but of no object.
+        credentials: The options that say who asks, by their bare names.
+        options: The other names that obstore's documentation has.
     """
 
     class_name: str
@@ -67,6 +70,12 @@ class Service:
     option_prefix: str
     lists_in_key_order: bool
     unmet_condition: Mapping[str, str]
+    credentials: frozenset[str]
+    options: frozenset[str]
+
+    def bare(self, name: str) -> str:
+        """Return the name of an option without what it may begin with."""
+        return name.lower().removeprefix(self.option_prefix).removeprefix("storage_")
 
 
 SERVICES: Mapping[str, Service] = {
@@ -76,6 +85,42 @@ SERVICES: Mapping[str, Service] = {
         option_prefix="aws_",
         lists_in_key_order=True,
         unmet_condition={"e_tag": '"00000000000000000000000000000000"'},
+        credentials=frozenset(
+            {
+                "access_key_id",
+                "container_authorization_token_file",
+                "container_credentials_full_uri",
+                "container_credentials_relative_uri",
+                "profile",
+                "role_arn",
+                "role_session_name",
+                "secret_access_key",
+                "session_token",
+                "skip_signature",
+                "token",
+                "web_identity_token_file",
+            }
+        ),
+        options=frozenset(
+            {
+                "checksum_algorithm",
+                "conditional_put",
+                "copy_if_not_exists",
+                "default_region",
+                "disable_bulk_delete",
+                "disable_tagging",
+                "endpoint",
+                "metadata_endpoint",
+                "region",
+                "request_payer",
+                "server_side_encryption",
+                "sse_bucket_key_enabled",
+                "sse_kms_key_id",
+                "endpoint_url_sts",
+                "unsigned_payload",
+                "virtual_hosted_style_request",
+            }
+        ),
     ),
     "gs": Service(
         class_name="GCSStore",
@@ -83,6 +128,21 @@ SERVICES: Mapping[str, Service] = {
         option_prefix="google_",
         lists_in_key_order=True,
         unmet_condition={"e_tag": '"1"', "version": "1"},
+        credentials=frozenset(
+            {
+                "application_credentials",
+                "bearer_token",
+                "service_account",
+                "service_account_key",
+                "service_account_path",
+                "skip_signature",
+            }
+        ),
+        options=frozenset(
+            {
+                "base_url",
+            }
+        ),
     ),
     "az": Service(
         class_name="AzureStore",
@@ -90,9 +150,47 @@ SERVICES: Mapping[str, Service] = {
         option_prefix="azure_",
         lists_in_key_order=False,
         unmet_condition={"e_tag": '"0x1"'},
+        credentials=frozenset(
+            {
+                "access_key",
+                "account_key",
+                "authority_id",
+                "bearer_token",
+                "client_id",
+                "client_secret",
+                "credential_type",
+                "fabric_session_token",
+                "federated_token_file",
+                "identity_endpoint",
+                "master_key",
+                "msi_endpoint",
+                "msi_resource_id",
+                "object_id",
+                "sas_key",
+                "sas_token",
+                "skip_signature",
+                "tenant_id",
+                "token",
+                "use_azure_cli",
+                "use_emulator",
+            }
+        ),
+        options=frozenset(
+            {
+                "account_name",
+                "authority_host",
+                "disable_tagging",
+                "encryption_key",
+                "endpoint",
+                "fabric_cluster_identifier",
+                "fabric_token_service_url",
+                "fabric_workload_host",
+                "use_fabric_endpoint",
+            }
+        ),
     ),
 }
-_ALIASES = {"s3a": "s3"}  # what Hadoop calls it
+SERVICE_ALIASES = {"s3a": "s3"}  # what Hadoop calls it
 
 
 def parse_url(url: str) -> tuple[str, str, str]:
@@ -103,7 +201,7 @@ def parse_url(url: str) -> tuple[str, str, str]:
     """
     refuse_credentials(url)
     scheme, separator, location = url.partition("://")
-    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    scheme = SERVICE_ALIASES.get(scheme.lower(), scheme.lower())
     bucket, _, prefix = location.partition("/")
     prefix = prefix.strip("/")
     if not separator or scheme not in SERVICES or not bucket:
@@ -118,24 +216,34 @@ def parse_url(url: str) -> tuple[str, str, str]:
     return scheme, bucket, prefix
 
 
+def known_options(service: Service) -> frozenset[str]:
+    """Return the names of options that a user may have meant."""
+    ours = {"max_retries", "retry_timeout_s", *([PROFILE] if service.extra == "s3" else [])}
+    return service.options | service.credentials | _CLIENT_OPTIONS | ours
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The user's options, sorted by who takes them.
 
     Attributes:
+        kind: Which service they are of.
         service: For the client of the service.
         client: For the HTTP client; also what the environment says of it, since obstore forgets
             that as soon as it is given any.
         max_retries: Of all requests but conditional puts.
         retry_timeout_s: Same, in seconds.
         profile: Of AWS, where one was given.
+        addresses: What leads to one service rather than to another, by options or environment.
     """
 
+    kind: Service
     service: Mapping[str, str]
     client: Mapping[str, str]
     max_retries: int
     retry_timeout_s: float
     profile: str | None
+    addresses: tuple[str, ...]
 
     @classmethod
     def of(cls, service: Service, options: Mapping[str, str]) -> Settings:
@@ -173,11 +281,13 @@ class Settings:
             msg = f"max_retries {retries!r} or retry_timeout_s {timeout_s!r} is not a number."
             raise InvalidInputError(msg, hint="Write them as '5' and '60'.") from exc
         return cls(
+            kind=service,
             service=to_service,
             client=to_client,
             max_retries=max_retries,
             retry_timeout_s=retry_timeout_s,
             profile=profile,
+            addresses=tuple(_addresses(service, to_service)),
         )
 
     @property
@@ -189,6 +299,16 @@ class Settings:
     def is_express(self) -> bool:
         """Whether it is S3 Express, which lists in no order."""
         return (self.of_s3("s3_express") or "").strip().lower() in _TRUE
+
+    @property
+    def given_credentials(self) -> frozenset[str]:
+        """The options that say who asks, by their bare names."""
+        return self.kind.credentials.intersection(map(self.kind.bare, self.service))
+
+    @property
+    def found_credentials(self) -> frozenset[str]:
+        """The variables of the environment that say who asks, by the bare names of the options."""
+        return self.kind.credentials.intersection(map(self.kind.bare, environment_of(self.kind)))
 
     def of_s3(self, name: str) -> str | None:
         """Return what was given for S3, or else stands in the environment; None for neither."""
@@ -203,6 +323,17 @@ def environment_of(service: Service) -> dict[str, str]:
     """Return what the environment says of a service, by the names of its variables."""
     prefix = service.option_prefix.upper()
     return {name: value for name, value in os.environ.items() if name.startswith(prefix) and value}
+
+
+def _addresses(service: Service, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the options of the service that lead to it, those of the environment included."""
+    bare = {
+        name.lower().removeprefix(service.option_prefix): value
+        for name, value in {**environment_of(service), **options}.items()
+    }
+    for name, value in sorted(bare.items()):
+        if _ENDPOINT_NAME.search(name) or name in _ADDRESSES:
+            yield f"{name}={value}"
 
 
 def _client_environment(service: Service) -> dict[str, str]:

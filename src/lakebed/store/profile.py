@@ -10,14 +10,13 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import threading
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.store.object_options import Settings
+from lakebed.store.provider import LateProvider, Provider
 
 _log = logging.getLogger(__name__)
 
@@ -39,34 +38,26 @@ _ROLES = (
 )
 
 
-class ProfileCredentials:
-    """Credentials of a profile, looked for when the first request needs them.
+class ProfileCredentials(LateProvider):
+    """Credentials of a profile.
 
     Attributes:
         config: What obstore is to set besides: the region, where nothing else says it.
     """
 
     def __init__(self, session: Any, name: str, region: str | None) -> None:
+        super().__init__()
         self.config = {"region": region} if region else {}
         self._session = session
         self._name = name
-        self._lock = threading.Lock()
-        self._provider: Any = None
 
-    def __call__(self) -> Mapping[str, Any]:
-        """Return what signs a request, as obstore wants it."""
-        with self._lock:
-            if self._provider is None:
-                self._provider = self._open()
-        credentials: Mapping[str, Any] = self._provider()
-        return credentials
-
-    def _open(self) -> Any:
+    def _open(self) -> Provider:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
         if self._session.get_credentials() is None:
             raise LookupError(f"{self._name} has no credentials")
-        return Boto3CredentialProvider(self._session, ttl=_TTL)
+        provider: Provider = Boto3CredentialProvider(self._session, ttl=_TTL)
+        return provider
 
 
 def find_profile(settings: Settings, uri: str) -> ProfileCredentials | None:

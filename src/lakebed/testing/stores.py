@@ -40,6 +40,9 @@ class DelegatingStore(Store):
     def _check_conditions(self) -> None:
         self.inner.check_writable()
 
+    def _try_conditions(self) -> None:
+        self.inner.try_conditions()
+
     def _get(self, key: str) -> StoredObject:
         return self.inner.get(key)
 

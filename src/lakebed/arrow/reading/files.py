@@ -25,7 +25,7 @@ from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatc
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.shown import shown
 from lakebed.store.base import ObjectInfo, Store
-from lakebed.store.locate import open_store
+from lakebed.store.locate import effective_options, open_store
 
 FileFormat = Literal["csv", "json", "submissions", "avro", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -360,6 +360,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 def _expand_url(
     url: str, wanted: FileFormat | None, options: Mapping[str, str]
 ) -> Iterable[RawFile]:
+    options = effective_options(url, options)  # tasks may have none of their own
     root, _, name = url.rpartition("/")
     pattern = _PATTERN.intersection(url)
     if name and not pattern:

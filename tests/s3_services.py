@@ -1,0 +1,85 @@
+"""Services of S3 for tests, and some that are not true to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class ForgetfulService:
+    """A service before another one that drops headers of PUTs, as some do that know no conditions.
+
+    It forgets nothing until it is told what.
+    """
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self.forgets: tuple[str, ...] = ()
+        self.requests: list[tuple[str, str]] = []  # method and path
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
+        if environ["REQUEST_METHOD"] == "PUT":
+            for header in self.forgets:
+                environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
+        return self._application(environ, start_response)
+
+
+class HastyService:
+    """A service that looks at the condition first, and writes a moment later."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self._application = application
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        none_match = environ.pop("HTTP_IF_NONE_MATCH", None)
+        match = environ.pop("HTTP_IF_MATCH", None)
+        if environ["REQUEST_METHOD"] == "PUT" and (none_match or match):
+            etag = self._etag(environ)
+            if (none_match and etag) or (match and etag != match):
+                start_response("412 Precondition Failed", [("Content-Length", "0")])
+                return [b""]
+            time.sleep(0.02)
+        elif none_match:
+            environ["HTTP_IF_NONE_MATCH"] = none_match
+        with self._lock:
+            return list(self._application(environ, start_response))
+
+    def _etag(self, environ: dict[str, Any]) -> str | None:
+        answers: list[tuple[str, dict[str, str]]] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], _: object = None) -> Any:
+            answers.append((status, {name.lower(): value for name, value in headers}))
+
+        asked = {**environ, "REQUEST_METHOD": "HEAD", "CONTENT_LENGTH": "0"}
+        asked = {name: value for name, value in asked.items() if name != "werkzeug.request"}
+        with self._lock:
+            list(self._application(asked, start_response))
+        return answers[0][1].get("etag") if answers[0][0].startswith("200") else None
+
+
+@contextmanager
+def served(application: Callable[..., Any], *, threaded: bool = False) -> Iterator[str]:
+    """Serve an application on a free port of 127.0.0.1, one request at a time; yield its URL.
+
+    moto does not exclude its own threads from each other; one at a time, its conditions hold.
+    """
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class QuietHandler(WSGIRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Keep a line for each request out of the output of the tests."""
+
+    server = make_server(
+        "127.0.0.1", 0, application, threaded=threaded, request_handler=QuietHandler
+    )
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
