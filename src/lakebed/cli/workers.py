@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import click
 
+from lakebed.cli.doctor_lines import DoctorLine, doctor_line
 from lakebed.cli.load import start_spark
 from lakebed.cli.options import AttachedOption, Verb
 from lakebed.cli.output import Output
 from lakebed.errors import LakebedError
 from lakebed.spark.doctor import WorkerReport, look_at_workers
-
-_Finding = dict[str, str | None]
 
 
 def spark_option(function: Verb) -> Verb:
@@ -29,7 +28,7 @@ def spark_option(function: Verb) -> Verb:
 
 def worker_findings(
     output: Output, master: str, url: str | None, storage_options: Mapping[str, str]
-) -> Iterator[_Finding]:
+) -> Iterator[DoctorLine]:
     """Yield what there is to tell of the session, and of each Python of its workers.
 
     Args:
@@ -40,19 +39,16 @@ def worker_findings(
     """
     try:
         session = start_spark(output, master or None)
-        yield {"name": "spark", "status": "ok", "value": session.version, "detail": _place(session)}
+        yield doctor_line("spark", "ok", session.version, _place(session))
         with output.progress("Asking Spark's workers"):
             reports = look_at_workers(session, url, storage_options=storage_options)
     except LakebedError as error:
-        yield {"name": "workers", "status": "failed", "value": None, "detail": str(error)}
+        yield doctor_line("workers", "failed", None, str(error))
         return
     for report in reports:
-        yield {
-            "name": "worker",
-            "status": "failed" if report.problems else "ok",
-            "value": report.host,
-            "detail": " ".join([_facts(report), *report.problems]).strip(),
-        }
+        status = "failed" if report.problems else "ok"
+        detail = " ".join([_facts(report), *report.problems]).strip()
+        yield doctor_line("worker", status, report.host, detail)
 
 
 def _place(session: object) -> str | None:
