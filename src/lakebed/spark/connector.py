@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 # A connector without credentials or with a wrong endpoint may try for minutes.
 _LIMIT_S = 60.0
 _REASON_LENGTH = 300  # of what a session says
+_NO_FILE = "PATH_NOT_FOUND"  # Spark's condition for it
 _PACKAGES = {"s3a": "hadoop-aws", "gs": "hadoop-gcp", "abfss": "hadoop-azure"}
 
 # By session, what keeps it from each store; empty for nothing.
@@ -56,7 +57,8 @@ def find_unreachable(spark: SparkSession, store: Store, key: str, *, anew: bool)
         reason = _ask(spark, store, uri)
         if reason:
             _log.info("Spark's own reader is not used store=%s reason=%s", store.uri, reason)
-        reasons[root] = reason
+        if _NO_FILE not in reason:  # which may be no more than one file that somebody has deleted
+            reasons[root] = reason
     return reason
 
 
