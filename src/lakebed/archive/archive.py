@@ -13,7 +13,7 @@ from lakebed.archive import files
 from lakebed.archive.content import open_verified, opened, write_file
 from lakebed.archive.frames import FrameOf, to_frame
 from lakebed.archive.index import ArchiveIndex, open_index
-from lakebed.archive.keys import Keys, check_file_id, check_keys
+from lakebed.archive.keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
@@ -60,7 +60,7 @@ class Archive:
         b'hello'
     """
 
-    def __init__(self, store: Store, index: ArchiveIndex, *, keys: Keys = "id") -> None:
+    def __init__(self, store: Store, index: ArchiveIndex, *, keys: KeyForm = "id") -> None:
         self.store = store
         self.index = index
         self.keys = check_keys(keys)
@@ -547,7 +547,7 @@ def open_archive(
     *,
     index: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-    keys: Keys = "id",
+    keys: KeyForm = "id",
 ) -> Archive:
     """Open the archive at a storage URL; nothing is read or written yet.
 

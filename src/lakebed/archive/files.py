@@ -16,7 +16,7 @@ from lakebed.archive.content import PIECE_BYTES, Hashed, pieces_of, readable_twi
 from lakebed.archive.keys import (
     ATTRIBUTE,
     MAX_ATTRIBUTE_BYTES,
-    Keys,
+    KeyForm,
     content_key,
     data_key,
     ids_in,
@@ -106,7 +106,7 @@ def write_claimed(
     compress: bool = False,
     expected_hash: str | None = None,
     is_stored: bool = False,
-    keys: Keys = "id",
+    keys: KeyForm = "id",
 ) -> ArchiveRecord:
     """Store a content under an id that the caller chose; doing it again changes nothing.
 

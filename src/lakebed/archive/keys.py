@@ -15,7 +15,7 @@ from lakebed.archive.metadata import FileMetadata
 from lakebed.errors import InvalidInputError
 from lakebed.store.base import validate_key
 
-Keys = Literal["id", "original"]
+KeyForm = Literal["id", "original"]
 
 ATTRIBUTE = "datalake"  # what the metadata is called where objects have attributes of a user
 MAX_ATTRIBUTE_BYTES = 1_900  # S3 takes 2 KB of them in all, names included
@@ -25,7 +25,7 @@ _ORIGINAL = re.compile(r"[0-9a-f]-[a-z0-9_-]+/[a-z0-9_-]+/-?[0-9]+/(?P<name>[^/]
 _MAX_NAME_BYTES = 160  # beside the id: names of files have at most 255
 
 
-def check_keys(keys: object) -> Keys:
+def check_keys(keys: object) -> KeyForm:
     """Return how keys are made, if that is known.
 
     Raises:
@@ -39,7 +39,7 @@ def check_keys(keys: object) -> Keys:
     raise InvalidInputError(msg, hint="Use 'id' for <id>/data, or 'original'.")
 
 
-def content_key(metadata: FileMetadata, keys: Keys) -> str:
+def content_key(metadata: FileMetadata, keys: KeyForm) -> str:
     """Return the key of a content."""
     return data_key(metadata.id) if keys == "id" else original_key(metadata)
 

@@ -25,7 +25,7 @@ from lakebed.archive import (
     open_archive,
 )
 from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
-from lakebed.archive.keys import Keys
+from lakebed.archive.keys import KeyForm
 from lakebed.archive.target import DEFAULT_TEMPLATE
 from lakebed.archive_http import serve as serve_archive
 from lakebed.archive_http.server import DEFAULT_HOST, DEFAULT_PORT
@@ -152,12 +152,12 @@ def takes_keys(function: Verb) -> Verb:
     """Let new files lie under the keys that the user wants; below `takes_archive`."""
 
     @functools.wraps(function)
-    def run(output: Output, *, archive: Archive, keys: Keys, **arguments: object) -> None:
+    def run(output: Output, *, archive: Archive, keys: KeyForm, **arguments: object) -> None:
         function(output, archive=Archive(archive.store, archive.index, keys=keys), **arguments)
 
     return click.option(
         "--keys",
-        type=click.Choice(get_args(Keys)),
+        type=click.Choice(get_args(KeyForm)),
         default="id",
         show_default=True,
         envvar=KEYS_VARIABLE,
