@@ -22,7 +22,7 @@ import pytest
 
 import lakebed
 from lakebed.archive import ArchiveRecord, FileMetadata, open_index, to_epoch_ms
-from lakebed.archive.keys import Keys
+from lakebed.archive.keys import KeyForm
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError
 
@@ -416,7 +416,7 @@ def test_client_writes_files_under_names_made_of_metadata(
 
 @pytest.mark.parametrize("keys", ["id", "original"])
 def test_file_that_lakebed_has_pushed_is_the_client_s_too(
-    client: Client, lake: Lake, file: Path, keys: Keys
+    client: Client, lake: Lake, file: Path, keys: KeyForm
 ) -> None:
     given = fields(extra={"owner": "ops"})
     opened = lake.open()
@@ -436,7 +436,7 @@ def test_file_that_lakebed_has_pushed_is_the_client_s_too(
     "given", [{}, {"end": T0 + 3 * DAY}, {"work_id": "job-7"}, {"end": T0, "work_id": "job-8"}]
 )
 def test_records_of_a_file_are_those_that_datalake_makes_of_it(
-    client: Client, lake: Lake, file: Path, keys: Keys, given: dict[str, Any]
+    client: Client, lake: Lake, file: Path, keys: KeyForm, given: dict[str, Any]
 ) -> None:
     opened = lake.open()
     archive = lakebed.Archive(opened.store, opened.index, keys=keys)
