@@ -13,7 +13,7 @@ def recipe_of(target: str) -> str:
 def test_each_environment_is_noted_as_made_so_that_it_is_not_made_again():
     environments = re.findall(r"^(\S+/\.installed):", MAKEFILE, re.MULTILINE)
 
-    assert len(environments) == 9
+    assert len(environments) == 10
     for environment in environments:
         assert "\t@touch $@\n" in recipe_of(environment), environment
 
