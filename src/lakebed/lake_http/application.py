@@ -32,7 +32,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.lake_http import pages
-from lakebed.lake_http.pages import Addresses, Use, Uses
+from lakebed.lake_http.pages import PageAddresses, Use, Uses
 from lakebed.report.facts import DatasetFacts, gather
 from lakebed.report.markup import Markup, element
 from lakebed.report.page import Lake, dataset_part, lake_part, plan_part, style, whole
@@ -73,7 +73,7 @@ def build(
     """Return the application; the arguments are checked by `create_app`."""
     base = urlsplit(public_url or "").path
     shown = Starlette(
-        routes=_Pages(repository, name, archive, Addresses(base=base)).routes(),
+        routes=_Pages(repository, name, archive, PageAddresses(base=base)).routes(),
         exception_handlers={
             LakebedError: _answer_error,
             Refusal: _answer_refusal,
@@ -124,7 +124,7 @@ class _Pages:
         repository: Repository | None,
         name: str | None,
         archive: Archive | None,
-        addresses: Addresses,
+        addresses: PageAddresses,
     ) -> None:
         self._repository = repository
         self._name = name

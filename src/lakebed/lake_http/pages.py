@@ -21,7 +21,7 @@ _SHOWN = frozenset({"id", "what", "where", "work_id", "path", "hash", "start", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Addresses:
+class PageAddresses:
     """Where the pages are.
 
     Attributes:
@@ -147,13 +147,13 @@ def form(action: str, fields: Mapping[str, str], given: Mapping[str, str], butto
     )
 
 
-def plan_form(addresses: Addresses, name: str, where: str = "") -> Markup:
+def plan_form(addresses: PageAddresses, name: str, where: str = "") -> Markup:
     """Return the form that asks for a plan."""
     fields = {"where": "Which files would be read for the rows where …"}
     return form(addresses.plan(name), fields, {"where": where}, "Plan")
 
 
-def search_form(addresses: Addresses, given: Mapping[str, str]) -> Markup:
+def search_form(addresses: PageAddresses, given: Mapping[str, str]) -> Markup:
     """Return the form that searches the archive."""
     fields = {"what": "What", "where": "Where", "work_id": "Work id", "start": "From", "end": "To"}
     return joined(
@@ -168,7 +168,7 @@ def search_form(addresses: Addresses, given: Mapping[str, str]) -> Markup:
     )
 
 
-def results(addresses: Addresses, page: Page, following: str | None) -> Markup:
+def results(addresses: PageAddresses, page: Page, following: str | None) -> Markup:
     """Return the files that answer a question.
 
     Args:
@@ -197,7 +197,7 @@ def results(addresses: Addresses, page: Page, following: str | None) -> Markup:
     )
 
 
-def record_part(addresses: Addresses, record: ArchiveRecord) -> Markup:
+def record_part(addresses: PageAddresses, record: ArchiveRecord) -> Markup:
     """Return what is told of a file."""
     further = [
         (name, value if isinstance(value, str) else json.dumps(value))
@@ -226,7 +226,7 @@ def record_part(addresses: Addresses, record: ArchiveRecord) -> Markup:
     )
 
 
-def uses_part(addresses: Addresses, uses: Uses) -> Markup:
+def uses_part(addresses: PageAddresses, uses: Uses) -> Markup:
     """Return what became of a file."""
     rows = [
         (
