@@ -464,6 +464,8 @@ def test_page_may_load_nothing_and_run_nothing(client, address) -> None:
         "/?page=0",
         "/?page=2",
         "/nothing",
+        "*",
+        "//v1",
     ],
 )
 def test_no_path_leads_elsewhere(client, path) -> None:

@@ -103,7 +103,7 @@ class _Door:
         if scope["type"] == "http":
             if not self._is_meant(scope):
                 app = _MISDIRECTED.answer()
-            elif self._api is not None and scope["path"].split("/")[1:2][0] in _API:
+            elif self._api is not None and scope["path"].lstrip("/").partition("/")[0] in _API:
                 app = self._api
         await app(scope, receive, send)
 
