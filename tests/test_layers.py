@@ -42,7 +42,7 @@ CONTRACTS = [
     "Imports go down only",
     "Only lakebed.datasource, lakebed.hive and lakebed.spark import pyspark",
     "Only lakebed.store imports obstore",
-    "Only lakebed.archive_http imports starlette and uvicorn",
+    "Only lakebed.archive_http and lakebed.lake_http import starlette and uvicorn",
 ]
 
 

@@ -76,12 +76,17 @@ class Addresses:
 
     def page(self, query: ArchiveQuery, cursor: str) -> str:
         """Return where the next page of a question is."""
-        arguments = {"what": query.what, "where": query.where, "work_id": query.work_id}
-        if query.work_id is None:
-            # Not as numbers: small ones would be taken for seconds.
-            arguments |= {"start": _iso(query.interval[0]), "end": _iso(query.interval[1])}
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return f"{self._base}{FILES}?{urlencode({**given, 'cursor': cursor})}"
+        return f"{self._base}{FILES}?{page_arguments(query, cursor)}"
+
+
+def page_arguments(query: ArchiveQuery, cursor: str) -> str:
+    """Return what a URL says of the next page of a question."""
+    arguments = {"what": query.what, "where": query.where, "work_id": query.work_id}
+    if query.work_id is None:
+        # Not as numbers: small ones would be taken for seconds.
+        arguments |= {"start": _iso(query.interval[0]), "end": _iso(query.interval[1])}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return urlencode({**given, "cursor": cursor})
 
 
 def _base_of(request: Request) -> str:
@@ -123,3 +128,8 @@ def latest_document(record: ArchiveRecord, addresses: Addresses) -> dict[str, An
 
 def _iso(ms: int) -> str:
     return f"{to_iso(ms)}Z"
+
+
+def shortened(text: str) -> str:
+    """Return a text of a client as an answer quotes it."""
+    return repr(text) if len(text) <= 80 else f"{text[:77]!r}..."

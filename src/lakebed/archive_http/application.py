@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from collections.abc import Mapping
@@ -10,13 +9,11 @@ from importlib.metadata import version
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lakebed.archive import Archive, ArchiveRecord, to_epoch_ms
 from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS
-from lakebed.archive.files import key_of
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive_http.answers import (
     FILES,
@@ -26,8 +23,9 @@ from lakebed.archive_http.answers import (
     latest_document,
     metadata_document,
     record_document,
+    shortened,
 )
-from lakebed.archive_http.content import content_answer
+from lakebed.archive_http.content import content_answer, find_record
 from lakebed.archive_http.endpoint import CONTENT, Endpoint, Parameter
 from lakebed.archive_http.gate import Gate
 from lakebed.archive_http.openapi import openapi_document
@@ -85,10 +83,16 @@ _BAD_LOOKBACK = {400: ("InvalidLookback",)}
 
 def build(archive: Archive, *, token: str | None, public_url: str | None) -> Starlette:
     """Return the application; the arguments are checked by `create_app`."""
-    endpoints = _Service(archive, public_url, needs_token=token is not None).endpoints
+    app = build_open(archive, public_url=public_url, needs_token=token is not None)
+    app.add_middleware(Gate, token=token)
+    return app
+
+
+def build_open(archive: Archive, *, public_url: str | None, needs_token: bool) -> Starlette:
+    """Return the application without a gate, for whoever has one before it."""
+    endpoints = _Service(archive, public_url, needs_token=needs_token).endpoints
     app = Starlette(
         routes=[route for endpoint in endpoints for route in endpoint.routes()],
-        middleware=[Middleware(Gate, token=token)],
         exception_handlers={
             Refusal: _answer_refusal,
             LakebedError: _answer_error,
@@ -227,11 +231,11 @@ class _Service:
         )
 
     def _metadata(self, request: Request) -> Response:
-        record = self._find(request.path_params["file_id"])
+        record = find_record(self._archive, request.path_params["file_id"])
         return AsciiJson(metadata_document(record.metadata))
 
     def _data(self, request: Request) -> Response:
-        record = self._find(request.path_params["file_id"])
+        record = find_record(self._archive, request.path_params["file_id"])
         return content_answer(self._archive, record, request)
 
     def _latest(self, request: Request) -> Response:
@@ -239,50 +243,22 @@ class _Service:
         return AsciiJson(latest_document(record, self._addresses(request)))
 
     def _latest_data(self, request: Request) -> Response:
-        record = self._find(self._find_latest(request).id)
+        record = find_record(self._archive, self._find_latest(request).id)
         return content_answer(self._archive, record, request)
 
     def _addresses(self, request: Request) -> Addresses:
         return Addresses(self._archive, request, self._public_url)
 
-    def _find(self, file_id: str) -> ArchiveRecord:
-        """Return what the storage tells of the file with an id, and of no other file.
-
-        Nothing but ids leads to a file: they are looked for under `<id>/data`, and then in the
-        index, which knows where files of old archives lie.
-        """
-        with contextlib.suppress(InvalidInputError, RecordNotFoundError):
-            if "/" not in file_id:  # else it might be taken for a URL
-                record = self._archive.record(file_id)
-                if record.id == file_id and self._is_inside(record):
-                    return record
-        with contextlib.suppress(InvalidInputError, RecordNotFoundError):
-            indexed = self._archive.index.find(file_id)
-            if indexed is not None:
-                record = self._archive.record(indexed.url)
-                if record.id == file_id and self._is_inside(record):
-                    return record
-        raise Refusal(404, "NoSuchFile", f"There is no file {_shortened(file_id)}.")
-
-    def _is_inside(self, record: ArchiveRecord) -> bool:
-        """Tell whether a content lies in the storage, and is no link that leads out of it."""
-        key = key_of(self._archive.store, record.url)
-        path = self._archive.store.local_path(key)
-        if path is None:
-            return True
-        root = path.parents[key.count("/")]
-        return path.resolve().is_relative_to(root.resolve())
-
     def _find_latest(self, request: Request) -> ArchiveRecord:
         what, where = request.path_params["what"], request.path_params["where"]
         text = request.query_params.get("lookback", str(DEFAULT_LOOKBACK_DAYS))
         if not _DAYS.fullmatch(text):
-            msg = f"lookback is {_shortened(text)}, which is no number of up to nine digits."
+            msg = f"lookback is {shortened(text)}, which is no number of up to nine digits."
             raise Refusal(400, "InvalidLookback", msg)
         try:
             return self._archive.latest(what, where, lookback_days=int(text))
         except (InvalidInputError, RecordNotFoundError) as exc:  # or names that no index can hold
-            names = f"{_shortened(what)} at {_shortened(where)}"
+            names = f"{shortened(what)} at {shortened(where)}"
             msg = f"There is no file of {names} in the last {text} days."
             raise Refusal(404, "NoSuchFile", msg) from exc
 
@@ -324,12 +300,8 @@ def _time(name: str, text: str) -> int:
     try:
         return to_epoch_ms(text)
     except (InvalidInputError, MissingDependencyError) as exc:
-        msg = f"{name} is {_shortened(text)}, which is no time."
+        msg = f"{name} is {shortened(text)}, which is no time."
         raise Refusal(400, "InvalidTime", msg) from exc
-
-
-def _shortened(text: str) -> str:
-    return repr(text) if len(text) <= 80 else f"{text[:77]!r}..."
 
 
 def _answer_refusal(_request: Request, error: Exception) -> Response:

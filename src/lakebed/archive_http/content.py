@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import mimetypes
@@ -17,8 +18,8 @@ from starlette.types import Send
 
 from lakebed.archive import Archive, ArchiveRecord
 from lakebed.archive.files import key_of
-from lakebed.archive_http.answers import Refusal
-from lakebed.errors import LakebedError
+from lakebed.archive_http.answers import Refusal, shortened
+from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,36 @@ _SAFE_HEADERS = {
     "content-security-policy": "sandbox; default-src 'none'",
     "x-content-type-options": "nosniff",
 }
+
+
+def find_record(archive: Archive, file_id: str) -> ArchiveRecord:
+    """Return what the storage tells of the file with an id, and of no other file; else refuse.
+
+    Nothing but ids leads to a file: they are looked for under `<id>/data`, and then in the index,
+    which knows where files of old archives lie.
+    """
+    with contextlib.suppress(InvalidInputError, RecordNotFoundError):
+        if "/" not in file_id:  # else it might be taken for a URL
+            record = archive.record(file_id)
+            if record.id == file_id and _is_inside(archive, record):
+                return record
+    with contextlib.suppress(InvalidInputError, RecordNotFoundError):
+        indexed = archive.index.find(file_id)
+        if indexed is not None:
+            record = archive.record(indexed.url)
+            if record.id == file_id and _is_inside(archive, record):
+                return record
+    raise Refusal(404, "NoSuchFile", f"There is no file {shortened(file_id)}.")
+
+
+def _is_inside(archive: Archive, record: ArchiveRecord) -> bool:
+    """Tell whether a content lies in the storage, and is no link that leads out of it."""
+    key = key_of(archive.store, record.url)
+    path = archive.store.local_path(key)
+    if path is None:
+        return True
+    root = path.parents[key.count("/")]
+    return path.resolve().is_relative_to(root.resolve())
 
 
 def content_answer(archive: Archive, record: ArchiveRecord, request: Request) -> Response:

@@ -41,10 +41,10 @@ def create_app(
         >>> import lakebed
         >>> app = create_app(lakebed.open_archive("memory://served"), token="a-long-secret")
     """
-    _require("starlette")
+    require("starlette")
     from lakebed.archive_http.application import build
 
-    return build(archive, token=_checked_token(token), public_url=_checked_url(public_url))
+    return build(archive, token=checked_token(token), public_url=checked_url(public_url))
 
 
 def serve(
@@ -77,12 +77,36 @@ def serve(
         Traceback (most recent call last):
         lakebed.errors.InvalidInputError: Port 8080 of 'no address' cannot be used: ...
     """
-    _require("uvicorn")
+    app = create_app(archive, token=token, public_url=public_url)
+    run(app, host=host, port=port, on_start=on_start, check=lambda: archive.index.find(""))
+
+
+def run(
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    on_start: Callable[[str], None],
+    check: Callable[[], object],
+) -> None:
+    """Serve an application until the process is interrupted.
+
+    Args:
+        app: Who answers.
+        host: The address to listen at.
+        port: The port; 0 takes a free one.
+        on_start: Called with the URL of the server when it listens.
+        check: Called before that: better no server than one whose every answer is an error.
+
+    Raises:
+        InvalidInputError: The port cannot be used.
+        MissingDependencyError: uvicorn is not installed.
+    """
+    require("uvicorn")
     import uvicorn
 
-    app = create_app(archive, token=token, public_url=public_url)
     with _listening(host, port) as listener:
-        archive.index.find("")  # better no server than one whose every answer is an error
+        check()
         shown = f"[{host}]" if ":" in host else host
         on_start(f"http://{shown}:{listener.getsockname()[1]}")
         config = uvicorn.Config(
@@ -115,14 +139,24 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _require(package: str) -> None:
+def require(package: str) -> None:
+    """Import what the extra `serve` brings.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
     try:
         importlib.import_module(package)
     except ImportError as exc:
-        raise MissingDependencyError.for_extra(package, "serve", "Serving an archive") from exc
+        raise MissingDependencyError.for_extra(package, "serve", "Serving over HTTP") from exc
 
 
-def _checked_token(token: str | None) -> str | None:
+def checked_token(token: str | None) -> str | None:
+    """Return a token that a header can hold.
+
+    Raises:
+        InvalidInputError: It cannot.
+    """
     if token is not None and not _TOKEN.fullmatch(token):
         # The token itself is told to nobody.
         msg = "The token is empty, or has characters that no bearer token has."
@@ -130,7 +164,12 @@ def _checked_token(token: str | None) -> str | None:
     return token
 
 
-def _checked_url(url: str | None) -> str | None:
+def checked_url(url: str | None) -> str | None:
+    """Return the URL of a server, without a slash at its end.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
     if url is None:
         return None
     try:

@@ -44,7 +44,8 @@ def report(
     scripts, to be opened by a browser, printed, or sent to somebody.
     """
     with logging_to_stderr(0):
-        repository, names = _find(location, storage_options)
+        repository, name = find_lake(location, storage_options)
+        names = repository.list() if name is None else [name]
         if where is not None and len(names) != 1:
             raise InvalidInputError(
                 "--where is of one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
@@ -56,12 +57,15 @@ def report(
         click.echo(str(path))
 
 
-def _find(location: str, storage_options: Mapping[str, str]) -> tuple[Repository, list[str]]:
-    """Return the repository and the datasets that are meant: all of them, or the one of the name."""
+def find_lake(location: str, storage_options: Mapping[str, str]) -> tuple[Repository, str | None]:
+    """Return the repository that is meant, and the name of a dataset if it alone is.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
     repository = open_repository(location, storage_options=storage_options)
-    names = repository.list()
-    if names:
-        return repository, names
+    if repository.list():
+        return repository, None
     above, _, name = location.rstrip("/").rpartition("/")
     if name:
         outer = open_repository(
@@ -69,7 +73,7 @@ def _find(location: str, storage_options: Mapping[str, str]) -> tuple[Repository
         )
         try:
             if outer.exists(name):
-                return outer, [name]
+                return outer, name
         except (DatasetNotFoundError, InvalidInputError):
             pass  # a name that no dataset can have
     if not location_exists(repository.store):
@@ -77,4 +81,4 @@ def _find(location: str, storage_options: Mapping[str, str]) -> tuple[Repository
             f"There is neither a repository nor a dataset at {location}.",
             hint="Write LOCATION or LOCATION/NAME.",
         )
-    return repository, names
+    return repository, None

@@ -37,6 +37,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "report": Home(
             "lakebed.cli.report", "report", "Write what a lake holds and what happened to one page."
         ),
+        "serve": Home(
+            "lakebed.cli.serve",
+            "serve",
+            "Show a lake and an archive to browsers.",
+        ),
         "history": Home(
             "lakebed.cli.datasets", "history", "List the commits of a dataset, oldest first."
         ),

@@ -18,7 +18,7 @@ class Markup(str):
     __slots__ = ()
 
 
-_VOID = frozenset({"br", "col", "meta"})
+_VOID = frozenset({"br", "col", "input", "link", "meta"})
 
 
 def element(name: str, /, *inner: str | int, **attributes: str | float | None) -> Markup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -14,8 +14,17 @@ from lakebed.report import charts, facts
 from lakebed.report.facts import DatasetFacts, human
 from lakebed.report.markup import Markup, element, folded, joined, table
 from lakebed.report.markup import facts as pairs
+from lakebed.state.sources import SourceFile
 
 MAX_DETAILED = 40  # datasets with a part of their own
+
+Link = Callable[[str], str | None]  # from a name to an address, if it has one
+SourceLink = Callable[[SourceFile], str | None]
+
+
+def style() -> str:
+    """Return the style of all pages."""
+    return resources.files(__package__).joinpath("page.css").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,17 @@ class Lake:
 
 def render(lake: Lake) -> Iterator[str]:
     """Return the page, piece by piece."""
-    title = f"Lakebed: {lake.uri}"
+    return whole(f"Lakebed: {lake.uri}", _report(lake))
+
+
+def whole(title: str, body: Iterable[Markup], *, head: Markup | None = None) -> Iterator[str]:
+    """Return a page of its parts.
+
+    Args:
+        title: Of the page.
+        body: Its parts.
+        head: What else stands in its head.
+    """
     yield '<!doctype html>\n<html lang="en">'
     yield element(
         "head",
@@ -47,19 +66,29 @@ def render(lake: Lake) -> Iterator[str]:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        element(
-            "style", Markup(resources.files(__package__).joinpath("page.css").read_text("utf-8"))
-        ),
+        element("style", Markup(style())),
+        *([] if head is None else [head]),
     )
     yield "<body><main>"
+    yield from body
+    yield "</main></body></html>\n"
+
+
+def _report(lake: Lake) -> Iterator[Markup]:
     detailed = _detailed(lake.datasets)
-    yield from _lake(lake, detailed)
+    yield from lake_part(lake, lambda name: f"#{_anchor(name)}" if name in detailed else None)
+    left_out = len(lake.datasets) - len(detailed)
+    if left_out:
+        yield element(
+            "p",
+            f"The {len(detailed)} largest datasets follow. {counted(left_out, 'other')} can be "
+            "looked at one by one: lakebed report LOCATION/NAME.",
+        )
     if lake.plan is not None:
-        yield _plan(lake.plan)
+        yield plan_part(lake.plan)
     for each in lake.datasets:
         if each.name in detailed:
-            yield from _dataset(each)
-    yield "</main></body></html>\n"
+            yield from dataset_part(each)
 
 
 def _detailed(datasets: Sequence[DatasetFacts]) -> set[str]:
@@ -68,7 +97,13 @@ def _detailed(datasets: Sequence[DatasetFacts]) -> set[str]:
     return {each.name for each in by_size[:MAX_DETAILED]}
 
 
-def _lake(lake: Lake, detailed: set[str]) -> Iterator[Markup]:
+def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
+    """Return what is told of a lake as a whole.
+
+    Args:
+        lake: What is told of.
+        link: From the name of a dataset to where it is told in detail.
+    """
     yield element(
         "header",
         element("h1", lake.uri),
@@ -89,32 +124,23 @@ def _lake(lake: Lake, detailed: set[str]) -> Iterator[Markup]:
             "protected": sum(len(each.protections) for each in lake.datasets),
         }
     )
-    yield _datasets(lake.datasets, detailed)
+    yield _datasets(lake.datasets, link)
     advice = [
         (each.name, piece.text, piece.command) for each in lake.datasets for piece in each.advice
     ]
     yield table("What somebody may want to mend", ("dataset", "what is so", "command"), advice)
     if lake.failures:
         yield table("Not read", ("dataset", "why"), lake.failures)
-    left_out = len(lake.datasets) - len(detailed)
-    if left_out:
-        yield element(
-            "p",
-            f"The {len(detailed)} largest datasets follow. {counted(left_out, 'other')} can be "
-            "looked at one by one: lakebed report LOCATION/NAME.",
-        )
 
 
-def _datasets(datasets: Sequence[DatasetFacts], detailed: set[str]) -> Markup:
+def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
     columns = ("dataset", "rows", "bytes", "files", "version", "last commit", "protected")
     rows: list[list[str | int | None]] = []
     for each in datasets:
         last = each.last_commit
-        name = each.name
-        link = element("a", name, href=f"#{_anchor(each)}") if name in detailed else name
         rows.append(
             [
-                link,
+                linked(each.name, link(each.name)),
                 each.row_count,
                 each.size_bytes,
                 len(each.files),
@@ -126,18 +152,33 @@ def _datasets(datasets: Sequence[DatasetFacts], detailed: set[str]) -> Markup:
     return table("Datasets", columns, rows)
 
 
-def _anchor(dataset: DatasetFacts) -> str:
-    return f"dataset-{dataset.name}"
+def linked(text: str, address: str | None) -> str:
+    """Return a text that leads to an address, if there is one."""
+    return text if address is None else element("a", text, href=address)
+
+
+def _anchor(name: str) -> str:
+    return f"dataset-{name}"
 
 
 def _moment(moment: dt.datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def _dataset(dataset: DatasetFacts) -> Iterator[Markup]:
+def dataset_part(
+    dataset: DatasetFacts, *, source_link: SourceLink | None = None
+) -> Iterator[Markup]:
+    """Return what is told of a dataset.
+
+    Args:
+        dataset: What is told of.
+        source_link: From a raw file to where it is told of.
+    """
     descriptor = dataset.dataset.descriptor
     last = dataset.last_commit
-    yield Markup(f'<section id="{_anchor(dataset)}">')  # a name has letters, digits, + - _ only
+    yield Markup(
+        f'<section id="{_anchor(dataset.name)}">'
+    )  # a name has letters, digits, + - _ only
     yield element("h2", dataset.name)
     yield pairs(
         {
@@ -164,7 +205,7 @@ def _dataset(dataset: DatasetFacts) -> Iterator[Markup]:
     yield from _commits(dataset)
     yield from _files(dataset)
     yield from _partitions(dataset)
-    yield from _batches(dataset)
+    yield from _batches(dataset, source_link)
     yield _indices(dataset)
     yield from _dead(dataset)
     yield Markup("</section>")
@@ -285,7 +326,7 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         )
 
 
-def _batches(dataset: DatasetFacts) -> Iterator[Markup]:
+def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[Markup]:
     shown = dataset.batches[-facts.MAX_BATCHES :]
     yield element("h3", "Batches")
     yield table(
@@ -316,7 +357,9 @@ def _batches(dataset: DatasetFacts) -> Iterator[Markup]:
                 ("raw file", "batch", "version", "run", "rows", "rejected"),
                 [
                     (
-                        source.location,
+                        linked(
+                            source.location, None if source_link is None else source_link(source)
+                        ),
                         str(source.batch_id),
                         versions.get(source.batch_id),
                         source.run,
@@ -379,7 +422,8 @@ def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
         )
 
 
-def _plan(explanation: Explanation) -> Markup:
+def plan_part(explanation: Explanation) -> Markup:
+    """Return which files a predicate keeps, and what drops the others."""
     dropped = [
         ("partition", explanation.dropped_by_partition),
         ("schema", explanation.dropped_by_schema),

@@ -1,0 +1,92 @@
+"""The verb that shows a lake to browsers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import click
+
+from lakebed.archive import open_archive
+from lakebed.archive_http.server import DEFAULT_HOST, DEFAULT_PORT
+from lakebed.cli.options import REPOSITORY_VARIABLE, storage_option, verb
+from lakebed.cli.output import Output
+from lakebed.cli.report import find_lake
+from lakebed.lake_http.server import OWN_ADDRESSES
+from lakebed.lake_http.server import serve as serve_lake
+
+TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
+
+
+@verb("serve", example="lakebed serve s3://bucket/lake --archive s3://raw --index dynamodb://raw")
+@click.argument("location", envvar=REPOSITORY_VARIABLE, required=False)
+@click.option("--archive", "storage", metavar="URL", help="Also show this archive: its storage.")
+@click.option("--index", metavar="URL", help="What finds the files of the archive.")
+@click.option("--host", default=DEFAULT_HOST, show_default=True, help="The address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option(
+    "--token",
+    envvar=TOKEN_VARIABLE,
+    help="What browsers must give as password, of any user, and programs as Authorization: Bearer "
+    "TOKEN. Others see the command line of a process: better set the variable.  "
+    f"[env: {TOKEN_VARIABLE}]",
+)
+@click.option(
+    "--public-url", metavar="URL", help="How people reach the server, if through a proxy."
+)
+@storage_option
+def serve(
+    output: Output,
+    *,
+    location: str | None,
+    storage: str | None,
+    index: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    public_url: str | None,
+    storage_options: Mapping[str, str],
+) -> None:
+    """Show a lake and an archive to browsers.
+
+    The server only reads, until it is interrupted. LOCATION is a repository, or LOCATION/NAME for one dataset; it may be left out for an archive
+    alone. The result is the URL of the server, told when it listens. -v logs each request.
+    """
+    if index is not None and storage is None:
+        message = "--index is of an archive: give --archive, too."
+        raise click.UsageError(message, click.get_current_context())
+    repository, name = (None, None) if location is None else find_lake(location, storage_options)
+    archive = (
+        None
+        if storage is None
+        else open_archive(storage, index=index, storage_options=storage_options)
+    )
+    if token is None and host not in OWN_ADDRESSES:
+        output.note(f"Whoever reaches {host} can read all of it: --token asks who it is.")
+
+    def tell(url: str) -> None:
+        output.record(
+            {
+                "url": url,
+                "lake": None if repository is None else repository.uri,
+                "archive": None if archive is None else archive.store.uri,
+            }
+        )
+        sys.stdout.flush()
+
+    serve_lake(
+        repository,
+        name=name,
+        archive=archive,
+        host=host,
+        port=port,
+        token=token,
+        public_url=public_url,
+        on_start=tell,
+    )
