@@ -149,14 +149,14 @@ class Cluster(Processes):
             "the master has not begun",
         )[1]
 
-    def add_worker(self, name: str, programs: Path) -> None:
+    def add_worker(self, name: str, programs: Path, host: str = "127.0.0.1") -> None:
         """Start a worker whose `python3` is that of an environment."""
-        command = self._spark_class("org.apache.spark.deploy.worker.Worker")
+        command = self._spark_class("org.apache.spark.deploy.worker.Worker", host)
         arguments = [
             *("--webui-port", "0", "--cores", "3", "--memory", "2g"),
             *("--work-dir", str(self.directory / name / "work"), self.url),
         ]
-        worker = self.start(name, [*command, *arguments], self._environ(programs))
+        worker = self.start(name, [*command, *arguments], self._environ(programs, host))
         self.worker_sessions.append(worker.pid)
         eventually(
             lambda: "Successfully registered with master" in self.log_of(name),
@@ -172,17 +172,17 @@ class Cluster(Processes):
         ]
         return kill(executors[:1])
 
-    def _spark_class(self, name: str) -> list[str]:
-        return [str(SPARK_HOME / "bin" / "spark-class"), name, "--host", "127.0.0.1", "--port", "0"]
+    def _spark_class(self, name: str, host: str = "127.0.0.1") -> list[str]:
+        return [str(SPARK_HOME / "bin" / "spark-class"), name, "--host", host, "--port", "0"]
 
-    def _environ(self, programs: Path | None = None) -> dict[str, str]:
+    def _environ(self, programs: Path | None = None, host: str = "127.0.0.1") -> dict[str, str]:
         path = "/usr/bin:/bin" if programs is None else f"{programs}:/usr/bin:/bin"
         return {
             "PATH": path,
             "HOME": str(self.directory),
             "JAVA_HOME": str(ensure_java().path),
             "SPARK_HOME": str(SPARK_HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _SMALL_JVM,
         }

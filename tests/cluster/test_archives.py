@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,56 +49,71 @@ def environment(directory: Path) -> Path:
 def archive(environment: Path) -> Path:
     packed = environment.with_name("environment.tar.gz")
     subprocess.run(
-        [str(environment / "bin" / "venv-pack"), "--prefix", str(environment), "-o", str(packed)],
+        [
+            str(environment / "bin" / "venv-pack"),
+            "--quiet",
+            "--prefix",
+            str(environment),
+            "-o",
+            str(packed),
+        ],
         check=True,
     )
     return packed
 
 
 @pytest.fixture(scope="module")
-def driver(cluster: Cluster, directory: Path, archive: Path) -> Iterator[Driver]:
-    """A session in client mode, on workers that have a bare Python."""
+def bare_workers(cluster: Cluster, directory: Path) -> Cluster:
     cluster.add_worker("worker", python_environment(directory / "bare"))
-    with Driver(
+    return cluster
+
+
+def shipping(cluster: Cluster, directory: Path, name: str, archive: Path) -> Driver:
+    """Begin a session in client mode, whose workers are to run what is shipped."""
+    return Driver(
         cluster,
-        "driver",
+        name,
         cluster.url,
-        programs=python_environment(directory / "bare-too"),
+        programs=directory / "bare" / "bin",
         settings={"spark.archives": f"{archive}#environment"},
         environ={"PYSPARK_PYTHON": "./environment/bin/python"},
-    ) as driver:
-        yield driver
+    )
 
 
-def test_rows_are_written_and_read_by_what_was_shipped(driver: Driver, tmp_path: Path) -> None:
+def test_rows_are_written_and_read_by_what_was_shipped(
+    bare_workers: Cluster, directory: Path, archive: Path, tmp_path: Path
+) -> None:
     dataset = lakebed.open_repository(tmp_path / "lake").create(
         "numbers", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="part")
     )
 
-    driver.ask("append", dataset=dataset.uri, start=0, count=ROWS)
-    done = driver.ask("merge", dataset=dataset.uri, start=ROWS // 2, count=ROWS)
-    read = driver.ask("read", dataset=dataset.uri)
-    (report,) = driver.ask("workers", location=str(tmp_path / "lake"))
+    with shipping(bare_workers, directory, "driver", archive) as driver:
+        driver.ask("append", dataset=dataset.uri, start=0, count=ROWS)
+        done = driver.ask("merge", dataset=dataset.uri, start=ROWS // 2, count=ROWS)
+        read = driver.ask("read", dataset=dataset.uri)
+        reports = driver.ask("workers", location=str(tmp_path / "lake"))
+        refused = driver.ask("error_of", function="load", dataset=dataset.uri)
 
     assert done == [ROWS // 2, ROWS // 2]
     assert read[0] == dataset.count() == ROWS + ROWS // 2
-    assert report["problems"] == []
-    assert report["executable"].endswith("environment/bin/python")
-    assert "/work/" in report["executable"]  # of the executor
+    for report in reports:
+        assert report["problems"] == []
+        assert report["executable"].endswith("environment/bin/python")
+        assert "/work/" in report["executable"]  # of the executor
+    # For the data source, Spark starts the same Python beside the driver, where it is not.
+    assert "DATA_SOURCE_NOT_FOUND" in refused["text"]
 
 
-def test_the_data_source_needs_the_environment_beside_the_driver_too(
-    driver: Driver, cluster: Cluster, environment: Path, tmp_path: Path
+def test_the_data_source_takes_the_environment_beside_the_driver(
+    bare_workers: Cluster, directory: Path, archive: Path, environment: Path, tmp_path: Path
 ) -> None:
     dataset = lakebed.open_repository(tmp_path / "lake").create(
         "numbers", lakebed.DatasetDescriptor(schema=SCHEMA)
     )
-    arguments = {"dataset": dataset.uri, "start": 0, "count": ROWS}
-    refused = driver.ask("error_of", function="save", **arguments)
-    (cluster.directory / "driver" / "environment").symlink_to(environment)
+    with shipping(bare_workers, directory, "beside", archive) as driver:
+        (bare_workers.directory / "beside" / "environment").symlink_to(environment)
 
-    driver.ask("save", **arguments)
+        driver.ask("save", dataset=dataset.uri, start=0, count=ROWS)
+        loaded = driver.ask("load", dataset=dataset.uri)
 
-    assert refused is not None
-    assert "environment/bin/python" in refused["text"]
-    assert driver.ask("load", dataset=dataset.uri)[0] == dataset.count() == ROWS
+    assert loaded[0] == dataset.count() == ROWS

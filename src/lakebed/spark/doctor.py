@@ -200,6 +200,7 @@ class _Inspection:
         self._scratch = scratch
         self._timeout_s = timeout_s
         self._answers: dict[tuple[str, str], _Answer] = {}
+        self._directories: set[tuple[str, str]] = set()  # of executors, each with its host
         self._problems: dict[str, str] = {}  # by host, of those that could not answer
 
     def reports(self) -> tuple[WorkerReport, ...]:
@@ -227,10 +228,12 @@ class _Inspection:
 
     def _missing_hosts(self) -> str:
         """Say that Spark has more hosts than have told anything; empty if not."""
-        # Compared by their number: a host may have other names for Spark than for itself.
-        count = len(set(_executor_hosts(self._spark)))
+        # Compared by their numbers: a host may have another name for Spark than for itself, and one
+        # host several.
+        executors = _executor_hosts(self._spark)
+        count = len(set(executors))
         told = {host for host, _ in self._answers} | set(self._problems)
-        if len(told) >= count:
+        if len(told) >= count or len(self._directories) >= len(executors):
             return ""
         return (
             f"Spark has executors on {count} hosts, and has given tasks on {len(told)} of them; "
@@ -267,6 +270,7 @@ class _Inspection:
             clock_s = max(0.0, began - told["now"], told["now"] - ended)
             answer = _Answer(told, clock_s)
             self._answers.setdefault(answer.python, answer)
+            self._directories.add((told["host"], told["directory"]))
         return True
 
     def _failure(self, exc: BaseException, *, is_over: bool) -> tuple[str, str]:
@@ -310,6 +314,7 @@ def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
     # It travels by its code: it must name nothing of this module, and nothing that is not Python's.
     def ask(number: int) -> str:
         import json
+        import os
         import platform
         import sys
         import time
@@ -318,6 +323,7 @@ def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
             "task": number,
             "now": time.time(),
             "host": platform.node(),
+            "directory": os.getcwd(),  # noqa: PTH109 - as little as can be loaded
             "executable": sys.executable,
             "python": platform.python_version(),
             "problems": [],
