@@ -88,7 +88,9 @@ def _group_of(item: pytest.Item) -> str | None:
     for mark in ("spark", "interop"):
         if item.get_closest_marker(mark):
             return mark
-    if "hdfs_cluster" in getattr(item, "fixturenames", ()):
+    call = getattr(item, "callspec", None)
+    place = None if call is None else call.params.get("place")
+    if place == "hdfs" or "hdfs_cluster" in getattr(item, "fixturenames", ()):
         return "hdfs"
     definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
     is_shared = any(found[-1].scope == "module" for found in definitions.values())
@@ -214,12 +216,18 @@ def s3_server_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
 
 
 @pytest.fixture(
-    params=["directory", *(pytest.param(name, marks=pytest.mark.long) for name in TRUE_SERVERS)]
+    params=[
+        "directory",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("hdfs", *TRUE_SERVERS)),
+    ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Where a dataset may be, for this process and for those that the test starts."""
     if request.param == "directory":
         return Place(root=str(tmp_path))
+    if request.param == "hdfs":
+        cluster = request.getfixturevalue("hdfs_cluster")
+        return Place(root=f"webhdfs://{cluster.http_address}/{uuid.uuid4().hex}")
     options = request.getfixturevalue("s3_server_options")(request.param)
     monkeypatch.setenv("LAKEBED_STORAGE_OPTIONS", json.dumps(options))
     return Place(root=f"s3://{BUCKET}/{uuid.uuid4().hex}")

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 from lakebed.store import Store, open_store
@@ -59,9 +60,10 @@ class Place:
         return copy
 
     def settle(self) -> None:
-        """Wait until what a killed process has sent has arrived."""
+        """Wait until what a killed process has sent has arrived, or is carried out."""
         if not self.is_directory:
             time.sleep(_ARRIVAL_S)
+            self.store.remove_leftovers("d", older_than=timedelta(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
