@@ -17,6 +17,7 @@ import time_machine
 import lakebed
 from lakebed.index import kartothek
 from lakebed.state.reader import read_head
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema(
@@ -164,6 +165,35 @@ def test_an_index_that_became_too_dear_is_left_out_and_the_next_compaction_names
     assert held(tmp_path, "id") == truth(tmp_path, "id")
     words.append(rows(126))
     assert "id" not in named(tmp_path)
+
+
+def test_an_index_in_which_a_bit_flipped_is_not_what_the_next_one_is_made_of(words, tmp_path):
+    words.append(rows(*range(9)))
+    path = tmp_path / named(tmp_path)["id"]
+    plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(pq.read_table(path), path, **plain)
+    data = path.read_bytes()
+    path.write_bytes(data.replace((2).to_bytes(8, "little"), (34).to_bytes(8, "little"), 1))
+    PROCESS_CACHE.clear()
+
+    words.append(rows(50))
+
+    check_all(tmp_path, ("word", "ratio"))
+    words.compact_metadata()
+    check_all(tmp_path)
+
+
+def test_an_index_under_a_key_that_no_store_takes_is_let_go(words, tmp_path):
+    words.append(rows(1, 2))
+    head = tmp_path / "words.by-dataset-metadata.json"
+    key = named(tmp_path)["id"]
+    head.write_text(head.read_text().replace(key, "words/.indices//id"))
+
+    assert [one.key for one in words.check().problems] == ["words/.indices//id"]
+    words.append(rows(3))
+
+    check_all(tmp_path, ("word", "ratio"))
+    assert words.check().problems == ()
 
 
 def test_a_new_schema_takes_the_names_out(words, tmp_path):

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.errors import CorruptMetadataError, InvalidNameError, ObjectNotFoundError
 from lakebed.index.lookup import match_values
 from lakebed.index.merge import MergeSource, merge_sources, merged_pairs
 from lakebed.index.order import is_first, sorted_pairs
@@ -327,7 +327,7 @@ def read_index_file(
             return None, 1
         else:
             data, requests = store.get(key).data, FILE_REQUESTS
-    except ObjectNotFoundError as exc:
+    except (InvalidNameError, ObjectNotFoundError) as exc:
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is missing.") from exc
     index_file = _decode(data, column, key, type_to_arrow(kind))
     PROCESS_CACHE.hold(name, index_file, size_bytes=index_file.size_bytes)
@@ -340,9 +340,12 @@ _MEMORY_OF_PAIR = 48
 
 def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        # Without read-ahead and threads: Arrow ends the process where a damaged footer is told in one.
+        file = pq.ParquetFile(
+            pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
+        )
         _check_sizes(file.metadata, key)
-        table = file.read([column, KARTOTHEK_LABELS])
+        table = file.read([column, KARTOTHEK_LABELS], use_threads=False)
         values, lists = table.column(column), table.column(KARTOTHEK_LABELS)
         if not _are_alike(values.type, kind):
             raise CorruptMetadataError(
