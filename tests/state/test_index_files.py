@@ -17,7 +17,7 @@ import time_machine
 import lakebed
 from lakebed.index import kartothek
 from lakebed.state.reader import read_head
-from lakebed.store.cache import PROCESS_CACHE
+from lakebed.store import cache
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema(
@@ -174,7 +174,7 @@ def test_an_index_in_which_a_bit_flipped_is_not_what_the_next_one_is_made_of(wor
     pq.write_table(pq.read_table(path), path, **plain)
     data = path.read_bytes()
     path.write_bytes(data.replace((2).to_bytes(8, "little"), (34).to_bytes(8, "little"), 1))
-    PROCESS_CACHE.clear()
+    lakebed_in_a_new_process()
 
     words.append(rows(50))
 
@@ -261,9 +261,7 @@ def test_a_damaged_index_file_is_left_out_and_the_commit_is_made(words, tmp_path
 
 
 def lakebed_in_a_new_process() -> None:
-    from lakebed.store.cache import PROCESS_CACHE
-
-    PROCESS_CACHE.clear()
+    cache.PROCESS_CACHE.clear()
 
 
 def test_writers_of_one_moment_do_not_take_the_file_of_each_other(words, tmp_path):
@@ -279,6 +277,25 @@ def test_writers_of_one_moment_do_not_take_the_file_of_each_other(words, tmp_pat
             thread.join()
 
     assert words.count() == 7
+    check_all(tmp_path)
+
+
+def test_what_a_process_holds_is_not_taken_for_what_another_one_has_written_since(
+    words, tmp_path, monkeypatch
+):
+    """A clock that stands still gives a key again, once its object is deleted."""
+    with time_machine.travel(dt.datetime(2013, 1, 1, tzinfo=dt.UTC), tick=False):
+        words.append(rows(1, 2))
+        key = named(tmp_path)["id"]
+        with monkeypatch.context() as another_process:
+            for module in (cache, kartothek):
+                another_process.setattr(module, "PROCESS_CACHE", cache.Cache())
+            lakebed.open_repository(tmp_path).drop("words")
+            created(tmp_path).append(rows(7, 8))
+        assert named(tmp_path)["id"] == key
+
+        lakebed.open_repository(tmp_path).open("words").append(rows(9))
+
     check_all(tmp_path)
 
 
