@@ -275,6 +275,17 @@ def test_missing_schema_file_is_named(root):
         open_old(root)
 
 
+@pytest.mark.parametrize(
+    "damaged", [b"", b"PAR1", b"PAR1" + bytes(200) + b"PAR1"], ids=["empty", "cut", "noise"]
+)
+def test_damaged_schema_file_is_named(root, damaged):
+    (root / "old" / "table" / "_common_metadata").write_bytes(damaged)
+    write_head(root)
+
+    with pytest.raises(CorruptMetadataError, match="old/table/_common_metadata"):
+        open_old(root)
+
+
 def test_partition_key_without_a_column_is_named(root):
     write_schema(root, pa.schema([("n", pa.int64())]))
     write_head(root)

@@ -205,7 +205,9 @@ def test_index_that_answers_is_named_with_what_it_took(store):
     assert before.requests - explained.requests == 2
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "noise", "other", "lists", "type", "outside"])
+@pytest.mark.parametrize(
+    "damage", ["gone", "cut", "noise", "other", "lists", "type", "outside", "bit"]
+)
 def test_index_that_cannot_be_right_is_left_out_and_said(store, damage, caplog):
     path = store.index("n")
     match damage:
@@ -224,6 +226,14 @@ def test_index_that_cannot_be_right_is_left_out_and_said(store, damage, caplog):
         case "outside":
             shutil.move(path, store.root / "n.parquet")
             store.indices["n"] = "n.parquet"
+        case "bit":
+            table = pq.read_table(path)
+            plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+            pq.write_table(table, path, **plain)
+            before = path.read_bytes()
+            page = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+            place = before.index((2).to_bytes(8, "little"), page)
+            path.write_bytes(before[:place] + b"\x22" + before[place + 1 :])
 
     view = store.open().where("n = 2")
 
@@ -232,6 +242,17 @@ def test_index_that_cannot_be_right_is_left_out_and_said(store, damage, caplog):
     (reason,) = view.plan().explain().ignored
     assert store.indices["n"] in reason
     assert "index" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["old/", "old//n", "old/./n", "old/.n", "old/a\0b"])
+def test_index_under_a_key_that_no_store_takes_is_left_out(store, key):
+    store.indices["n"] = key
+
+    view = store.open().where("n = 2")
+
+    assert view.count() == 2
+    (reason,) = view.plan().explain().ignored
+    assert repr(key) in reason
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import time_machine
 import lakebed
 from lakebed.index import kartothek
 from lakebed.state.reader import read_head
+from lakebed.store import cache
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema(
@@ -166,6 +167,35 @@ def test_an_index_that_became_too_dear_is_left_out_and_the_next_compaction_names
     assert "id" not in named(tmp_path)
 
 
+def test_an_index_in_which_a_bit_flipped_is_not_what_the_next_one_is_made_of(words, tmp_path):
+    words.append(rows(*range(9)))
+    path = tmp_path / named(tmp_path)["id"]
+    plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(pq.read_table(path), path, **plain)
+    data = path.read_bytes()
+    path.write_bytes(data.replace((2).to_bytes(8, "little"), (34).to_bytes(8, "little"), 1))
+    lakebed_in_a_new_process()
+
+    words.append(rows(50))
+
+    check_all(tmp_path, ("word", "ratio"))
+    words.compact_metadata()
+    check_all(tmp_path)
+
+
+def test_an_index_under_a_key_that_no_store_takes_is_let_go(words, tmp_path):
+    words.append(rows(1, 2))
+    head = tmp_path / "words.by-dataset-metadata.json"
+    key = named(tmp_path)["id"]
+    head.write_text(head.read_text().replace(key, "words/.indices//id"))
+
+    assert [one.key for one in words.check().problems] == ["words/.indices//id"]
+    words.append(rows(3))
+
+    check_all(tmp_path, ("word", "ratio"))
+    assert words.check().problems == ()
+
+
 def test_a_new_schema_takes_the_names_out(words, tmp_path):
     words.append(rows(1, 2))
     wider = lakebed.DatasetDescriptor(
@@ -231,9 +261,7 @@ def test_a_damaged_index_file_is_left_out_and_the_commit_is_made(words, tmp_path
 
 
 def lakebed_in_a_new_process() -> None:
-    from lakebed.store.cache import PROCESS_CACHE
-
-    PROCESS_CACHE.clear()
+    cache.PROCESS_CACHE.clear()
 
 
 def test_writers_of_one_moment_do_not_take_the_file_of_each_other(words, tmp_path):
@@ -249,6 +277,25 @@ def test_writers_of_one_moment_do_not_take_the_file_of_each_other(words, tmp_pat
             thread.join()
 
     assert words.count() == 7
+    check_all(tmp_path)
+
+
+def test_what_a_process_holds_is_not_taken_for_what_another_one_has_written_since(
+    words, tmp_path, monkeypatch
+):
+    """A clock that stands still gives a key again, once its object is deleted."""
+    with time_machine.travel(dt.datetime(2013, 1, 1, tzinfo=dt.UTC), tick=False):
+        words.append(rows(1, 2))
+        key = named(tmp_path)["id"]
+        with monkeypatch.context() as another_process:
+            for module in (cache, kartothek):
+                another_process.setattr(module, "PROCESS_CACHE", cache.Cache())
+            lakebed.open_repository(tmp_path).drop("words")
+            created(tmp_path).append(rows(7, 8))
+        assert named(tmp_path)["id"] == key
+
+        lakebed.open_repository(tmp_path).open("words").append(rows(9))
+
     check_all(tmp_path)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed import DatasetDescriptor, DimensionSchema, TelemetryOptions
+from lakebed import DatasetDescriptor, DimensionSchema, Repository, TelemetryOptions
 from lakebed.errors import (
     AlreadyExistsError,
     DatasetExistsError,
@@ -21,6 +21,8 @@ from lakebed.errors import (
     NotFoundError,
     SchemaMismatchError,
 )
+from lakebed.store.base import StoredObject
+from lakebed.store.posix import PosixStore
 
 SCHEMA = {
     "type": "record",
@@ -262,6 +264,23 @@ def test_file_that_is_none_of_the_tree_is_refused_and_nothing_written(
 
     with pytest.raises(InvalidInputError, match=message):
         lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
+
+    assert [one.name for one in tmp_path.iterdir()] == ["pings"]
+
+
+def test_file_that_grows_while_the_tree_is_looked_at_is_refused(tmp_path: Path) -> None:
+    class Growing(PosixStore):
+        """Another process goes on with a file after it was listed."""
+
+        def _get(self, key: str) -> StoredObject:
+            if key.startswith("pings/"):
+                put(tmp_path / key, 'a\t{}\nb\t{"n": 2}\n')
+            return super()._get(key)
+
+    put(tmp_path / "pings/1/nightly/winnt/001", "a\t{}\n")
+
+    with pytest.raises(InvalidInputError, match=r"had 5 bytes, and 16 when"):
+        Repository(Growing(tmp_path)).adopt("pings", telemetry=DIMENSIONS)
 
     assert [one.name for one in tmp_path.iterdir()] == ["pings"]
 

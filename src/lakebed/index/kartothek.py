@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.errors import CorruptMetadataError, InvalidNameError, ObjectNotFoundError
 from lakebed.index.lookup import match_values
 from lakebed.index.merge import MergeSource, merge_sources, merged_pairs
 from lakebed.index.order import is_first, sorted_pairs
@@ -31,7 +31,7 @@ from lakebed.model.predicate import Leaf
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
-from lakebed.store.cache import PROCESS_CACHE, cached_get, is_cached
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 
 # Every reader of such a file has to hold all of it.
@@ -289,8 +289,21 @@ class IndexFile:
         return answers
 
 
+def hold_index_file(store: Store, key: str, data: bytes, digest: str) -> None:
+    """Keep an index file that was just written, of which the next commit makes another one.
+
+    Args:
+        store: Where it is.
+        key: Of the object. It is a time: where a clock stands still, another process may have it
+            again for what it writes, once this object is deleted.
+        data: What was written.
+        digest: Of the labels of all files that it knows.
+    """
+    PROCESS_CACHE.hold(("index-bytes", store.cache_name, key, digest), data, size_bytes=len(data))
+
+
 def read_index_file(
-    store: Store, dataset: str, column: str, key: str, kind: Type, *, max_bytes: int
+    store: Store, dataset: str, column: str, key: str, kind: Type, *, digest: str, max_bytes: int
 ) -> tuple[IndexFile | None, int]:
     """Read an index file of another tool, or of ours as others have extended it.
 
@@ -300,6 +313,7 @@ def read_index_file(
         column: That it is of.
         key: Of the object, which is of a new name whenever it changes.
         kind: Of the column.
+        digest: Of the labels that the head names beside it; what the process holds is of these.
         max_bytes: In memory. What may need more is not read, but for a small object.
 
     Returns:
@@ -312,7 +326,7 @@ def read_index_file(
     Cost:
         One HEAD and one GET of the whole object, unless the process holds it.
     """
-    name = ("index-file", store.cache_name, key)
+    name = ("index-file", store.cache_name, key, digest)
     held = PROCESS_CACHE.find(name, IndexFile)
     if held is not None and held.values.type == type_to_arrow(kind):
         return held, 0
@@ -321,13 +335,14 @@ def read_index_file(
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is not of {dataset!r}.")
     try:
         limit = max(SMALL_BYTES, min(max_bytes, MAX_BYTES) // _MEMORY_OF_BYTE)
-        if is_cached(store, key):  # a commit of this process has just written it
-            data, requests = cached_get(store, key), 0
+        written = PROCESS_CACHE.find(("index-bytes", store.cache_name, key, digest), bytes)
+        if written is not None:  # a commit of this process has just written it
+            data, requests = written, 0
         elif store.size(key) > limit:
             return None, 1
         else:
             data, requests = store.get(key).data, FILE_REQUESTS
-    except ObjectNotFoundError as exc:
+    except (InvalidNameError, ObjectNotFoundError) as exc:
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is missing.") from exc
     index_file = _decode(data, column, key, type_to_arrow(kind))
     PROCESS_CACHE.hold(name, index_file, size_bytes=index_file.size_bytes)
@@ -340,9 +355,12 @@ _MEMORY_OF_PAIR = 48
 
 def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        # Without read-ahead and threads: Arrow ends the process where a damaged footer is told in one.
+        file = pq.ParquetFile(
+            pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
+        )
         _check_sizes(file.metadata, key)
-        table = file.read([column, KARTOTHEK_LABELS])
+        table = file.read([column, KARTOTHEK_LABELS], use_threads=False)
         values, lists = table.column(column), table.column(KARTOTHEK_LABELS)
         if not _are_alike(values.type, kind):
             raise CorruptMetadataError(

@@ -13,6 +13,7 @@ from lakebed.index.kartothek import IndexFile, read_index_file
 from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
 from lakebed.model.schema import Type
+from lakebed.state.state import State
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
@@ -68,15 +69,16 @@ class FileAnswer:
     reason: str = ""
 
 
-def read_file(
-    store: Store, dataset: str, column: str, key: str, kind: Type, max_bytes: int
-) -> FileAnswer:
+def read_file(store: Store, state: State, column: str, max_bytes: int) -> FileAnswer:
     """Read the index of a column as plateau and kartothek keep it; see `read_index_file`.
 
     One that is damaged or missing is left out, with a warning.
     """
+    key, kind = state.indices[column], state.layout.predicate_types[column]
     try:
-        file, requests = read_index_file(store, dataset, column, key, kind, max_bytes=max_bytes)
+        file, requests = read_index_file(
+            store, state.name, column, key, kind, digest=state.digest, max_bytes=max_bytes
+        )
     except CorruptMetadataError as exc:
         _log.warning("index file is ignored key=%s: %s", key, exc.message)
         return FileAnswer(file=None, requests=1, reason=exc.message)

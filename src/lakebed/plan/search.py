@@ -235,8 +235,7 @@ class Search:
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
         """Return the index of the column as other tools keep it, if it can be gone by."""
         if column not in self._index_files:
-            key, kind = self._state.indices[column], self._state.layout.predicate_types[column]
-            answer = indices.read_file(store, self._state.name, column, key, kind, max_bytes)
+            answer = indices.read_file(store, self._state, column, max_bytes)
             self.requests += answer.requests
             self._index_files[column] = answer.file
             if answer.file is not None:

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, StorageFullError
-from lakebed.index.kartothek import IndexFile, extended, most_bytes, read_index_file
+from lakebed.index.kartothek import (
+    IndexFile,
+    extended,
+    hold_index_file,
+    most_bytes,
+    read_index_file,
+)
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import file_ids
 from lakebed.model.layout import index_key
@@ -25,7 +31,6 @@ from lakebed.state.lists import column_of
 from lakebed.state.state import Change, State
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
-from lakebed.store.cache import hold_object
 from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
@@ -49,10 +54,20 @@ def text_type(descriptor: DatasetDescriptor) -> pa.DataType | None:
     return _TEXTS.get(wanted, pa.string())
 
 
-def put_index_file(store: Store, dataset: str, column: str, data: bytes, now: dt.datetime) -> str:
+def put_index_file(
+    store: Store, dataset: str, column: str, data: bytes, now: dt.datetime, *, digest: str
+) -> str:
     """Write an index file under a key that nobody else has; return the key.
 
     The key is a time, as Kartothek has it: two writers may have the same.
+
+    Args:
+        store: Where the dataset is.
+        dataset: Its name.
+        column: That the file is of.
+        data: The file.
+        now: The time.
+        digest: Of the labels of all files that it knows.
 
     Cost:
         One conditional PUT.
@@ -64,7 +79,7 @@ def put_index_file(store: Store, dataset: str, column: str, data: bytes, now: dt
         except ObjectExistsError:
             now += dt.timedelta(microseconds=1)
         else:
-            hold_object(store, key, data)
+            hold_index_file(store, key, data, digest)
             return key
 
 
@@ -131,7 +146,7 @@ def kept_up(
         if data is None:
             return None
         try:
-            key = put_index_file(store, after.name, column, data, now)
+            key = put_index_file(store, after.name, column, data, now, digest=after.digest)
         except StorageFullError as exc:
             _log.warning("index is not written for other tools column=%s: %s", column, exc)
             return None
@@ -172,6 +187,7 @@ def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> byt
                 column,
                 step.before.indices[column],
                 kind,
+                digest=step.before.digest,
                 max_bytes=most_bytes(segments),
             )
             if base is None:

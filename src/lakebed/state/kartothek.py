@@ -141,13 +141,22 @@ def _read_schema(store: Store, key: str) -> Schema:
     import pyarrow.parquet as pq
 
     try:
-        schema = pq.read_schema(pa.BufferReader(store.get(key).data))
+        data = store.get(key).data
+    except ObjectNotFoundError as exc:
+        raise _unreadable(key, exc) from exc
+    try:
+        schema = pq.read_schema(pa.BufferReader(data))
         return schema_from_arrow(_without_null_types(schema), strict_names=False)
-    except (pa.ArrowException, ObjectNotFoundError, SchemaMismatchError) as exc:
-        raise CorruptMetadataError(
-            f"Schema file {key!r} cannot be read: {exc}",
-            hint="Restore the object from a copy; the data files were not touched.",
-        ) from exc
+    # Arrow raises OSError for most that is wrong with a footer, and ValueError for its texts.
+    except (pa.ArrowException, OSError, ValueError, SchemaMismatchError) as exc:
+        raise _unreadable(key, exc) from exc
+
+
+def _unreadable(key: str, exc: Exception) -> CorruptMetadataError:
+    return CorruptMetadataError(
+        f"Schema file {key!r} cannot be read: {exc}",
+        hint="Restore the object from a copy; the data files were not touched.",
+    )
 
 
 def _without_null_types(schema: pa.Schema) -> pa.Schema:

@@ -97,8 +97,3 @@ def cached_get(store: Store, key: str) -> bytes:
 def is_cached(store: Store, key: str) -> bool:
     """Whether `cached_get` would ask for nothing, for whoever counts requests."""
     return PROCESS_CACHE.find(("object", store.cache_name, key), bytes) is not None
-
-
-def hold_object(store: Store, key: str, data: bytes) -> None:
-    """Keep an immutable object that was just written, and that `cached_get` is soon asked for."""
-    PROCESS_CACHE.hold(("object", store.cache_name, key), data, size_bytes=len(data))

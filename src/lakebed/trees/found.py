@@ -94,6 +94,13 @@ def adoption_of(
 
     def prove(file: TreeFile) -> tuple[TreeFile, int, str]:
         data = store.get(file.info.key).data
+        if len(data) != file.info.size_bytes:
+            # What is adopted is taken for unchanging from now on.
+            raise InvalidInputError(
+                f"{file.info.key!r} cannot be adopted: it had {file.info.size_bytes:,} bytes, and "
+                f"{len(data):,} when it was read.",
+                hint="Nothing was written. Adopt the tree when nobody writes to it any more.",
+            )
         try:
             row_count = count_rows(file, pa.py_buffer(data))
         except (InvalidInputError, CorruptMetadataError) as exc:

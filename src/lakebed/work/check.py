@@ -21,7 +21,12 @@ import pyarrow.parquet as pq
 from lakebed.arrow.footer_facts import facts_of_file
 from lakebed.arrow.intact import CHECKSUM_DIFFERS, difference
 from lakebed.arrow.workers import Workers
-from lakebed.errors import CorruptMetadataError, FormatError, ObjectNotFoundError
+from lakebed.errors import (
+    CorruptMetadataError,
+    FormatError,
+    InvalidNameError,
+    ObjectNotFoundError,
+)
 from lakebed.index import segment as index_segment
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.grouping import balanced_groups
@@ -446,9 +451,14 @@ class _Checker:
     def _trouble_of_index(self, column: str, key: str) -> str:
         try:
             data = self._store.get(key).data
-            table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+            table = pq.read_table(
+                pa.BufferReader(data),
+                page_checksum_verification=True,
+                pre_buffer=False,
+                use_threads=False,
+            )
             labels = set(pc.list_flatten(table.column("partition")).to_pylist())
-        except ObjectNotFoundError:
+        except (InvalidNameError, ObjectNotFoundError):
             return f"The index of {column!r} is missing."
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as exc:
             return f"The index of {column!r} cannot be read: {exc}."

@@ -624,6 +624,7 @@ def _write_index_file(store: Store, transaction: Transaction, column: str) -> di
         return {}
     if data is None:
         return {}
-    key = put_index_file(store, state.name, column, data, dt.datetime.now(dt.UTC))
+    now = dt.datetime.now(dt.UTC)
+    key = put_index_file(store, state.name, column, data, now, digest=state.digest)
     transaction.note(key)
     return {column: key}
