@@ -22,6 +22,7 @@ from lakebed.errors import (
     LakebedError,
     StorageError,
 )
+from lakebed.model.values import EPOCH
 from lakebed.state import conflicts
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head
@@ -65,6 +66,11 @@ class CommitOptions:
             raise InvalidInputError(
                 f"begun_at is {self.begun_at}, without a time zone.",
                 hint="Give an aware datetime, such as datetime.now(UTC) when the process begins.",
+            )
+        if self.begun_at is not None and self.begun_at < EPOCH:
+            raise InvalidInputError(
+                f"begun_at is {self.begun_at.isoformat()}, before 1970, which no batch id can tell.",
+                hint="Give when the process began.",
             )
         if self.lease <= dt.timedelta():
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
