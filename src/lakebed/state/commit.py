@@ -22,6 +22,7 @@ from lakebed.errors import (
     LakebedError,
     StorageError,
 )
+from lakebed.model.given import check_given
 from lakebed.model.values import EPOCH
 from lakebed.state import conflicts
 from lakebed.state.history import Entry
@@ -62,6 +63,7 @@ class CommitOptions:
     begun_at: dt.datetime | None = None
 
     def __post_init__(self) -> None:
+        check_given("begun_at", self.begun_at, (dt.datetime,), "Give an aware datetime.")
         if self.begun_at is not None and self.begun_at.tzinfo is None:
             raise InvalidInputError(
                 f"begun_at is {self.begun_at}, without a time zone.",
