@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import re
@@ -275,3 +276,29 @@ def test_times_in_names(pattern, name, start, end):
 def test_patterns_that_find_no_time(pattern, message):
     with pytest.raises(lakebed.LakebedError, match=message):
         times_in_name(pattern, "/in/sales-20260102.csv")
+
+
+@pytest.mark.parametrize("name", ["20261399.csv", "20260230.csv", "01022026.csv", "2026_13_99.csv"])
+def test_day_that_no_calendar_has_is_no_time_of_1970(name):
+    with pytest.raises(lakebed.LakebedError, match=f"of the name '{name}' is no time"):
+        times_in_name(r"[\d_]+", f"/in/{name}")
+
+
+def test_group_of_another_name_is_refused():
+    with pytest.raises(lakebed.LakebedError, match="group 'begin'"):
+        times_in_name(r"(?P<begin>\d{4})", "/in/sales-20260102.csv")
+
+
+def test_name_of_an_early_day_is_that_day_in_the_index(tmp_path):
+    file = tmp_path / "sales-19710203-19710204.csv"
+    file.write_text("a")
+    archive = lakebed.open_archive(tmp_path / "raw")
+
+    (record,) = archive.push_many(
+        [file], where="shop", what="sales", start_from_name=r"(?P<start>\d{8})-(?P<end>\d{8})"
+    )
+
+    assert (record.start, record.end) == (
+        dt.datetime(1971, 2, 3, tzinfo=dt.UTC),
+        dt.datetime(1971, 2, 4, tzinfo=dt.UTC),
+    )

@@ -143,3 +143,8 @@ def test_days_of_times_that_are_no_whole_milliseconds_are_those_of_the_whole_one
 def test_no_day_has_a_time_that_is_none(moment: float) -> None:
     with pytest.raises(InvalidInputError, match="is no time"):
         time_buckets(moment, None)
+
+
+def test_text_with_underscores_is_no_number_of_seconds():
+    with pytest.raises(InvalidInputError, match="is no time"):
+        to_epoch_ms("2015_03_20")

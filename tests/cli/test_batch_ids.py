@@ -81,3 +81,16 @@ def test_adopted_directories_of_dates_are_gone_on_with(cli, tmp_path: Path) -> N
     assert sales.descriptor.properties == {"batch.ids": "yyyyMMddHHmm"}
     assert len(str(commit.batch_id)) == 12
     assert sales.count() == 7
+
+
+def test_start_that_no_id_can_tell_is_refused(cli, customers: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+
+    answer = cli("append", customers, rows, "--begun-at", "1969-12-31", exit_code=2)
+
+    assert "1969-12-31T00:00:00+00:00, before 1970" in answer.stderr
+
+
+def test_start_that_is_no_time_is_refused() -> None:
+    with pytest.raises(lakebed.errors.InvalidInputError, match="begun_at is '2015-12-10'"):
+        lakebed.CommitOptions(begun_at="2015-12-10")  # type: ignore[arg-type]

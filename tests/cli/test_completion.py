@@ -81,3 +81,7 @@ def test_unknown_shell_is_told_with_those_that_are_known(cli, monkeypatch):
 
     assert "'tcsh'" in failed.stderr
     assert "bash, zsh, fish" in failed.stderr
+
+
+def test_datasets_are_completed_where_a_lake_or_one_of_it_may_stand(folder):
+    assert completed(folder, "report", "lake/f") == ["lake/fleet", "lake/flights"]

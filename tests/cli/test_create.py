@@ -55,3 +55,13 @@ def test_show_says_what_may_be_done_next(cli, tmp_path):
     assert f"lakebed append {address} FILE" in empty.stderr
     assert f"lakebed query {address}" in filled.stderr
     assert cli("show", address, "-o", "json").stderr == cli("show", address, "-q").stderr == ""
+
+
+def test_rows_of_an_unknown_suffix_are_told_what_helps_here(cli, tmp_path):
+    rows = tmp_path / "rows.txt"
+    rows.write_text(ROWS)
+
+    answer = cli("create", str(tmp_path / "lake" / "d"), "--like", str(rows), exit_code=2)
+
+    assert "schema infer" in answer.stderr
+    assert not (tmp_path / "lake").exists()

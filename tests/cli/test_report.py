@@ -227,3 +227,20 @@ def test_command_tells_a_location_where_nothing_is(cli, tmp_path):
         "neither a repository nor a dataset"
         in cli("report", tmp_path / "no" / "lake", exit_code=3).stderr
     )
+
+
+def test_command_says_which_dataset_may_be_meant(repository, cli):
+    location = repository.uri.removeprefix("file://")
+
+    assert "Did you mean 'empty'?" in cli("report", f"{location}/emty", exit_code=3).stderr
+
+
+def test_form_of_a_result_is_not_taken_for_the_name_of_the_page(
+    repository, cli, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    answer = cli("report", repository.uri.removeprefix("file://"), "-o", "json", exit_code=2)
+
+    assert "HTML" in json.loads(answer.stderr)["error"]["message"]
+    assert list(tmp_path.iterdir()) == []

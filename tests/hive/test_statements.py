@@ -67,8 +67,9 @@ def test_file_that_is_not_live_is_refused(sales: lakebed.Dataset, tmp_path: Path
 
 
 def test_version_that_nobody_knows_is_refused(sales: lakebed.Dataset) -> None:
-    with pytest.raises(InvalidInputError, match="since version 99"):
+    with pytest.raises(InvalidInputError, match="since version 99") as caught:
         sales.publish_statements(table="sales", since=99)
+    assert caught.value.hint == f"The last one is {sales.version}."
 
 
 def test_table_without_partitions_moves_as_a_whole(tmp_path: Path) -> None:

@@ -263,3 +263,11 @@ def test_display_shows_no_secret(variable: Any) -> None:
     assert configured.options["secret_access_key"] == SECRET
     assert SECRET not in repr(configured)
     assert SECRET not in repr(open_store("s3://lake"))
+
+
+@pytest.mark.parametrize("name", ["s3:/lake", "s3:", "lake"])
+def test_section_that_is_no_url_is_refused_and_not_passed_over(variable: Any, name: str) -> None:
+    variable(json.dumps({name: {"region": "eu-west-1"}}))
+
+    with pytest.raises(InvalidInputError, match="is no section of a store"):
+        options()

@@ -133,3 +133,10 @@ def test_another_package_can_add_a_scheme(tmp_path: Path, monkeypatch: pytest.Mo
     assert store.uri == "memory://added-x"
     with pytest.raises(InvalidInputError, match="added"):
         open_store("unheard://of")
+
+
+def test_options_that_are_no_mapping_are_refused_and_not_shown() -> None:
+    with pytest.raises(InvalidInputError, match="of type str") as caught:
+        open_store("s3://lake", storage_options="secret_access_key=pLaNtEd")  # type: ignore[arg-type]
+
+    assert "pLaNtEd" not in str(caught.value)

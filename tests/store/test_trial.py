@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -275,3 +276,23 @@ def test_interrupt_of_a_library_call_is_raised_and_leaves_nothing(
         try_store(place, storage_options=s3_options)
 
     assert objects_at(place, s3_options) == []
+
+
+def test_store_that_does_not_answer_is_not_told_to_be_fine() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens there
+        options = {
+            "endpoint": f"http://127.0.0.1:{unused.getsockname()[1]}",
+            "allow_http": "true",
+            "skip_signature": "true",
+            "max_retries": "0",
+        }
+        given = [f"--storage-option={name}={value}" for name, value in options.items()]
+        line = ["doctor", "--store", "s3://lake/pre", *given, "-o", "json"]
+        result = click.testing.CliRunner().invoke(main, line)
+
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert result.exit_code == 1
+    assert rows["store"]["status"] == "failed"
+    assert rows["create"]["value"] == "unknown"
+    assert "endpoint" in rows["create"]["detail"]

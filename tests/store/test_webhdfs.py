@@ -368,3 +368,15 @@ def test_key_with_the_character_that_stands_for_a_colon_is_refused(
     with pytest.raises(InvalidNameError, match=r"U\+F03A"):
         opened(service).put("a\uf03ab", b"x")
     assert service.requests == []
+
+
+def test_what_is_not_tried_again_is_not_logged_as_if_it_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens there
+        url = f"webhdfs://127.0.0.1:{unused.getsockname()[1]}/lake"
+        with pytest.raises(StorageError, match="No NameNode answers"):
+            open_store(url).get("a")
+
+    assert caplog.records == []

@@ -381,3 +381,12 @@ def test_function_that_kite_lacks_has_no_expression() -> None:
     descriptor = DatasetDescriptor(schema=USER, partition_by=by.dimension("username", ["a"]))
     with pytest.raises(PartitionSpecError, match="dimension"):
         to_expression(descriptor.partition_by, descriptor.schema)
+
+
+def test_schema_that_is_missing_is_told_with_its_place(tmp_path: Path) -> None:
+    metadata = tmp_path / "ns" / "users" / ".metadata"
+    metadata.mkdir(parents=True)
+    (metadata / "descriptor.properties").write_text("format=avro\n")
+
+    with pytest.raises(lakebed.errors.NotFoundError, match=r"schema\.avsc.*users/\.metadata"):
+        lakebed.open_repository(tmp_path / "ns").adopt("users", kite=True)

@@ -19,7 +19,7 @@ from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
 from lakebed.archive.reindex import ReindexReport, reindex
 from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
-from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_epoch_ms
+from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
 from lakebed.archive.translator import translate
 from lakebed.arrow.reading.hashes import can_verify
 from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
@@ -500,7 +500,10 @@ def times_of(
     if start_from_name is None:
         return {"start": start, "end": end}
     first, last = times_in_name(start_from_name, path)
-    return {"start": first, "end": last if end is None else end}
+    # As times, and not as numbers: of those the small ones would be taken for seconds.
+    if end is None and last is not None:
+        end = to_datetime(last)
+    return {"start": to_datetime(first), "end": end}
 
 
 def _check_all(paths: Sequence[str], prepared: Sequence[Mapping[str, object]]) -> None:

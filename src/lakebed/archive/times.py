@@ -14,6 +14,8 @@ from lakebed.errors import InvalidInputError, MissingDependencyError
 
 DAY_MS = 86_400_000
 _NAME_HINT = r"Write it as \d{8}, or as 'from-(?P<start>\d+)-to-(?P<end>\d+)'."
+_NAME_GROUPS = frozenset({"start", "end"})
+_SECONDS_DIGITS = 10
 _MILLISECOND = dt.timedelta(milliseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _GREATEST_SECONDS = 100_000_000_000  # a greater number means milliseconds
@@ -36,8 +38,8 @@ def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
     """Return a time as whole milliseconds since the epoch; parts of one are cut off.
 
     Args:
-        value: A `datetime` (without zone it is UTC); a number, or text that `float` reads: up to
-            100,000,000,000 it is seconds, above milliseconds; `now`; or any other text that
+        value: A `datetime` (without zone it is UTC); a number, or text that `float` reads and that
+            has no `_`: up to 100,000,000,000 it is seconds, above milliseconds; `now`; or any other text that
             `dateutil` reads, where 03/04/2015 is March, what is missing is today's, and zones
             other than UTC and offsets are ignored.
         now: What `now` and today are; the clock's time unless given.
@@ -57,6 +59,8 @@ def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
         raise _no_time(value)
     if value == "now":
         return _ms_of(now or dt.datetime.now(dt.UTC))
+    if isinstance(value, str) and "_" in value:
+        return _ms_of_text(value, now)  # 2015_03_20 is a number to `float`
     try:
         number = float(value)
     except (ValueError, OverflowError):
@@ -83,23 +87,38 @@ def times_in_name(pattern: str, path: str | os.PathLike[str]) -> tuple[int, int 
     """
     name = os.path.basename(os.fspath(path))  # noqa: PTH119 - of a path of any system
     try:
-        match = re.search(pattern, name)
+        expression = re.compile(pattern)
+        match = expression.search(name)
     except (re.error, OverflowError, RecursionError) as exc:
-        msg = f"Pattern {pattern!r} is broken: {exc}."
+        msg = f"Pattern '{pattern}' is broken: {exc}."
         raise InvalidInputError(msg, hint=_NAME_HINT) from exc
+    unknown = sorted(set(expression.groupindex) - _NAME_GROUPS)
+    if unknown:
+        msg = f"Pattern '{pattern}' has the group {unknown[0]!r}, which is no time of a file."
+        raise InvalidInputError(msg, hint="Groups are named start and end, or have no name.")
     if match is None:
-        msg = f"Pattern {pattern!r} is not found in the name {name!r}."
-        raise InvalidInputError(msg, hint=_NAME_HINT)
+        msg = f"Pattern '{pattern}' is not found in the name {name!r}."
+        hint = "Leave the file out, or widen the pattern so that it finds all names."
+        raise InvalidInputError(msg, hint=hint)
     groups = match.groupdict()
     start = groups["start"] if "start" in groups else match[1 if match.re.groups else 0]
     end = groups.get("end")
     if start is None:
-        msg = f"Pattern {pattern!r} finds no start in the name {name!r}."
+        msg = f"Pattern '{pattern}' finds no start in the name {name!r}."
         raise InvalidInputError(msg, hint=_NAME_HINT)
-    return _ms_in_name(start), None if end is None else _ms_in_name(end)
+    return _ms_in_name(start, name), None if end is None else _ms_in_name(end, name)
 
 
-def _ms_in_name(text: str) -> int:
+def _ms_in_name(text: str, name: str) -> int:
+    try:
+        return _ms_of_part(text)
+    except InvalidInputError as exc:
+        msg = f"{text!r} of the name {name!r} is no time."
+        hint = "Leave the file out, or let the pattern find a date such as 20150320."
+        raise InvalidInputError(msg, hint=hint) from exc
+
+
+def _ms_of_part(text: str) -> int:
     match = _IN_NAME.fullmatch(text)
     if match is None:
         return to_epoch_ms(text)
@@ -109,8 +128,11 @@ def _ms_in_name(text: str) -> int:
         moment = day_begin.replace(
             hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0)
         )
-    except ValueError:  # ten digits, say, are seconds
-        return to_epoch_ms(text)
+    except ValueError as exc:
+        # Ten digits are seconds. A day that no calendar has is not: it would be a day of 1970.
+        if text.isdecimal() and len(text) == _SECONDS_DIGITS:
+            return to_epoch_ms(text)
+        raise _no_time(text) from exc
     return _ms_of(moment)
 
 

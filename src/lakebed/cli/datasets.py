@@ -93,10 +93,16 @@ def read_schema_file(path: Path) -> str | pa.Schema:
 
 def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) -> Schema:
     """Find the schema of rows in a file, and tell a person which types it has."""
-    from lakebed.arrow.reading.files import CsvOptions
+    from lakebed.arrow.reading.files import CsvOptions, format_of
     from lakebed.arrow.reading.inference import infer_schema
     from lakebed.cli.inputs import find_inputs
 
+    if path.is_file() and format_of(str(path)) is None:
+        raise InvalidInputError(
+            f"Cannot tell the format of {path} by its suffix.",
+            hint="Call it .csv or .jsonl; or `lakebed schema infer FILE --format csv --to SCHEMA`, "
+            "and --schema here.",
+        )
     csv = CsvOptions(delimiter=delimiter.replace("\\t", "\t"), null_text=null_text)
     inputs = find_inputs([str(path)], None, csv)
     schema = infer_schema(inputs.locations, inputs.format, csv=csv)

@@ -62,6 +62,8 @@ def try_at_store(url: str, storage_options: Mapping[str, str], *, rounds: int) -
         doctor_line(check.name, check.status, check.value, check.detail)
         for check in (*trial.checks, trial.verdict)
     ]
+    if not trial.is_complete and len(trial.checks) == 1:
+        return [doctor_line("store", "failed", trial.uri, "the first request failed"), *checks]
     return [doctor_line("store", "ok", trial.uri), *checks]
 
 

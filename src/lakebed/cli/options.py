@@ -195,12 +195,12 @@ def takes_dataset(function: Verb) -> Verb:
         repository = open_repository(location, storage_options=storage_options)
         function(output, repository=repository, name=name, **arguments)
 
-    return click.argument("dataset", metavar="DATASET", shell_complete=_complete_dataset)(
+    return click.argument("dataset", metavar="DATASET", shell_complete=complete_dataset)(
         storage_option(run)
     )
 
 
-def _complete_dataset(
+def complete_dataset(
     context: click.Context,  # noqa: ARG001 - click's form
     parameter: click.Parameter,  # noqa: ARG001 - same
     incomplete: str,

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import click
 
-from lakebed.cli.options import REPOSITORY_VARIABLE, logging_to_stderr, storage_option
+from lakebed.cli.options import (
+    REPOSITORY_VARIABLE,
+    complete_dataset,
+    logging_to_stderr,
+    storage_option,
+)
+from lakebed.cli.output import OutputFormat
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
+from lakebed.model.names import nearest
 from lakebed.model.shown import counted
 from lakebed.repository import Repository, open_repository
 from lakebed.store.base import location_exists
@@ -17,7 +24,7 @@ from lakebed.store.base import location_exists
 @click.command(
     "report", epilog="\b\nExample:\n  lakebed report s3://bucket/lake --output lake.html"
 )
-@click.argument("location", envvar=REPOSITORY_VARIABLE)
+@click.argument("location", envvar=REPOSITORY_VARIABLE, shell_complete=complete_dataset)
 @click.option(
     "-o",
     "--output",
@@ -43,6 +50,11 @@ def report(
     LOCATION is a repository, or LOCATION/NAME for one dataset. The page is one file without
     scripts, to be opened by a browser, printed, or sent to somebody.
     """
+    if str(path) in list(OutputFormat):
+        raise InvalidInputError(
+            f"A report is an HTML file, and has no form {path}.",
+            hint=f"Name the file, as ./{path} if that is its name.",
+        )
     with logging_to_stderr(0):
         repository, name = find_lake(location, storage_options)
         names = repository.list() if name is None else [name]
@@ -77,8 +89,9 @@ def find_lake(location: str, storage_options: Mapping[str, str]) -> tuple[Reposi
         except (DatasetNotFoundError, InvalidInputError):
             pass  # a name that no dataset can have
     if not location_exists(repository.store):
+        nearby = nearest(name, outer.list()) if name else ""
         raise NotFoundError(
             f"There is neither a repository nor a dataset at {location}.",
-            hint="Write LOCATION or LOCATION/NAME.",
+            hint=nearby or "Write LOCATION or LOCATION/NAME.",
         )
     return repository, None

@@ -41,7 +41,8 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
         if running is None:
             raise InvalidInputError(
                 "There is no Spark session to say which metastore.",
-                hint="Give a session, thrift://host:port, or a directory for an embedded one.",
+                hint="Give a session, thrift://host:port (--metastore), or a directory for an embedded "
+                "one (--warehouse).",
             )
         return running
     settings = _settings(os.fspath(metastore))

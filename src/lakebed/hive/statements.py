@@ -67,6 +67,11 @@ def statements(
 
 
 def _touched(store: Store, state: State, since: int) -> frozenset[str]:
+    if since > state.version:
+        raise InvalidInputError(
+            f"Nothing can be told since version {since} of {state.name!r}: it has no such version.",
+            hint=f"The last one is {state.version}.",
+        )
     changes = find_since(store, state, since, state.created_at, "")
     if changes is None:
         raise InvalidInputError(

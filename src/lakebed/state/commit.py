@@ -22,6 +22,8 @@ from lakebed.errors import (
     LakebedError,
     StorageError,
 )
+from lakebed.model.given import check_given
+from lakebed.model.values import EPOCH
 from lakebed.state import conflicts
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head
@@ -61,10 +63,16 @@ class CommitOptions:
     begun_at: dt.datetime | None = None
 
     def __post_init__(self) -> None:
+        check_given("begun_at", self.begun_at, (dt.datetime,), "Give an aware datetime.")
         if self.begun_at is not None and self.begun_at.tzinfo is None:
             raise InvalidInputError(
                 f"begun_at is {self.begun_at}, without a time zone.",
                 hint="Give an aware datetime, such as datetime.now(UTC) when the process begins.",
+            )
+        if self.begun_at is not None and self.begun_at < EPOCH:
+            raise InvalidInputError(
+                f"begun_at is {self.begun_at.isoformat()}, before 1970, which no batch id can tell.",
+                hint="Give when the process began.",
             )
         if self.lease <= dt.timedelta():
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")

@@ -31,7 +31,7 @@ CONFIG_VARIABLE = "LAKEBED_CONFIG"
 
 _TABLE = "storage"
 _EXAMPLE = '[storage."s3://bucket"]'
-_SECTION = re.compile(r"([a-z][a-z0-9+.-]+)://?")
+_SECTION = re.compile(r"([a-z][a-z0-9+.-]+)://")
 _LOCAL = frozenset({"file", "memory"})
 # Names of one setting; of two, the one that is given nearer to the call holds.
 _SAME = {"endpoint_url": "endpoint", "endpoint_url_s3": "endpoint", "default_region": "region"}
@@ -159,7 +159,7 @@ def _place_of(exc: Exception) -> str:
 def _checked(document: Mapping[str, Any], source: str) -> _Sections:
     sections = dict[str, StorageOptions]()
     for prefix, options in document.items():
-        match = _SECTION.match(_normalised(refuse_credentials(prefix)) + "/")
+        match = _SECTION.match(refuse_credentials(prefix).lower())
         if match is None or match[1] in _LOCAL or not isinstance(options, Mapping):
             raise InvalidInputError(
                 f"{source} holds {prefix!r}, which is no section of a store.",

@@ -57,6 +57,12 @@ def open_store(
         MemoryStore('memory://lake')
     """
     check_given("The location", url, (str, os.PathLike), "Give a path or a URL.", or_none=False)
+    if not isinstance(storage_options, Mapping | None):
+        # Its type alone: the value may hold a key.
+        raise InvalidInputError(
+            f"The storage options are of type {type(storage_options).__name__}.",
+            hint='Give a mapping, such as {"region": "eu-west-1"}.',
+        )
     text, options = os.fspath(url), dict(storage_options or {})
     refuse_credentials(text)
     match = _URL.match(text)

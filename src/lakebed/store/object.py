@@ -631,7 +631,8 @@ def _unsupported(where: str, exc: Exception) -> LakebedError:
 
 def _unknown_outcome(where: str, exc: Exception) -> LakebedError:
     msg = f"The request for {where!r} ended without an answer: {_reason(exc)}"
-    return StorageError(msg, retryable=True)
+    hint = "Check the network and the address of the service, as in the storage option endpoint."
+    return StorageError(msg, hint=hint, retryable=True)
 
 
 # Where obstore looks for credentials that were not given: the cloud's metadata services.

@@ -146,8 +146,9 @@ def try_store(
             try:
                 checks.append(check.run(scratch))
             except LakebedError as error:
-                checks.append(check.failed(str(error)))
-                if isinstance(error, StorageError):
+                is_unknown = isinstance(error, StorageError)
+                checks.append(check.failed(str(error), "unknown" if is_unknown else "no"))
+                if is_unknown:
                     is_complete = False
                     break  # what does not answer once is not to be asked a thousand times
     trial = StoreTrial(uri=root.uri, checks=tuple(checks), is_complete=is_complete)

@@ -198,6 +198,10 @@ class WebHdfs(Tree):
         was_sent = False
         error: LakebedError | None = None
         for address in self._turns():
+            if error is not None:
+                _log.warning(
+                    "webhdfs retries operation=%s path=%s error=%s", operation, path, error
+                )
             try:
                 answer = self._send(method, address + target)
             except _NotReachedError as exc:
@@ -212,7 +216,6 @@ class WebHdfs(Tree):
                 if not isinstance(refusal, _NotNowError | _UnansweredError):
                     raise refusal
                 error, was_sent = refusal, was_sent or isinstance(refusal, _UnansweredError)
-            _log.warning("webhdfs retries operation=%s path=%s error=%s", operation, path, error)
         assert error is not None  # there is at least one turn
         raise self._final(error, path)
 

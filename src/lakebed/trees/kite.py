@@ -142,7 +142,8 @@ def _schema_document(metadata: Store) -> Mapping[str, object]:
     except (ValueError, RecursionError) as exc:
         raise FormatError(f"The schema {key!r} is no JSON: {exc}.", hint="Restore it.") from exc
     except ObjectNotFoundError as exc:
-        raise NotFoundError(f"There is no schema {key!r}.", hint="Restore it.") from exc
+        msg = f"There is no schema {key!r} in {metadata.uri}."
+        raise NotFoundError(msg, hint="Restore it, beside descriptor.properties.") from exc
     if not isinstance(document, Mapping):
         raise SchemaMismatchError(
             f"The schema {key!r} is of no record.", hint="A dataset of ours has columns."
