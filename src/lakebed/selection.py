@@ -303,7 +303,7 @@ class ViewSelection(Readable):
         if self._row_count is not None:
             raise InvalidInputError(
                 f"{self!r} has a limit, behind which no condition is asked.",
-                hint="Give the condition before the limit: where(…).limit(…).",
+                hint="Give the condition first, and the limit after it.",
             )
         return ViewSelection(self._view.where(predicate), self._columns)
 

@@ -297,8 +297,19 @@ def test_removed_file_of_which_a_copy_is_indexed_stays(archive: Archive, store_f
     assert [one.id for one in archive.index.records()] == [SYSLOG_ID]
 
 
-def test_removal_under_an_old_key_is_reported(archive: Archive) -> None:
-    report = ingest_message(archive, event(OLD_KEY, name="ObjectRemoved:Delete"))
+def test_removal_under_an_old_key_takes_the_file_out(archive: Archive, store_file) -> None:
+    key = store_file(OLD_KEY, SYSLOG)
+    ingest_message(archive, event(key))
+    archive.store.delete([key])
+
+    report = ingest_message(archive, event(key, name="ObjectRemoved:Delete"))
+
+    assert (report.status, report.removed) == ("success", (SYSLOG_ID,))
+    assert list(archive.index.records()) == []
+
+
+def test_removal_under_a_key_that_tells_no_id_is_reported(archive: Archive) -> None:
+    report = ingest_message(archive, event("syslog-284.txt", name="ObjectRemoved:Delete"))
 
     assert "reindex" in str(report.error)
 

@@ -221,8 +221,8 @@ def find_record(store: Store, url_or_id: str) -> ArchiveRecord:
             raise
         try:
             metadata = _read_beside(store, url_or_id)
-        except ObjectNotFoundError:
-            metadata = None
+        except (ObjectNotFoundError, CorruptMetadataError):
+            metadata = None  # what tells nothing of this id tells of no other key
         if metadata is None:
             raise
     return read_record(store, original_key(metadata))

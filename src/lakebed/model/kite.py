@@ -120,7 +120,7 @@ def parse_expression(text: str) -> PartitionStrategy:
     """Read a partition strategy as `descriptor.properties` has it; nothing of it is run.
 
     >>> str(parse_expression('[year("ts", "year"), hash("user", "user_hash", 16)]'))
-    "year(ts) as year, hash(user, 16) as user_hash"
+    'year(ts) as year, hash(user, 16) as user_hash'
 
     Raises:
         PartitionSpecError: It is not of Kite's form.

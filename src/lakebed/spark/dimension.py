@@ -81,5 +81,5 @@ def _through_python(function: Dimension, column: Column) -> Column:
 
     run = travelling(values_of)
     # Spark resolves annotations by the names of the module, which has no pandas.
-    run.__annotations__ = {"texts": pd.Series, "return": pd.Series}
+    run.__annotations__ = {"argument": pd.Series, "return": pd.Series}
     return pandas_udf(run, "string")(column)  # type: ignore[call-overload,no-any-return]  # as documented
