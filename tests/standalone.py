@@ -82,7 +82,9 @@ def of_session(session: int) -> Iterator[tuple[int, bytes]]:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and os.getsid(int(entry.name)) == session:
-                yield int(entry.name), (entry / "cmdline").read_bytes()
+                command = (entry / "cmdline").read_bytes()
+                if command:  # else it has ended, and nobody has asked how
+                    yield int(entry.name), command
 
 
 def kill(pids: Iterable[int]) -> int:

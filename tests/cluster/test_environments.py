@@ -126,7 +126,7 @@ def test_a_session_whose_python_is_not_that_of_the_environment_is_told_what_to_d
 ) -> None:
     driver = Driver(processes, "not-activated", "local[2]", programs=without_lakebed)
     every = every_call(raw_files)
-    some = {function: every[function] for function in ("append", "ingest_once", "check")}
+    some = {function: every[function] for function in ("append", "check")}
 
     with driver:
         check_verbs(driver, numbers, some, LACKING)
