@@ -106,7 +106,7 @@ class TestSelect:
         with pytest.raises(InvalidInputError, match="has a limit") as refused:
             letters.select("k").limit(3).where("n < 7")
 
-        assert "before the limit" in refused.value.hint
+        assert "first, and the limit after it" in refused.value.hint
 
     @pytest.mark.parametrize("given", [3, ["k", 3], None, [["k"]]])
     def test_what_is_no_name_is_refused_by_name(self, letters: Dataset, given) -> None:

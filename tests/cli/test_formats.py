@@ -142,7 +142,7 @@ def needs_spark(verb: str) -> bool:
 
 
 def test_every_verb_and_every_format_is_checked() -> None:
-    others = {"completion", "report"}  # what a shell reads, and a page, have one form
+    others = {"completion", "report", "serve"}  # what a shell reads, and pages, have one form
     assert set(CALLS) == set(main.list_commands(None)) - others
     assert set(CHECKS) == {str(one) for one in OutputFormat}
 

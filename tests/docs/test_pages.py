@@ -25,6 +25,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -111,13 +112,14 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
 
-    for block in blocks_of(page.read_text(encoding="utf-8")):
-        if block.is_run and block.language == "console":
-            _run_commands(block, page)
-        elif block.is_run:
-            printed = _run(block, page, names)
-        elif block.mark == "output":
-            assert _is_same(block.body, printed), f"{page_name(page)}:{block.line}\n{printed}"
+    with mock.patch.dict(os.environ):  # a page may set variables, which no other test shall see
+        for block in blocks_of(page.read_text(encoding="utf-8")):
+            if block.is_run and block.language == "console":
+                _run_commands(block, page)
+            elif block.is_run:
+                printed = _run(block, page, names)
+            elif block.mark == "output":
+                assert _is_same(block.body, printed), f"{page_name(page)}:{block.line}\n{printed}"
 
 
 def _run(block: Block, page: Path, names: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ SOURCE = Path(lakebed.__file__).parent
 # What says where else such a text stands, and why it is no name of an object of a dataset.
 ELSEWHERE = {
     "archive_http": "paths of the service",
+    "lake_http": "paths of the pages",
     "testing": "keys of a store under test",
     "model/uri.py": "an example of an address, in a hint",
     "store/base.py": "an example of a key, in a hint",
