@@ -11,7 +11,7 @@ from urllib.parse import quote
 from lakebed.archive import ArchiveRecord
 from lakebed.archive.query import Page
 from lakebed.errors import LakebedError
-from lakebed.report.facts import human
+from lakebed.model.shown import human_size
 from lakebed.report.markup import Markup, element, joined, table
 from lakebed.report.markup import facts as pairs
 from lakebed.report.page import linked
@@ -214,7 +214,7 @@ def record_part(addresses: PageAddresses, record: ArchiveRecord) -> Markup:
                     "to": _moment(record.end),
                     "work id": record.work_id,
                     "bytes": record.size_bytes,
-                    "size": human(record.size_bytes),
+                    "size": human_size(record.size_bytes),
                     "stored": _moment(record.created_at),
                     "id": record.id,
                     "hash": record.hash,

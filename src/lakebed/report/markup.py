@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from lakebed.model.shown import visible
+
 MAX_TEXT = 120  # letters of a cell or a label
 
 
@@ -55,12 +57,7 @@ def short(text: str) -> str:
     >>> short("a\u202eb\nc"), len(short("x" * 10_000))
     ('a\\u202eb\\nc', 120)
     """
-    text = text[: MAX_TEXT + 1]
-    if not text.isprintable():
-        text = "".join(
-            letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-            for letter in text
-        )
+    text = visible(text[: MAX_TEXT + 1])
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
