@@ -11,7 +11,7 @@ SOURCE = "https://github.com/lakebed/lakebed/blob/main/"
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)\s]+)\)")
 _PICTURE = re.compile(r'<img [^>]*?src="(?:\.\./)*(assets/[\w-]+\.svg)"[^>]*>')
 _STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
-_WIDTH = "max-width: 33rem; width: 100%; display: block"  # 33 rem: a picture of the width of a text
+_WIDTH = "max-width: 24rem; width: 100%; display: block"  # letters a third larger than the text
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
