@@ -33,6 +33,8 @@ from lakebed import errors
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+# Also what is read beside them: the changelog, how to contribute, how to report what is wrong.
+LINKED = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")})
 SHOWN = {"text", "json"}
 
 _FENCE = re.compile(
@@ -174,7 +176,7 @@ def test_python_that_is_not_run_is_python_all_the_same(page: Path) -> None:
             compile(source, str(page), "exec", dont_inherit=True)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.parametrize("page", LINKED, ids=page_name)
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
 
