@@ -1,4 +1,8 @@
-"""The page of costs says what the docstrings say, and its figures are those of a counting store."""
+"""The page of costs says what the docstrings say, and its figures are those of a counting store.
+
+`python tests/docs/test_costs.py` writes both into the page anew. A call that is new there gets its
+line by hand.
+"""
 
 from __future__ import annotations
 
@@ -137,25 +141,30 @@ def measure(call: str, files: int) -> RequestCounts:
     return store.reset()
 
 
+def requests_of(counts: list[RequestCounts]) -> list[str]:
+    """Return how often a call reads and writes, as the page has it."""
+    reads = [one.get + one.head + one.list for one in counts]
+    return [_cell(reads), _cell([one.put + one.delete for one in counts])]
+
+
+def kib_of(counts: list[RequestCounts]) -> list[float]:
+    return [(one.bytes_read + one.bytes_written) / 1024 for one in counts]
+
+
 def _cell(figures: list[int]) -> str:
     return f"{figures[0]}" if len(set(figures)) == 1 else " → ".join(map(str, figures))
 
 
 @pytest.mark.parametrize("row", _MEASURED.findall(text()), ids=lambda row: row[0])
 def test_a_call_takes_what_the_page_says(row: tuple[str, str, str, str]):
-    call, *told = row
+    call, reads, writes, kib = row
 
-    few, many = (measure(call, files) for files in SIZES)
+    counts = [measure(call, files) for files in SIZES]
 
-    counted = [
-        _cell([one.get + one.head + one.list for one in (few, many)]),
-        _cell([one.put + one.delete for one in (few, many)]),
-    ]
-    assert told[:2] == counted
+    assert [reads, writes] == requests_of(counts)
     # Ids, times and compression make some bytes of difference.
-    kib = [(one.bytes_read + one.bytes_written) / 1024 for one in (few, many)]
-    said = [int(figure) for figure in told[2].split(" → ")] * 2
-    assert said[:2] == pytest.approx(kib, abs=0.9, rel=0.05)
+    told = [int(figure) for figure in kib.split(" → ")] * 2
+    assert told[:2] == pytest.approx(kib_of(counts), abs=0.9, rel=0.05)
 
 
 def test_many_calls_are_measured_and_some_grow():
@@ -190,3 +199,22 @@ def test_calls_that_are_told_to_be_free_ask_the_store_nothing():
 
     assert {"Dataset.uri", "View.where"} <= _free()
     assert asked == []
+
+
+def written_anew() -> str:
+    """Return the page with what is said and counted now."""
+    said = {name: cost for name, cost in calls() if cost is not None}
+
+    def told(row: re.Match[str]) -> str:
+        return f"| `{row[1]}` | {said.get(row[1], row[2])} |"
+
+    def measured(row: re.Match[str]) -> str:
+        counts = [measure(row[1], files) for files in SIZES]
+        cells = [*requests_of(counts), _cell([round(kib) for kib in kib_of(counts)])]
+        return f"| `{row[1]}` | {' | '.join(cells)} |"
+
+    return _MEASURED.sub(measured, _TOLD.sub(told, text()))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written_anew(), encoding="utf-8")
