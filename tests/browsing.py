@@ -26,6 +26,7 @@ MISSING = (
 )
 # What WCAG asks for up to 2.2 AA, and what axe advises beside.
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_PATIENCE_MS = 240_000  # a shared machine is slow at any moment
 _WITHOUT_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
@@ -154,6 +155,7 @@ def opened(browser: Any, address: str, look: Look, **options: Any) -> Iterator[O
         **options,
     )
     try:
+        context.set_default_timeout(_PATIENCE_MS)
         page = context.new_page()
         found = Opened(page, address)
         page.on("console", lambda message: _note(found, message))
@@ -186,11 +188,12 @@ def crawled(browser: Any, start: str, *, beside: Collection[str] = ()) -> dict[s
         The status of each address; anchors that are not there have 0.
     """
     origin = urlsplit(start)[:2]
-    context = browser.new_context(java_script_enabled=True)
+    context = browser.new_context()
     statuses: dict[str, int] = {}
     anchors: dict[str, set[str]] = {}
     wanted: set[str] = set()
     try:
+        context.set_default_timeout(_PATIENCE_MS)
         page = context.new_page()
         waiting = [start, *(urljoin(start, each) for each in beside)]
         while waiting:
@@ -201,8 +204,7 @@ def crawled(browser: Any, start: str, *, beside: Collection[str] = ()) -> dict[s
             statuses[address] = answer.status
             if not answer.headers.get("content-type", "").startswith("text/html"):
                 continue
-            page.set_content(answer.text(), wait_until="domcontentloaded")
-            found = page.evaluate(_LINKS, address)
+            found = page.evaluate(_LINKS, {"text": answer.text(), "base": address})
             anchors[address] = set(found["ids"])
             wanted |= {link for link in found["links"] if urldefrag(link).fragment}
             waiting += found["links"]
@@ -262,10 +264,12 @@ _LOST_ANCHORS = """() => [...document.querySelectorAll("a[href^='#']")]
   .map(each => decodeURIComponent(each.hash.slice(1)))
   .filter(name => name && !document.getElementById(name))"""
 
-_LINKS = """base => ({
-  links: [...document.querySelectorAll("a[href], link[rel=stylesheet], script[src], img[src]")]
-    .map(each => each.getAttribute("href") ?? each.getAttribute("src"))
-    .map(each => new URL(each, base).href)
-    .filter(each => /^(https?|file):/.test(each)),
-  ids: [...document.querySelectorAll("[id]")].map(each => each.id)
-})"""
+_LINKS = """({text, base}) => {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  return {
+    links: [...page.querySelectorAll("[href], [src]")]
+      .map(each => new URL(each.getAttribute("href") ?? each.getAttribute("src"), base).href)
+      .filter(each => each.startsWith("http")),
+    ids: [...page.querySelectorAll("[id]")].map(each => each.id),
+  };
+}"""
