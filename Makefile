@@ -32,7 +32,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env servers-env doors servers demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
+.PHONY: help setup interop-env doors-env servers-env browser-env browser doors servers demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
@@ -46,6 +46,7 @@ help:
 	@echo "make interop    only the comparison with plateau, kartothek, datalake and Kite, as a table"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make servers    the contract of stores, many writers and killed ones on servers of S3; builds these (part of test-long)"
+	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation (part of test-long)"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
 	@echo "make format     put the code into shape"
@@ -73,7 +74,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(call make-venv,$(VENV))
 	@echo "Installing Lakebed and its tools into $(VENV) …"
 	$(BIN) -m pip install --quiet -c constraints.txt \
-		-e '.[spark,pandas,s3]' --group test --group lint --group demo
+		-e '.[spark,pandas,s3]' --group test --group browser --group lint --group demo
 	@touch $@
 
 $(PINNED:%=.venv-%/.installed): .venv-%/.installed: constraints-%.txt
@@ -124,12 +125,12 @@ demo: setup
 
 quick: setup
 	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal \
-		-m 'not (spark or interop or install or crash or slow or long)' $(ARGS)
+		-m 'not (spark or interop or install or crash or browser or slow or long)' $(ARGS)
 
-test: setup interop-env
+test: setup interop-env browser-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
-test-long: setup interop-env doors-env servers-env
+test-long: setup interop-env doors-env servers-env browser-env docs
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 	$(MAKE) spark-connect spark-versions
 
@@ -151,6 +152,23 @@ coverage: setup interop-env
 # The table of docs/interop.md with what each row has shown; Kite's vectors need no other environment.
 interop: setup interop-env
 	LAKEBED_ORACLES=1 $(PYTEST) tests/interop tests/golden tests/kite $(ARGS)
+
+# Its pictures are those that docs/report.md shows.
+browser: setup browser-env docs
+	LAKEBED_PICTURES=docs/assets $(PYTEST) tests/browser $(ARGS)
+
+# Debian's package, where there is no Chromium and the user may; else the tests of pages are skipped.
+browser-env:
+	@for name in chromium chromium-browser google-chrome-stable google-chrome; do \
+		! command -v $$name >/dev/null || exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; \
+	if command -v apt-get >/dev/null && $$as_root true 2>/dev/null; then \
+		echo "Installing chromium, which the tests of pages look with …"; \
+		$$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends chromium && exit 0; \
+	fi; \
+	echo "No Chromium: tests of pages are skipped. On Debian: sudo apt-get install chromium" >&2
 
 doors: setup doors-env
 	$(PYTEST) tests/publication -m long $(ARGS)

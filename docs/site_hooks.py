@@ -37,3 +37,17 @@ def on_page_content(html: str, *, config: Any, **_: Any) -> str:
         return _STYLE.sub("", drawing).replace("<svg ", f'<svg style="{_WIDTH}" ', 1)
 
     return _PICTURE.sub(draw, html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Return a page whose search has a name, which the theme forgets."""
+    return _named(output)
+
+
+def on_post_template(output_content: str, *, template_name: str, **_: Any) -> str:
+    """Return a page that is made of no text of ours, such as the one for lost readers."""
+    return _named(output_content) if template_name.endswith(".html") else output_content
+
+
+def _named(page: str) -> str:
+    return page.replace('role="dialog"', 'role="dialog" aria-label="Search"')

@@ -392,6 +392,44 @@ def test_page_may_load_nothing_and_run_nothing(client, address) -> None:
     assert answer.headers["referrer-policy"] == "no-referrer"
 
 
+@pytest.mark.parametrize("address", ["/datasets/d", SEARCH, "/archive/contents/hostile"])
+def test_what_everybody_may_read_is_not_sent_again_to_who_has_it(client, address) -> None:
+    first = client.get(address)
+    etag = first.headers["etag"]
+
+    assert first.headers["cache-control"] == "private, no-cache"
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        again = client.get(address, headers={"if-none-match": known, "range": "bytes=0-0"})
+        assert (again.status, again.body) == (304, b""), known
+        assert again.headers["etag"] == etag
+        assert again.headers["content-security-policy"]
+    other = client.get(address, headers={"if-none-match": '"other"'})
+    assert (other.status, other.body) == (200, first.body)
+
+
+def test_page_that_has_changed_is_sent_again(tmp_path) -> None:
+    repository = lakebed.open_repository(str(tmp_path / "lake"))
+    dataset = repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
+    client = Client(create_app(repository))
+    known = {"if-none-match": client.get("/datasets/d").headers["etag"]}
+
+    same = client.get("/datasets/d", headers=known).status
+    dataset.append([{"day": None, "name": "a", "n": 1}])
+
+    assert (same, client.get("/datasets/d", headers=known).status) == (304, 200)
+
+
+@pytest.mark.parametrize("address", ["/", "/datasets/d", SEARCH, "/archive/contents/hostile"])
+def test_nothing_behind_a_token_is_kept(repository, archive, address) -> None:
+    client = Client(create_app(repository, archive=archive, token="s3cret-token"))
+    authorized = {"authorization": "Bearer s3cret-token"}
+
+    answer = client.get(address, headers=authorized)
+
+    assert answer.status == 200
+    assert answer.headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize(
     "path",
     [

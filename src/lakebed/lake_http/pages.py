@@ -99,9 +99,10 @@ class Uses:
     unread: Sequence[str]
 
 
-def navigation(links: Mapping[str, str]) -> Markup:
-    """Return links to other pages."""
-    return element("nav", *(element("a", text, href=to) for text, to in links.items()))
+def navigation(label: str, links: Mapping[str, str]) -> Markup:
+    """Return links to other pages, under a name by which they are told from others."""
+    anchors = (element("a", text, href=to) for text, to in links.items())
+    return element("nav", *anchors, aria_label=label)
 
 
 def alert(error: LakebedError) -> Markup:
@@ -192,7 +193,7 @@ def results(addresses: PageAddresses, page: Page, following: str | None) -> Mark
     return joined(
         [
             table(f"Files on this page: {len(rows)}", columns, rows),
-            *([navigation({"Next page": following})] if following else []),
+            *([navigation("Pages", {"Next page": following})] if following else []),
         ]
     )
 

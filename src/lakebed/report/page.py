@@ -53,13 +53,16 @@ def render(lake: Lake) -> Iterator[str]:
     return whole(f"Lakebed: {lake.uri}", _report(lake))
 
 
-def whole(title: str, body: Iterable[Markup], *, head: Markup | None = None) -> Iterator[str]:
+def whole(
+    title: str, body: Iterable[Markup], *, head: Markup | None = None, top: Markup | None = None
+) -> Iterator[str]:
     """Return a page of its parts.
 
     Args:
         title: Of the page.
         body: Its parts.
         head: What else stands in its head.
+        top: What stands before all of it, as on each page.
     """
     yield '<!doctype html>\n<html lang="en">'
     yield element(
@@ -71,7 +74,10 @@ def whole(title: str, body: Iterable[Markup], *, head: Markup | None = None) -> 
         element("style", Markup(style())),
         *([] if head is None else [head]),
     )
-    yield "<body><main>"
+    yield "<body>"
+    if top is not None:
+        yield top
+    yield "<main>"
     yield from body
     yield "</main></body></html>\n"
 
@@ -311,7 +317,7 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         ),
     )
     if len(field.moments) > 1:
-        yield element("p", "When what is live was written: the darker, the more bytes.")
+        yield element("p", "When what is live was written: the fuller the colour, the more bytes.")
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
             field.partitions,
