@@ -60,6 +60,9 @@ def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
         MissingDependencyError: matplotlib is not installed.
     """
     axes = _axes(ax)
+
+    from matplotlib.ticker import MaxNLocator
+
     sizes: Counter[str] = Counter()
     parts: dict[tuple[str, int], int] = defaultdict(int)
     for file in files:
@@ -72,7 +75,7 @@ def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
         image = axes.imshow(field, aspect="auto")
         axes.figure.colorbar(image, ax=axes, label="bytes")
     axes.set_yticks(range(len(paths)), [_label(path) for path in paths])
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(
         xlabel="batch, oldest first", ylabel="partition", title="Live bytes by partition and batch"
     )
