@@ -352,8 +352,10 @@ def _find_units(
             key = _Key(file_partition(files[0]), run, has_origins)
             for piece in _pieces(files, sizes, _TARGETS_AT_ONCE * options.target_bytes):
                 labels = [file.label for file in piece]
-                known = {label: counts[label][0] for label in labels if label in counts}
-                units.append(_Unit(key, piece, {label: sizes[label] for label in labels}, known))
+                row_counts = {label: counts[label][0] for label in labels if label in counts}
+                units.append(
+                    _Unit(key, piece, {label: sizes[label] for label in labels}, row_counts)
+                )
     return sorted(
         units, key=lambda unit: (unit.key.partition, unit.key.run or "", unit.key.has_origins)
     )
