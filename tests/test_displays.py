@@ -80,6 +80,7 @@ DISPLAYS = {
     "diff": lambda dataset: dataset.diff(1, 2),
     "check": lambda dataset: dataset.check(),
     "cleanup": lambda dataset: dataset.cleanup("0s", dry_run=True),
+    "compaction": lambda dataset: dataset.compact(dry_run=True),
 }
 
 

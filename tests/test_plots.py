@@ -7,7 +7,8 @@ import pytest
 
 import lakebed
 from lakebed import by, plots
-from lakebed.errors import MissingDependencyError
+from lakebed.errors import LakebedError, MissingDependencyError
+from lakebed.store.cache import PROCESS_CACHE
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib.*")
 
@@ -51,6 +52,38 @@ def test_commits_stand_on_the_lines_of_their_operations(dataset):
         "append",
         "overwrite",
     ]
+
+
+def test_axes_say_what_they_measure_and_in_which_unit(dataset):
+    sizes, field, commits = (
+        getattr(dataset.plot, name)() for name in ("file_sizes", "partitions", "commits")
+    )
+
+    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in (sizes, field, commits)]
+    assert labels == [
+        ("size", "data files"),
+        ("batch, oldest first", "partition"),
+        ("committed at (UTC)", "operation"),
+    ]
+    assert "1 MiB" in [label.get_text() for label in sizes.get_xticklabels()]
+    assert [axes.get_ylabel() for axes in field.figure.axes] == ["partition", "bytes"]
+    assert commits.get_title() == "Commits; the largest has 2 rows"
+
+
+def test_picture_reads_what_it_shows_and_no_more():
+    repository = lakebed.open_repository("memory://plots-lazy")
+    schema = pa.schema([("n", pa.int64())])
+    dataset = repository.create("d", lakebed.DatasetDescriptor(schema=schema))
+    dataset.append([{"n": 1}])
+    pictures = dataset.plot
+    repository.store.delete([info.key for info in repository.store.list("d/history/")])
+    PROCESS_CACHE.clear()
+
+    pictures.file_sizes()
+    pictures.partitions()
+
+    with pytest.raises(LakebedError):
+        pictures.commits()
 
 
 def test_axes_that_are_given_are_drawn_on(dataset):

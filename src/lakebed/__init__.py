@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from lakebed.work.check import CheckReport as CheckReport
     from lakebed.work.cleanup import CleanupReport as CleanupReport
     from lakebed.work.ingest.due import LeftOut as LeftOut
-    from lakebed.work.ingest.execution import IngestProgress as IngestProgress
     from lakebed.work.ingest.load import LoadReport as LoadReport
     from lakebed.work.ingest.options import LoadOptions as LoadOptions
 else:

@@ -9,14 +9,15 @@ from typing import Self
 
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.items import Items
-from lakebed.model.keys import BATCH_ID, split_label
-from lakebed.model.schema import Schema
+from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.schema import Schema, Type
 from lakebed.model.shown import counted, shown
+from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar
 from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
 from lakebed.state.state import State
-from lakebed.store.base import Store
+from lakebed.store.base import Store, validate_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,22 +222,50 @@ def files_of(
     """
     layout, key_of = state.layout, state.layout.naming.key
     batch_ids: dict[str, int | None] = {}
+    partitions: dict[str, str] = {}  # one text each, however many files it has
+    homes: dict[str, str] = {}  # by what keys begin with
     files = []
     for label in labels:
         directory, key = split_label(label)[0], key_of(label)
         if directory not in batch_ids:
             value = layout.directory_values(directory).get(BATCH_ID) if layout.is_ours else None
             batch_ids[directory] = value if isinstance(value, int) else None
+            partitions[directory] = layout.partition_of(label)
         row_count, size_bytes = counts.get(label, (None, None))
-        path = store.local_path(key)
+        above, _, name = validate_key(key).rpartition("/")
+        if above not in homes:
+            path = store.local_path(above)
+            homes[above] = f"{store.uri}/{above}" if path is None else str(path)
         files.append(
             File(
                 key=key,
-                location=f"{store.uri}/{key}" if path is None else str(path),
-                partition=layout.partition_of(label),
+                location=f"{homes[above]}/{name}",
+                partition=partitions[directory],
                 batch_id=batch_ids[directory],
                 row_count=row_count,
                 size_bytes=size_bytes,
             )
         )
     return Items(files)
+
+
+def partitions_of(files: Iterable[File], level_types: Mapping[str, Type]) -> Items[Partition]:
+    """Return the partitions that files lie in, in order of path.
+
+    Args:
+        files: Of one state.
+        level_types: What its layout says of the levels of its directories.
+    """
+    by_path: dict[str, list[File]] = {}
+    for file in files:
+        by_path.setdefault(file.partition, []).append(file)
+    return Items(
+        Partition(
+            path=path,
+            values=decode_path(path, level_types),
+            file_count=len(inside),
+            row_count=known_total([file.row_count for file in inside]),
+            size_bytes=known_total([file.size_bytes for file in inside]),
+        )
+        for path, inside in sorted(by_path.items())
+    )

@@ -9,19 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, delta, hive, iceberg, work
-from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of
+from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given, check_number
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.items import Items
-from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, OnFiles
+from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
-from lakebed.model.totals import known_total
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
@@ -258,21 +256,7 @@ class Dataset(View):
             The head and the file table, of which there are few objects.
         """
         state = self._source.load().state
-        by_path: dict[str, list[File]] = {}
-        for file in self._files(state):
-            by_path.setdefault(file.partition, []).append(file)
-        partitions = []
-        for path, files in sorted(by_path.items()):
-            partitions.append(
-                Partition(
-                    path=path,
-                    values=decode_path(path, state.layout.partition_level_types),
-                    file_count=len(files),
-                    row_count=known_total([file.row_count for file in files]),
-                    size_bytes=known_total([file.size_bytes for file in files]),
-                )
-            )
-        return Items(partitions)
+        return partitions_of(self._files(state), state.layout.partition_level_types)
 
     def files(self) -> Items[File]:
         """Return the live data files, in the order in which they were added.
@@ -299,11 +283,11 @@ class Dataset(View):
             MissingDependencyError: matplotlib is not installed, when a picture is drawn.
 
         Cost:
-            As `files` and `history`.
+            As `files`, or of commits as `history`.
         """
         from lakebed.plots import Plots
 
-        return Plots(self.files(), self.history())
+        return Plots(self.files, self.history)
 
     def batches(self) -> Items[Batch]:
         """Return all batches: those that commits made visible, oldest first, then staged ones.
@@ -474,6 +458,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         quarantine: str | None = None,
         options: LoadOptions | None = None,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> LoadReport:
         """Read raw files in as one batch; what does not fit goes to quarantine.
 
@@ -495,6 +480,8 @@ class Dataset(View):
                 the one that there is, else a local one. None reads in this process.
             quarantine: Name of another dataset for what does not fit.
             options: How the files are read.
+            on_progress: Is told after each file, and of rows within a large one; with Spark, when a
+                task has read its group, and on Connect when all have.
 
         Raises:
             SchemaMismatchError: A header or the schema in a file does not fit; nothing was
@@ -519,6 +506,7 @@ class Dataset(View):
             spark=spark,
             quarantine=quarantine,
             options=options or LoadOptions(),
+            on_progress=on_progress,
         )
 
     def update(
@@ -977,7 +965,7 @@ class Dataset(View):
         published: Literal["ask", "noted"] = "ask",
         clock_skew: dt.timedelta = CLOCK_SKEW,
         spark: SparkSession | Literal[True] | None = None,
-        on_progress: OnFiles = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
     ) -> CleanupReport:
         """Delete files that are proven dead; by default only say which.
@@ -1058,7 +1046,7 @@ class Dataset(View):
         deep: bool = False,  # noqa: FBT001, FBT002
         spark: SparkSession | Literal[True] | None = None,
         *,
-        on_progress: OnFiles = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> CheckReport:
         """Compare what the head says with what is on storage.
 
@@ -1076,7 +1064,7 @@ class Dataset(View):
             spark: A session whose tasks read the data files and indices of a deep check; True for
                 the one that there is, else a local one. None for this process.
             on_progress: Is told how many data files a deep check has read, of how many, and their
-                bytes.
+                bytes; else how many have been listed.
 
         Raises:
             DatasetNotFoundError: There is no such dataset.
@@ -1105,6 +1093,7 @@ class Dataset(View):
         check: bool = False,
         repair: bool = False,
         dry_run: bool = False,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> Publication:
         """Bring a table of a Hive metastore into step with the current version.
 
@@ -1129,6 +1118,7 @@ class Dataset(View):
             check: Change nothing; compare the whole table, and all directories.
             repair: Compare the whole table, and mend it.
             dry_run: Change nothing; say what would be done.
+            on_progress: Is told how many partitions have been added, changed and dropped.
 
         Raises:
             InvalidInputError: The dataset cannot be shown as it is; the message says which
@@ -1151,7 +1141,9 @@ class Dataset(View):
         options = hive.publication.PublishOptions(
             mode=mode, root=root, check=check, repair=repair, dry_run=dry_run
         )
-        return hive.publication.publish(self._source.store, self.name, metastore, table, options)
+        return hive.publication.publish(
+            self._source.store, self.name, metastore, table, options, on_progress
+        )
 
     def publish_statements(
         self, *, table: str, since: int | None = None, root: str | None = None
@@ -1215,7 +1207,12 @@ class Dataset(View):
         )
 
     def publish_delta(
-        self, *, check: bool = False, repair: bool = False, dry_run: bool = False
+        self,
+        *,
+        check: bool = False,
+        repair: bool = False,
+        dry_run: bool = False,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> TablePublication:
         """Bring a Delta log over the data files into step with the current version.
 
@@ -1229,6 +1226,7 @@ class Dataset(View):
             check: Change nothing; compare all that the log says with the head.
             repair: Compare all, and mend it; what others have written to the log is taken back.
             dry_run: Change nothing; say what would be done.
+            on_progress: Is told of the files that came and went, before and after the commit.
 
         Raises:
             InvalidInputError: Delta cannot say what the dataset is, or others have written to the
@@ -1247,7 +1245,12 @@ class Dataset(View):
         """
         self._check_writable()
         return delta.publication.publish(
-            self._source.store, self.name, check=check, repair=repair, dry_run=dry_run
+            self._source.store,
+            self.name,
+            check=check,
+            repair=repair,
+            dry_run=dry_run,
+            on_progress=on_progress,
         )
 
     def unpublish_delta(self, *, dry_run: bool = False) -> bool:
@@ -1279,6 +1282,7 @@ class Dataset(View):
         check: bool = False,
         repair: bool = False,
         dry_run: bool = False,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> TablePublication:
         """Bring an Iceberg table over the data files into step with the current version.
 
@@ -1296,6 +1300,7 @@ class Dataset(View):
             check: Change nothing; compare all that the table says with the head.
             repair: Compare all, and mend it; snapshots of others are taken back.
             dry_run: Change nothing; say what would be done.
+            on_progress: Is told of the files that came and went, before and after the commit.
 
         Raises:
             InvalidInputError: Iceberg cannot say what the dataset is, or others have written to
@@ -1322,6 +1327,7 @@ class Dataset(View):
             check=check,
             repair=repair,
             dry_run=dry_run,
+            on_progress=on_progress,
         )
 
     def unpublish_iceberg(
@@ -1360,7 +1366,7 @@ class Dataset(View):
         gather: bool = False,
         dry_run: bool = False,
         commit_bytes: int = COMPACTION_COMMIT_BYTES,
-        on_progress: OnFiles = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
     ) -> CompactionReport:
         """Make few files of a good size of the many small ones of a partition.
@@ -1472,7 +1478,7 @@ class Dataset(View):
         column: str,
         spark: SparkSession | Literal[True] | None = None,
         *,
-        on_progress: OnFiles = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
         commit_bytes: int = INDEX_COMMIT_BYTES,
         commit_options: CommitOptions | None = None,
     ) -> InvertedIndex:
@@ -1540,7 +1546,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         *,
         dry_run: bool = False,
-        on_progress: OnFiles = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
     ) -> PromotionReport:
         """Let dimensions allow more values, and move what they allow out of `OTHER`.

@@ -6,7 +6,7 @@ Each takes plain records and returns the Axes that it has drawn on; none shows a
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lakebed.commit import Commit, File
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS = 40
 _MAX_LABEL = 40
+_SIZES = {
+    "1 KiB": 1 << 10,
+    "32 KiB": 1 << 15,
+    "1 MiB": 1 << 20,
+    "32 MiB": 1 << 25,
+    "1 GiB": 1 << 30,
+}
 
 
 def file_sizes(files: Sequence[File], ax: Axes | None = None) -> Axes:
@@ -33,10 +40,11 @@ def file_sizes(files: Sequence[File], ax: Axes | None = None) -> Axes:
     axes = _axes(ax)
     sizes = [max(file.size_bytes, 1) for file in files if file.size_bytes is not None]
     axes.set_xscale("log", base=2)
-    axes.axvspan(*READ_BEST_BYTES, alpha=0.2, label="read best")
+    axes.axvspan(*READ_BEST_BYTES, alpha=0.2, label="64 to 256 MiB: read best")
     edges = [1 << power for power in range(8, 35)]
     axes.hist(sizes, bins=edges)
-    axes.set(xlabel="bytes", ylabel="data files", title="Data files by size")
+    axes.set_xticks(list(_SIZES.values()), list(_SIZES))
+    axes.set(xlabel="size", ylabel="data files", title="Data files by size")
     axes.legend()
     return axes
 
@@ -52,6 +60,9 @@ def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
         MissingDependencyError: matplotlib is not installed.
     """
     axes = _axes(ax)
+
+    from matplotlib.ticker import MaxNLocator
+
     sizes: Counter[str] = Counter()
     parts: dict[tuple[str, int], int] = defaultdict(int)
     for file in files:
@@ -64,7 +75,10 @@ def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
         image = axes.imshow(field, aspect="auto")
         axes.figure.colorbar(image, ax=axes, label="bytes")
     axes.set_yticks(range(len(paths)), [_label(path) for path in paths])
-    axes.set(xlabel="batch", title="Live bytes by partition and batch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(
+        xlabel="batch, oldest first", ylabel="partition", title="Live bytes by partition and batch"
+    )
     return axes
 
 
@@ -79,15 +93,16 @@ def commits(history: Sequence[Commit], ax: Axes | None = None) -> Axes:
         MissingDependencyError: matplotlib is not installed.
     """
     axes = _axes(ax)
-    most = max((commit.row_count for commit in history), default=0) or 1
+    most = max((commit.row_count for commit in history), default=0)
     for operation in dict.fromkeys(commit.operation for commit in history):
         same = [commit for commit in history if commit.operation == operation]
         axes.scatter(
             [commit.committed_at for commit in same],  # type: ignore[arg-type]
             [operation] * len(same),
-            s=[20 + 180 * commit.row_count / most for commit in same],
+            s=[20 + 180 * commit.row_count / (most or 1) for commit in same],
         )
-    axes.set(xlabel="committed at (UTC)", title="Commits")
+    title = f"Commits; the largest has {most:,} rows" if history else "Commits"
+    axes.set(xlabel="committed at (UTC)", ylabel="operation", title=title)
     axes.tick_params(axis="x", rotation=30)
     return axes
 
@@ -98,22 +113,24 @@ class Plots:
     Each takes `ax=`, and returns the Axes.
     """
 
-    def __init__(self, files: Sequence[File], history: Sequence[Commit]) -> None:
-        """Use `Dataset.plot` instead."""
+    def __init__(
+        self, files: Callable[[], Sequence[File]], history: Callable[[], Sequence[Commit]]
+    ) -> None:
+        """Use `Dataset.plot` instead; a picture asks for what it shows, when it is drawn."""
         self._files = files
         self._history = history
 
     def file_sizes(self, ax: Axes | None = None) -> Axes:
         """Draw how many data files there are of each size."""
-        return file_sizes(self._files, ax)
+        return file_sizes(self._files(), ax)
 
     def partitions(self, ax: Axes | None = None) -> Axes:
         """Draw how many bytes each batch has in each of the largest partitions."""
-        return partitions(self._files, ax)
+        return partitions(self._files(), ax)
 
     def commits(self, ax: Axes | None = None) -> Axes:
         """Draw the commits over time."""
-        return commits(self._history, ax)
+        return commits(self._history(), ax)
 
 
 def _axes(ax: Axes | None) -> Axes:

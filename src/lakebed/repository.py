@@ -22,7 +22,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
-from lakebed.model.progress import NO_PROGRESS, OnFiles
+from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.provider import MetadataProvider, telling
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.uri import parse_constraints, parse_uri
@@ -160,6 +160,7 @@ class Repository:
         telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
         kite: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset:
         """Make a dataset of files that are there; none of them is moved or changed.
 
@@ -190,6 +191,7 @@ class Repository:
             kite: The files are a dataset of Kite, whose `.metadata` says schema, format and
                 partition strategy. Every file is read, and must lie where the strategy puts it.
             head_format: As for `create`.
+            on_progress: Is told how many files have been read.
 
         Raises:
             InvalidInputError: The files cannot be adopted in place; the message says why, and
@@ -224,6 +226,7 @@ class Repository:
                 current=current,
                 telemetry=telemetry,
                 kite=kite,
+                on_progress=on_progress,
             )
         # An earlier adoption may have come as far as this.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
@@ -245,6 +248,7 @@ class Repository:
         current: Literal["newest", "all"] = "newest",
         telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
         kite: bool = False,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
         """Return what `adopt` would take for what; nothing is written.
 
@@ -256,6 +260,7 @@ class Repository:
             current: As for `adopt`.
             telemetry: As for `adopt`.
             kite: As for `adopt`.
+            on_progress: As for `adopt`.
 
         Raises:
             InvalidInputError: As for `adopt`; or the arguments are of several kinds of tables.
@@ -275,13 +280,15 @@ class Repository:
                     hint="Give `telemetry` or `kite` alone.",
                 )
             if telemetry is not None:
-                return trees.telemetry.find_telemetry(self._store, name, telemetry)
+                return trees.telemetry.find_telemetry(
+                    self._store, name, telemetry, on_progress=on_progress
+                )
             metadata = open_store(
                 f"{self.uri}/{name}/{trees.kite.METADATA}", storage_options=self._storage_options
             )
-            return trees.kite.find_kite(self._store, metadata, name)
+            return trees.kite.find_kite(self._store, metadata, name, on_progress=on_progress)
         return hive.adoption.find_adoption(
-            self._store, name, source, partition_by, metastore, current
+            self._store, name, source, partition_by, metastore, current, on_progress
         )
 
     def _check_adoptable(self, name: str) -> None:
@@ -435,7 +442,7 @@ class Repository:
         *,
         names: Sequence[str] | None = None,
         view: View | None = None,
-        on_progress: OnFiles = NO_PROGRESS,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> Path:
         """Write what the lake holds and what happened in it to one HTML page.
 
@@ -460,7 +467,7 @@ class Repository:
 
         Cost:
             For each dataset the head, the history, the file table, and a LIST of what it has on
-            storage. Memory: the files of all datasets, as `Dataset.files`.
+            storage. Memory: the files of the 40 largest datasets, as `Dataset.files`.
         """
         from lakebed.report import write_report
 

@@ -43,6 +43,7 @@ from lakebed.model.predicate import (
     from_dnf,
     roots_of,
 )
+from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.shown import cut, shown
@@ -769,6 +770,7 @@ class View(Readable):
         *,
         options: TelemetryOptions | None = None,
         storage_options: Mapping[str, str] | None = None,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> TelemetryExport:
         """Write the submissions of the view as a telemetry tree, for tools that read such trees.
 
@@ -783,6 +785,7 @@ class View(Readable):
             options: `TelemetryOptions`: dimensions in the names of files, as the finished code has
                 it, the compression, the size of files.
             storage_options: Settings of the object store.
+            on_progress: Is told of the rows that have been read.
 
         Returns:
             What was written, and which directories hold several values: a tree has `_` for most of
@@ -803,7 +806,9 @@ class View(Readable):
         if schema is not None and not isinstance(schema, DimensionSchema):
             schema = DimensionSchema.from_json(schema)
         target = open_store(url, storage_options=storage_options)
-        return telemetry.export(self._source.store, self.plan(), target, schema, options)
+        return telemetry.export(
+            self._source.store, self.plan(), target, schema, options, on_progress
+        )
 
     def writer(
         self,

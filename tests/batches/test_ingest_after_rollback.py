@@ -293,7 +293,7 @@ def test_an_ingest_conflicts_with_a_rollback_of_its_raw_files_meanwhile(folder: 
     folder.read("a")
     folder.put("a", ("y", 2))
 
-    def meanwhile(progress: lakebed.IngestProgress) -> None:
+    def meanwhile(progress: lakebed.Progress) -> None:
         if progress.file_count:
             folder.dataset.rollback(version=1)
 
@@ -310,7 +310,7 @@ def test_an_ingest_of_other_raw_files_does_not_conflict_with_a_rollback(folder: 
     folder.read("a", ("x", 2))
     folder.put("b", ("y", 2))
 
-    def meanwhile(progress: lakebed.IngestProgress) -> None:
+    def meanwhile(progress: lakebed.Progress) -> None:
         if progress.file_count:
             folder.dataset.rollback(version=1)
 

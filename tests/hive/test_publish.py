@@ -128,10 +128,13 @@ def test_only_what_commits_touched_is_changed(spark, way, days, table):
     first = days.publish(spark, table=table)
     fill(days, "b", "d", batch=2)
     days.delete(days.where("dt = 'c'"))
+    done: list[lakebed.Progress] = []
 
-    second = days.publish(spark, table=table)
-    third = days.publish(spark, table=table)
+    second = days.publish(spark, table=table, on_progress=done.append)
+    third = days.publish(spark, table=table, on_progress=done.append)
 
+    assert {(each.unit, each.file_total) for each in done} == {("partition", 3)}
+    assert [each.file_count for each in done] == [0, 1, 2, 3]  # one is pointed, added, dropped
     assert (first.created, first.added) == (True, ("dt=a", "dt=b", "dt=c"))
     assert (second.added, second.changed, second.dropped) == (("dt=d",), ("dt=b",), ("dt=c",))
     assert (second.created, second.unchanged, second.version) == (False, 1, 3)

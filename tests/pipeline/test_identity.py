@@ -181,7 +181,7 @@ def test_ingests_at_once_by_different_rules_do_not_read_a_file_twice(
     first, second = (raw.by(rule) for rule in rules)
 
     def meanwhile(progress: object) -> None:
-        if progress.file_count == 1:  # type: ignore[attr-defined]  # an IngestProgress
+        if progress.file_count == 1:
             second.run()
 
     with pytest.raises(CommitConflictError, match=r"read .* meanwhile"):
@@ -203,7 +203,7 @@ def test_ingests_at_once_by_two_ways_to_a_folder_do_not_read_a_file_twice(tmp_pa
     )
 
     def meanwhile(progress: object) -> None:
-        if progress.file_count == 1:  # type: ignore[attr-defined]  # an IngestProgress
+        if progress.file_count == 1:
             second.run()
 
     with pytest.raises(CommitConflictError, match=r"read .* meanwhile"):

@@ -23,6 +23,7 @@ from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetim
 from lakebed.archive.translator import translate
 from lakebed.arrow.reading.hashes import can_verify
 from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.store import Store, open_store
 from lakebed.store.at_once import at_once
 from lakebed.store.memory import MemoryStore
@@ -150,6 +151,7 @@ class Archive:
         work_id: str | None = None,
         compress: bool = False,
         extra: Mapping[str, object] | None = None,
+        on_progress: OnProgress = NO_PROGRESS,
     ) -> Iterator[ArchiveRecord]:
         """Store many files and put them into the index, several at once.
 
@@ -166,6 +168,7 @@ class Archive:
             work_id: As for `push`.
             compress: As for `push`.
             extra: As for `push`.
+            on_progress: Is told how many files are stored, of how many, and their bytes.
 
         Yields:
             The records, in the order of the files.
@@ -194,12 +197,15 @@ class Archive:
         ]
         _check_all(paths, prepared)
         left = list(paths)
+        sizes = {path: Path(path).stat().st_size for path in paths}
+        tally = Tally(on_progress, f"push {what}", sizes)
 
         def push(number: int) -> ArchiveRecord:
             with opened(paths[number]) as file:
                 record = self._store_file(file, dict(prepared[number]), None, compress=compress)
             self._put(record)
             left.remove(paths[number])
+            tally.add(paths[number])
             return record
 
         try:

@@ -9,7 +9,6 @@ import click
 
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.upkeep import progress_bar
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.shown import counted, human_size
 from lakebed.repository import Repository
@@ -106,7 +105,7 @@ def compact(
     dataset = repository.open(name)
     rows: list[dict[str, object]] = []
     if not is_metadata:
-        with progress_bar(output, "Compacting") as on_progress:
+        with output.progress("Compacting") as on_progress:
             report = dataset.compact(
                 None if where is None else dataset.where(where),
                 TARGET_BYTES if target_bytes is None else target_bytes,
@@ -191,7 +190,7 @@ def promote(
     dimensions and the files change in one commit; only files with rows that move are written anew.
     """
     wanted = DimensionSchema.from_json(schema)
-    with progress_bar(output, "Promoting") as on_progress:
+    with output.progress("Promoting") as on_progress:
         report = repository.open(name).promote(
             wanted, True if is_spark else None, dry_run=is_dry_run, on_progress=on_progress
         )

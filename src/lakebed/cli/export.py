@@ -83,9 +83,12 @@ def export(
     options = TelemetryOptions(
         named=named, compression=compression, max_bytes=max_bytes, version=record_version
     )
-    with output.progress("Writing"):
+    with output.progress("Writing") as on_progress:
         done = view.export_telemetry(
-            target, Path(schema_file) if schema_file else None, options=options
+            target,
+            Path(schema_file) if schema_file else None,
+            options=options,
+            on_progress=on_progress,
         )
     if done.shared:
         output.note(

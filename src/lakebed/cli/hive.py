@@ -96,9 +96,10 @@ def publish(
         shown = replace(output, format=OutputFormat.PLAIN) if output.is_table else output
         shown.rows(("statement",), ({"statement": f"{statement};"} for statement in told))
         return
-    wish = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
+    wish: dict[str, Any] = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
     done: Publication | TablePublication
-    with output.progress("Publishing"):
+    with output.progress("Publishing") as on_progress:
+        wish["on_progress"] = on_progress
         if is_delta:
             _refuse_given(metastore=metastore, mode=mode, root=root)
             done = dataset.publish_delta(**wish)
@@ -258,7 +259,7 @@ def adopt(
 
     The result of --dry-run is every file with what it is taken for, and why.
     """
-    with output.progress("Reading files"):
+    with output.progress("Reading files") as on_progress:
         adoption = repository.find_adoption(
             name,
             table,
@@ -267,6 +268,7 @@ def adopt(
             current=current,
             telemetry=telemetry,
             kite=is_kite,
+            on_progress=on_progress,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))
     if is_dry_run:

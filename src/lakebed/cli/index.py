@@ -10,7 +10,6 @@ from lakebed.cli.data import show_commit
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.upkeep import progress_bar
 from lakebed.repository import Repository
 from lakebed.work.indexing import InvertedIndex
 
@@ -45,7 +44,7 @@ def build(
     Where that was broken off, run it again: it goes on with the files that are not indexed yet.
     """
     dataset = repository.open(name)
-    with progress_bar(output, "Indexing") as on_progress:
+    with output.progress("Indexing") as on_progress:
         inverted_index = dataset.build_index(
             column, True if is_spark else None, on_progress=on_progress
         )

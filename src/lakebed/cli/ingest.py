@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
@@ -24,21 +19,18 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.shown import counted, human_size
+from lakebed.model.shown import counted
 from lakebed.pipeline import (
-    NO_PROGRESS,
     FromArchive,
     FromFiles,
     Ingest,
     IngestCheck,
-    IngestProgress,
     IngestQuery,
     IngestReport,
     IngestRun,
     LeftOut,
 )
 from lakebed.pipeline.candidates import Supersede
-from lakebed.work.ingest.execution import OnProgress
 from lakebed.work.ingest.options import MAX_REJECTS
 
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
@@ -189,7 +181,7 @@ def ingest(
         follow_ingest(output, begin)
         return
     session = _session(output, declared, with_spark)
-    with _bar(output) as on_progress:
+    with output.progress("Reading") as on_progress:
         report = declared.run(
             session,
             replace_rewritten=replace_rewritten,
@@ -316,34 +308,6 @@ def _descriptor(
     return DatasetDescriptor(
         schema=read_schema_file(schema_file), partition_by=PartitionStrategy(functions)
     )
-
-
-@contextmanager
-def _bar(output: Output) -> Iterator[OnProgress]:
-    """Show on a terminal how far it is."""
-    if output.is_quiet or not sys.stderr.isatty():
-        yield NO_PROGRESS
-        return
-    columns = (
-        TextColumn("Reading"),
-        BarColumn(),
-        TextColumn("{task.fields[told]}"),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, told="")
-
-        def on_progress(progress: IngestProgress) -> None:
-            told = (
-                f"{progress.file_count:,} of {counted(progress.file_total, 'file')}, "
-                f"{human_size(progress.size_bytes)}, {counted(progress.row_count, 'row')}, "
-                f"{counted(progress.rejected_count, 'reject')}"
-            )
-            bar.update(
-                task, completed=progress.size_bytes, total=progress.size_total_bytes, told=told
-            )
-
-        yield on_progress
 
 
 def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:

@@ -132,7 +132,7 @@ def import_(
         f"Reading {inputs.label} of {counted(inputs.size_bytes, 'byte')}{' with Spark' * with_spark}"
     )
     session = start_spark(output) if with_spark else None
-    with output.progress("Reading"), _spark_errors():
+    with output.progress("Reading") as on_progress, _spark_errors():
         report = load(
             repository.store,
             name,
@@ -144,6 +144,7 @@ def import_(
             options=LoadOptions(csv=inputs.csv, fail_on_rejects=not sets_aside),
             overwrites=is_overwrite,
             create=create,
+            on_progress=on_progress,
         )
     if create is not None:
         output.note(f"Created {repository.uri}/{name}")

@@ -29,6 +29,7 @@ from typing import Any
 
 import click
 
+from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.shown import visible
 
 
@@ -111,15 +112,14 @@ class Output:
         if not self.is_quiet:
             click.echo(text, err=True)
 
-    def progress(self, text: str) -> AbstractContextManager[object]:
-        """Show on a terminal that something is going on."""
-        if self.is_quiet or not sys.stderr.isatty():
-            return nullcontext()
-        # Only on a terminal, where somebody waits anyway.
-        from rich.console import Console
-        from rich.text import Text
+    def progress(self, text: str) -> AbstractContextManager[OnProgress]:
+        """Show that something is going on, and how far it is; see `lakebed.cli.progress`."""
+        if self.is_quiet:
+            return nullcontext(NO_PROGRESS)
+        # A verb that is done at once needs it not.
+        from lakebed.cli.progress import showing
 
-        return Console(stderr=True).status(Text(text))
+        return showing(text)
 
 
 def show_error(

@@ -13,7 +13,7 @@ from lakebed.cli.options import (
     logging_to_stderr,
     storage_option,
 )
-from lakebed.cli.output import OutputFormat
+from lakebed.cli.output import Output, OutputFormat
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lakebed.model.names import nearest
 from lakebed.model.shown import counted
@@ -63,9 +63,10 @@ def report(
                 "--where is of one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
             )
         view = None if where is None else repository.open(names[0]).where(where)
-        repository.report(path, names=names, view=view)
-        if not is_quiet:
-            click.echo(f"Wrote {counted(len(names), 'dataset')} to {path}.", err=True)
+        output = Output(is_quiet=is_quiet)
+        with output.progress("Reading datasets") as on_progress:
+            repository.report(path, names=names, view=view, on_progress=on_progress)
+        output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
         click.echo(str(path))
 
 

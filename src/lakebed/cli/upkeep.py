@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
 
 from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
-from lakebed.model.progress import OnFiles, Progress
-from lakebed.model.shown import counted, human_size
+from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
 from lakebed.work.cleanup import CleanupReport, parse_age
@@ -175,7 +169,7 @@ def cleanup(
                 abort=True,
                 err=True,
             )
-        with progress_bar(output, "Deleting") as on_progress:
+        with output.progress("Deleting") as on_progress:
             report = clean_up(
                 dry_run=False, spark=True if is_spark else None, on_progress=on_progress
             )
@@ -194,30 +188,6 @@ def _show_report(output: Output, report: CleanupReport, *, is_kept_shown: bool) 
     output.rows(
         _FILE_COLUMNS, ({name: getattr(file, name) for name in _FILE_COLUMNS} for file in files)
     )
-
-
-@contextmanager
-def progress_bar(output: Output, text: str) -> Iterator[OnFiles]:
-    """Show on a terminal how far it is, by files and bytes."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[told]}"),
-        TimeElapsedColumn(),
-    )
-    is_hidden = output.is_quiet or not console.is_terminal
-    with ProgressBar(*columns, console=console, disable=is_hidden) as bar:
-        task = bar.add_task(text, total=None, told="")
-
-        def advance(progress: Progress) -> None:
-            told = (
-                f"{progress.file_count:,} of {progress.file_total:,} files, "
-                f"{human_size(progress.size_bytes)} of {human_size(progress.size_total_bytes)}"
-            )
-            bar.update(task, completed=progress.share, total=1.0, told=told)
-
-        yield advance
 
 
 @verb("check", example="lakebed check lake/flights --deep")
@@ -242,7 +212,7 @@ def check(
     the files themselves, as a commit; it never deletes data.
     """
     dataset = repository.open(name)
-    with progress_bar(output, "Checking") as on_progress:
+    with output.progress("Checking") as on_progress:
         report = dataset.check(
             is_repairing, is_deep, True if is_spark else None, on_progress=on_progress
         )

@@ -31,6 +31,7 @@ from lakebed.errors import (
     LakebedError,
 )
 from lakebed.model.keys import schema_number_of
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.publication.compatibility import check_compatible
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
@@ -50,12 +51,18 @@ _MANY_FILES = 2_000  # whose commit is long to read as JSON
 
 
 def publish(
-    store: Store, dataset: str, *, check: bool = False, repair: bool = False, dry_run: bool = False
+    store: Store,
+    dataset: str,
+    *,
+    check: bool = False,
+    repair: bool = False,
+    dry_run: bool = False,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> TablePublication:
     """Bring the Delta log of a dataset into step; see `Dataset.publish_delta`."""
     began = time.monotonic()
     wish = Wish(check=check, repair=repair, dry_run=dry_run)
-    target = _DeltaTarget(store, dataset, is_repairing=wish.repair)
+    target = _DeltaTarget(store, dataset, on_progress, is_repairing=wish.repair)
     note = Note(store, dataset, dataset, kind="delta", name=NOTE)
     done = bring_into_step(store, dataset, target, note, wish)
     done = replace(done, seconds=time.monotonic() - began)
@@ -134,8 +141,11 @@ class _Look:
 class _DeltaTarget:
     """The Delta log of one dataset."""
 
-    def __init__(self, store: Store, dataset: str, *, is_repairing: bool) -> None:
+    def __init__(
+        self, store: Store, dataset: str, on_progress: OnProgress, *, is_repairing: bool
+    ) -> None:
         self._store = store
+        self._on_progress = on_progress
         self._dataset = dataset
         self._log = Log(store, dataset)
         self._is_repairing = is_repairing
@@ -266,6 +276,8 @@ class _DeltaTarget:
         )
 
     def apply(self, now: _Look, note: Note) -> bool:
+        files = dict.fromkeys((*now.added, *now.removed), 0)
+        tally = Tally(self._on_progress, f"publish to {self.title}", files)
         number = now.number
         mark = self._mark(now)
         due = self._checkpoint(now, mark) if self._is_checkpoint_due(now) else None
@@ -281,6 +293,7 @@ class _DeltaTarget:
                 checkpoint.write(self._store, self._log, number, due)
             except LakebedError as exc:
                 self._warn_of_no_checkpoint(number, exc)
+        tally.finish()
         return True
 
     def _warn_of_no_checkpoint(self, number: int, exc: LakebedError) -> None:

@@ -54,6 +54,7 @@ from lakebed.model.keys import (
 from lakebed.model.layout import Folder, is_segment_name
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
@@ -136,6 +137,7 @@ def find_adoption(
     partition_by: Mapping[str, str] | Iterable[str] | str,
     metastore: SparkSession | str | os.PathLike[str] | None,
     current: Literal["newest", "all"] = "newest",
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
     """Look at what is to be adopted, and prove that it can be; nothing is written.
 
@@ -147,6 +149,7 @@ def find_adoption(
             type, as in `"dt date, carrier"`; strings otherwise.
         metastore: Of a table; see `Dataset.publish`.
         current: Which batches of a partition are current.
+        on_progress: Is told how many footers have been read.
     """
     if current not in ("newest", "all"):
         raise InvalidInputError(f"current is {current!r}.", hint="Give 'newest' or 'all'.")
@@ -166,7 +169,7 @@ def find_adoption(
         )
     now = dt.datetime.now(dt.UTC)
     batches = _judged(directories, keys, now, current)
-    return _proven(store, name, batches, keys, schema, now)
+    return _proven(store, name, batches, keys, schema, now, on_progress)
 
 
 def _is_table(source: str | os.PathLike[str]) -> bool:
@@ -386,11 +389,16 @@ def _proven(
     keys: Mapping[str, Type],
     schema: Schema | None,
     now: dt.datetime,
+    on_progress: OnProgress,
 ) -> Adoption:
-    footers = read_footers(
-        store,
-        sorted(file.key for one in batches if one.taken_for != "left" for file in one.files),
-    )
+    sizes = {
+        file.key: file.size_bytes
+        for one in batches
+        if one.taken_for != "left"
+        for file in one.files
+    }
+    tally = Tally(on_progress, f"adopt {name}", sizes)
+    footers = read_footers(store, sorted(sizes), tally.add)
     live = sound_footers(
         {
             file.key: footers[file.key]

@@ -214,8 +214,10 @@ class Metastore:
             for spec, rows in zip(specs, told, strict=True)
         }
 
-    def add(self, locations: Mapping[Spec, str], keys: Sequence[Column]) -> None:
-        """Add partitions.
+    def add(
+        self, locations: Mapping[Spec, str], keys: Sequence[Column], tell: Callable[..., None]
+    ) -> None:
+        """Add partitions, and tell of them.
 
         Cost:
             One call for each thousand.
@@ -228,29 +230,37 @@ class Metastore:
                 f"{spec.sql(keys)} LOCATION {quoted(location)}" for spec, location in chunk
             )
             self._sql(f"ALTER TABLE {self._name} ADD {listed}")
+            tell(*(str(spec) for spec, _ in chunk))
 
-    def point(self, locations: Mapping[Spec, str], keys: Sequence[Column]) -> None:
-        """Point partitions that there are to other locations. Each moves in one step.
+    def point(
+        self, locations: Mapping[Spec, str], keys: Sequence[Column], tell: Callable[..., None]
+    ) -> None:
+        """Point partitions that there are to other locations, and tell of them.
+
+        Each moves in one step.
 
         Cost:
             One call for each thousand in a classic session; else one a partition.
         """
         jvm = self._jvm
-        # For a few, building what the catalog takes is slower than the statements.
-        if jvm is not None and len(locations) > 1:
-            for chunk in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
+        for chunk in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
+            # For a few, building what the catalog takes is slower than the statements.
+            if jvm is not None and len(locations) > 1:
                 moved = {spec.path: location for spec, location in chunk}
                 self.call("alterPartitions", lambda moved=moved: jvm.point(moved))  # type: ignore[misc]  # a lambda of its own value
-            return
-        self._sql_each(
-            [
-                f"ALTER TABLE {self._name} {spec.sql(keys)} SET LOCATION {quoted(location)}"
-                for spec, location in locations.items()
-            ]
-        )
+            else:
+                self._sql_each(
+                    [
+                        f"ALTER TABLE {self._name} {spec.sql(keys)} SET LOCATION {quoted(location)}"
+                        for spec, location in chunk
+                    ]
+                )
+            tell(*(str(spec) for spec, _ in chunk))
 
-    def remove(self, specs: Iterable[Spec], keys: Sequence[Column]) -> None:
-        """Drop partitions; their files stay.
+    def remove(
+        self, specs: Iterable[Spec], keys: Sequence[Column], tell: Callable[..., None]
+    ) -> None:
+        """Drop partitions, and tell of them; their files stay.
 
         Cost:
             One call for each thousand.
@@ -258,6 +268,7 @@ class Metastore:
         for chunk in _batched(specs, _PARTITIONS_A_STATEMENT):
             listed = ", ".join(spec.sql(keys) for spec in chunk)
             self._sql(f"ALTER TABLE {self._name} DROP IF EXISTS {listed}")
+            tell(*map(str, chunk))
 
 
 def _facts(rows: Iterable[Any]) -> dict[str, str]:

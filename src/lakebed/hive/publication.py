@@ -42,6 +42,7 @@ from lakebed.hive.table import (
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
 from lakebed.model.layout import Folder
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.publication.engine import Wish, bring_into_step
 from lakebed.publication.root import HADOOP_SCHEMES, root_of
 from lakebed.publication.since import find_since
@@ -185,12 +186,13 @@ def publish(
     metastore: SparkSession | str | os.PathLike[str] | None,
     table: str,
     options: PublishOptions,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Publication:
     """Bring a table into step with a dataset; see `Dataset.publish`."""
     name = TableName.parse(table)
     began = time.monotonic()
     with_metastore = Metastore(session_of(metastore), name)
-    publisher = _Publisher(store, dataset, with_metastore, name, options)
+    publisher = _Publisher(store, dataset, with_metastore, name, options, on_progress)
     with with_metastore.settings():
         done = publisher.run()
     done = replace(done, calls=with_metastore.calls, seconds=time.monotonic() - began)
@@ -286,12 +288,14 @@ class _Publisher:
         metastore: Metastore,
         table: TableName,
         options: PublishOptions,
+        on_progress: OnProgress,
     ) -> None:
         self._store = store
         self._dataset = dataset
         self._metastore = metastore
         self._table = table
         self._options = options
+        self._on_progress = on_progress
         self._root = root_of(store, options.root, HADOOP_SCHEMES)
         self._note = published.Note(store, dataset, str(table))
 
@@ -511,15 +515,20 @@ class _Publisher:
 
     def _set_partitions(self, now: _Round) -> None:
         metastore, keys = self._metastore, now.columns.keys
+        specs = dict.fromkeys(map(str, (*now.changed, *now.added, *now.dropped)), 0)
+        tally = Tally(self._on_progress, f"publish to {self.title}", specs, unit="partition")
+
         if now.changed:
-            metastore.point({spec: self._location(d) for spec, d in now.changed.items()}, keys)
+            places = {spec: self._location(d) for spec, d in now.changed.items()}
+            metastore.point(places, keys, tally.add)
         if now.mode == "batches" and now.dropped:
             # A batch that took the place of others: rather none for a moment than both.
-            metastore.remove(now.dropped, keys)
+            metastore.remove(now.dropped, keys, tally.add)
         if now.added:
-            metastore.add({spec: self._location(d) for spec, d in now.added.items()}, keys)
+            places = {spec: self._location(d) for spec, d in now.added.items()}
+            metastore.add(places, keys, tally.add)
         if now.mode == "partitions" and now.dropped:
-            metastore.remove(now.dropped, keys)
+            metastore.remove(now.dropped, keys, tally.add)
 
     def _set_columns(self, now: _Round, table: FoundTable) -> None:
         if not now.schema_changes:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from lakebed.errors import AlreadyExistsError, InvalidInputError, MissingDependencyError
 from lakebed.model.keys import schema_number_of, split_label
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field
 from lakebed.publication.compatibility import check_compatible, dropped_fields, unknown_fields
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
@@ -59,13 +60,16 @@ def publish(
     check: bool = False,
     repair: bool = False,
     dry_run: bool = False,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> TablePublication:
     """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
     began = time.monotonic()
     wish = Wish(check=check, repair=repair, dry_run=dry_run)
     spelled = root_of(store, root, {})
     home = _home(store, dataset, catalog, table, root_of(store, None, {}))
-    target = _IcebergTarget(store, dataset, home, spelled, is_root_given=root is not None)
+    target = _IcebergTarget(
+        store, dataset, home, spelled, on_progress, is_root_given=root is not None
+    )
     title = dataset if catalog is None else home.table
     note = Note(store, dataset, title, kind="iceberg", name=_note_name(catalog, table))
     with closing(home):
@@ -177,8 +181,16 @@ class _IcebergTarget:
     """The Iceberg table of one dataset."""
 
     def __init__(
-        self, store: Store, dataset: str, home: TableHome, root: str, *, is_root_given: bool
+        self,
+        store: Store,
+        dataset: str,
+        home: TableHome,
+        root: str,
+        on_progress: OnProgress,
+        *,
+        is_root_given: bool,
     ) -> None:
+        self._on_progress = on_progress
         self._is_root_given = is_root_given
         self._store = store
         self._dataset = dataset
@@ -380,6 +392,8 @@ class _IcebergTarget:
         from lakebed.iceberg.commit import commit
 
         check_deadline(note, self.title)
+        files = dict.fromkeys((*now.added, *now.removed), 0)
+        tally = Tally(self._on_progress, f"publish to {self.title}", files)
         committed = commit(
             self._home,
             now.table,
@@ -398,6 +412,7 @@ class _IcebergTarget:
         if committed is None:
             return False
         note.place = f"{committed.place} {committed.metadata.current_snapshot_id}"
+        tally.finish()
         return True
 
     def _summary(self, state: State) -> dict[str, str]:

@@ -14,6 +14,5 @@ if TYPE_CHECKING:
     from lakebed.pipeline.ingest import IngestCheck as IngestCheck
     from lakebed.pipeline.report import IngestReport as IngestReport
     from lakebed.work.ingest.due import LeftOut as LeftOut
-    from lakebed.work.ingest.execution import IngestProgress as IngestProgress
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

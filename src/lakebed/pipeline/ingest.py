@@ -18,7 +18,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
-from lakebed.model.progress import NO_PROGRESS
+from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
 from lakebed.pipeline.candidates import (
@@ -40,7 +40,7 @@ from lakebed.state.state import State
 from lakebed.store import Store, open_store
 from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
-from lakebed.work.ingest.execution import Intake, OnProgress, read_in
+from lakebed.work.ingest.execution import Intake, read_in
 from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
@@ -292,8 +292,8 @@ class Ingest:
                 else has written their data files anew, so that nobody knows where they are.
             fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
                 not fit.
-            on_progress: Is told after each file; with Spark, when a task has read its group, and on
-                Connect when all have. It may be called from another thread.
+            on_progress: Is told after each file, and of rows within a large one; with Spark, when a
+                task has read its group, and on Connect when all have.
 
         Raises:
             LakebedError: As `check`.

@@ -10,6 +10,7 @@ from pyarrow import types as pat
 
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.progress import NO_PROGRESS, OnFileDone
 from lakebed.model.schema import Schema
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
@@ -18,9 +19,14 @@ THREADS = 16  # each waits for storage
 
 
 def read_footers(
-    store: Store, keys: Iterable[str]
+    store: Store, keys: Iterable[str], on_read: OnFileDone = NO_PROGRESS
 ) -> dict[str, pq.FileMetaData | SchemaMismatchError]:
     """Return the footers of files, and for what is no Parquet file the error that says so.
+
+    Args:
+        store: Where they are.
+        keys: Of the files.
+        on_read: Is told of each.
 
     Cost:
         One HEAD and one or two GETs of some KiB a file, several at a time.
@@ -29,7 +35,7 @@ def read_footers(
     def read(key: str) -> tuple[str, pq.FileMetaData | SchemaMismatchError]:
         try:
             with store.open_input(key) as source:
-                return key, pq.read_metadata(source)
+                footer = pq.read_metadata(source)
         except (pa.ArrowException, OSError, ValueError) as exc:
             error = SchemaMismatchError(
                 f"{key!r} cannot be read as Parquet: {exc}.",
@@ -37,6 +43,8 @@ def read_footers(
             )
             error.__cause__ = exc
             return key, error
+        on_read(key)
+        return key, footer
 
     return dict(at_once(read, tuple(keys), THREADS))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, LakebedError
-from lakebed.model.progress import NO_PROGRESS, OnFiles, Progress
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.report.facts import DatasetFacts, gather
-from lakebed.report.page import Lake, render
+from lakebed.report.page import Lake, names_in_detail, render
 from lakebed.view import View
 
 
@@ -20,7 +20,7 @@ def write_report(
     path: Path,
     *,
     view: View | None = None,
-    on_progress: OnFiles = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Lake:
     """Write the report of some datasets; a file that is there is replaced at the end.
 
@@ -40,16 +40,22 @@ def write_report(
     """
     chosen = list(datasets)
     known: list[DatasetFacts] = []
+    detailed: set[str] = set()
     failures: list[tuple[str, str]] = []
-    for place, dataset in enumerate(chosen, 1):
+    sizes = dict.fromkeys((dataset.name for dataset in chosen), 0)
+    tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
+    for dataset in chosen:
         try:
             known.append(gather(dataset))
+            # Of a lake of many, what is not told in detail is not held.
+            before, detailed = detailed | {dataset.name}, names_in_detail(known)
+            for place, each in enumerate(known):
+                if each.name in before - detailed:
+                    known[place] = each.in_short()
         except LakebedError as error:
             # One that cannot be read is told on the page, beside all others.
             failures.append((dataset.name, error.message))
-        on_progress(
-            Progress(file_count=place, file_total=len(chosen), size_bytes=0, size_total_bytes=0)
-        )
+        tally.add(dataset.name)
     lake = Lake(
         uri=uri,
         made_at=dt.datetime.now(dt.UTC),

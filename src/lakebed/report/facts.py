@@ -6,11 +6,11 @@ import datetime as dt
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from lakebed.batches.listing import Batch
-from lakebed.commit import Commit, File, Partition
+from lakebed.commit import Commit, File, Partition, partitions_of
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.schema import Field
@@ -70,6 +70,7 @@ class DatasetFacts:
         version: That everything is of.
         row_count: Of the version; None where files of other tools are not counted.
         size_bytes: Of its data files; None likewise.
+        file_count: How many data files it has.
         files: Its data files.
         partitions: That hold files.
         history: All commits, oldest first.
@@ -91,6 +92,7 @@ class DatasetFacts:
     dataset: Dataset
     row_count: int | None
     size_bytes: int | None
+    file_count: int
     files: Sequence[File]
     partitions: Sequence[Partition]
     history: Sequence[Commit]
@@ -108,6 +110,12 @@ class DatasetFacts:
     def fields(self) -> Sequence[Field]:
         """The fields of the schema."""
         return self.dataset.descriptor.schema.fields
+
+    def in_short(self) -> DatasetFacts:
+        """Return what the table of all datasets tells, without what is many."""
+        return replace(
+            self, files=(), partitions=(), history=self.history[-1:], batches=(), sources=()
+        )
 
     @property
     def last_commit(self) -> Commit | None:
@@ -127,7 +135,8 @@ def gather(dataset: Dataset) -> DatasetFacts:
     indices = dataset.indices()
     dead_bytes, dead_count, waiting, note = _dead(dataset)
     address = dataset.uri.removeprefix("file://")
-    partitions = pinned.partitions()
+    # From the files that were read, which are many.
+    partitions = partitions_of(files, pinned._source.load().state.layout.partition_level_types)
     return DatasetFacts(
         name=dataset.name,
         address=address,
@@ -135,6 +144,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
         dataset=dataset,
         row_count=known_total([file.row_count for file in files]),
         size_bytes=known_total([file.size_bytes for file in files]),
+        file_count=len(files),
         files=files,
         partitions=partitions,
         history=pinned.history(),

@@ -83,7 +83,7 @@ def whole(
 
 
 def _report(lake: Lake) -> Iterator[Markup]:
-    detailed = _detailed(lake.datasets)
+    detailed = names_in_detail(lake.datasets)
     yield from lake_part(lake, lambda name: f"#{_anchor(name)}" if name in detailed else None)
     left_out = len(lake.datasets) - len(detailed)
     if left_out:
@@ -99,8 +99,11 @@ def _report(lake: Lake) -> Iterator[Markup]:
             yield from dataset_part(each)
 
 
-def _detailed(datasets: Sequence[DatasetFacts]) -> set[str]:
-    """Choose the datasets that get a part of their own: the largest, of a lake of many."""
+def names_in_detail(datasets: Sequence[DatasetFacts]) -> set[str]:
+    """Choose the datasets that get a part of their own: the largest, of a lake of many.
+
+    One that is not among the largest of some is not among those of more.
+    """
     by_size = sorted(datasets, key=lambda each: -(each.size_bytes or 0))
     return {each.name for each in by_size[:MAX_DETAILED]}
 
@@ -128,7 +131,7 @@ def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
             "rows": rows,
             "bytes": size,
             "size": human_size(size),
-            "data files": sum(len(each.files) for each in lake.datasets),
+            "data files": sum(each.file_count for each in lake.datasets),
             "protected": sum(len(each.protections) for each in lake.datasets),
         }
     )
@@ -151,7 +154,7 @@ def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
                 linked(each.name, link(each.name)),
                 each.row_count,
                 each.size_bytes,
-                len(each.files),
+                each.file_count,
                 each.version,
                 f"{last.operation}, {_moment(last.committed_at)}" if last else None,
                 len(each.protections),
@@ -194,7 +197,7 @@ def dataset_part(
             "rows": dataset.row_count,
             "bytes": dataset.size_bytes,
             "size": human_size(dataset.size_bytes),
-            "data files": len(dataset.files),
+            "data files": dataset.file_count,
             "partitions": len(dataset.partitions),
             "last commit": f"{last.operation}, {_moment(last.committed_at)}" if last else None,
             "format": f"{descriptor.format}, {descriptor.compression}",
@@ -383,7 +386,7 @@ def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[
 def _indices(dataset: DatasetFacts) -> Markup:
     if not dataset.indices:
         return Markup("")
-    live = len(dataset.files)
+    live = dataset.file_count
     return joined(
         [
             element("h3", "Indices"),

@@ -8,6 +8,7 @@ so that keys and arguments are checked in one place and every back end refuses i
 from __future__ import annotations
 
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,9 @@ class ObjectStat(ObjectInfo):
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
+_NOT_IN_KEYS = re.compile(r"[\x00-\x1f\\\x7f]")
+
+
 def validate_key(key: str) -> str:
     """Return `key` unchanged if every store can hold it.
 
@@ -104,7 +108,7 @@ def _problem_of_component(component: str) -> str:
         return f"{component!r} is no name"
     if component.startswith("."):
         return f"{component!r} begins with a dot, which is kept for the store itself"
-    if any(character < " " or character in "\\\x7f" for character in component):
+    if _NOT_IN_KEYS.search(component):
         return f"{component!r} holds a backslash or a control character"
     try:
         size_bytes = len(component.encode())

@@ -15,6 +15,7 @@ from lakebed.hive.batch_directories import AdoptedBatch, FoundFile
 from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import TABLE, Folder
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
@@ -69,6 +70,7 @@ def adoption_of(
     descriptor: DatasetDescriptor,
     tree: ForeignTree,
     count_rows: Callable[[TreeFile, pa.Buffer], int],
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
     """Read every file of a tree, and return what is adopted.
 
@@ -79,6 +81,7 @@ def adoption_of(
         tree: Its files.
         count_rows: Proves that a file is what its place says, and counts its rows. Raises
             InvalidInputError or CorruptMetadataError if it is not.
+        on_progress: Is told how many files have been read.
 
     Raises:
         NotFoundError: There is no file.
@@ -105,9 +108,12 @@ def adoption_of(
             row_count = count_rows(file, pa.py_buffer(data))
         except (InvalidInputError, CorruptMetadataError) as exc:
             raise _unfit(file, exc) from exc
+        tally.add(file.info.key, row_count=row_count)
         return file, row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
 
     files = sorted(tree.files, key=lambda file: file.info.key)
+    sizes = {file.info.key: file.info.size_bytes for file in files}
+    tally = Tally(on_progress, f"adopt {name}", sizes)
     proven = at_once(prove, files, _FILES_AT_ONCE)
     batch_id = BatchIds.MILLISECONDS.of(dt.datetime.now(dt.UTC))
     facts, by_partition = [], dict[str, list[tuple[FoundFile, int]]]()

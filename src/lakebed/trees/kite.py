@@ -29,6 +29,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_level, encode_path
 from lakebed.model.kite import parse_expression, parse_properties
 from lakebed.model.layout import Layout
+from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference
@@ -50,13 +51,16 @@ _COMPRESSIONS = {
 }
 
 
-def find_kite(store: Store, metadata: Store, name: str) -> Adoption:
+def find_kite(
+    store: Store, metadata: Store, name: str, *, on_progress: OnProgress = NO_PROGRESS
+) -> Adoption:
     """Look at a dataset of Kite that is to be adopted, and prove that it can be.
 
     Args:
         store: Of the repository.
         metadata: The directory `.metadata`, which is no key of a store of datasets.
         name: Of the dataset, and of its directory.
+        on_progress: Is told how many files have been read.
 
     Raises:
         NotFoundError: There is no such dataset, or no data in it.
@@ -81,7 +85,12 @@ def find_kite(store: Store, metadata: Store, name: str) -> Adoption:
         }
         tree.files.append(TreeFile(info=info, partition=encode_path(values)))
     return adoption_of(
-        store, name, descriptor, tree, lambda file, data: _count_rows(layout, file, data)
+        store,
+        name,
+        descriptor,
+        tree,
+        lambda file, data: _count_rows(layout, file, data),
+        on_progress,
     )
 
 

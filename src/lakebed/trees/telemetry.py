@@ -33,6 +33,7 @@ from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.partition.function import flat
 from lakebed.model.partition.provided import Provided
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.model.telemetry_layout import TelemetryLayout, limited
 from lakebed.model.values import Scalar, format_value
@@ -59,6 +60,7 @@ def find_telemetry(
     schema: DimensionSchema | str | os.PathLike[str],
     *,
     named: int | None = None,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
     """Look at a tree that is to be adopted, and prove that it can be; see `Repository.adopt_telemetry`."""
     dimensions = (
@@ -83,7 +85,7 @@ def find_telemetry(
         format="submissions",
         compression=_compression_of(tree),
     )
-    return adoption_of(store, name, descriptor, tree, _count_lines)
+    return adoption_of(store, name, descriptor, tree, _count_lines, on_progress)
 
 
 def _is_hidden(key: str) -> bool:
@@ -176,6 +178,7 @@ def export(
     target: Store,
     schema: DimensionSchema | None = None,
     options: TelemetryOptions | None = None,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> TelemetryExport:
     """Write the rows of a plan as a tree; see `View.export_telemetry`."""
     options = options or TelemetryOptions()
@@ -191,7 +194,9 @@ def export(
         )
     writer = _TreeWriter(target, options)
     columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
+    tally = Tally(on_progress, f"export {plan.layout.name}")
     for batch in scan(store, plan, columns):
+        tally.add(row_count=batch.num_rows)
         for values, rows in _grouped(batch, levels, schema):
             writer.write(values, rows)
     writer.finish()

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +34,7 @@ from lakebed.model.grouping import balanced_groups
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout, schema_key
-from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
@@ -56,6 +57,8 @@ from lakebed.work.metadata import kept_labels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_PAGE = 1_000  # objects that stores list at once
 
 _REMEDIES = {
     HISTORY: "Older versions cannot be read; restore it.",
@@ -193,7 +196,7 @@ def check(
     is_repairing: bool = False,
     is_deep: bool = False,
     spark: SparkSession | None = None,
-    on_progress: OnFiles = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> CheckReport:
     """Compare what the head says with what is on storage; see `Dataset.check`."""
     PROCESS_CACHE.clear()  # what matters is what the storage holds
@@ -235,10 +238,10 @@ class _Checker:
         self.is_schema_file_wrong = False
 
     def run(
-        self, *, is_deep: bool, spark: SparkSession | None, on_progress: OnFiles
+        self, *, is_deep: bool, spark: SparkSession | None, on_progress: OnProgress
     ) -> list[Finding]:
         findings = [*self._check_heads()]
-        objects = {info.key: info for info in self._store.list(f"{self.state.name}/")}
+        objects = self._list_objects(NO_PROGRESS if is_deep else on_progress)
         findings += self._check_segments()
         table, damaged = self._read_file_table()
         findings += damaged
@@ -262,6 +265,17 @@ class _Checker:
         if has_history and not of_notes:
             findings += self._note_others()
         return findings
+
+    def _list_objects(self, on_progress: OnProgress) -> dict[str, ObjectInfo]:
+        """Return what there is, by key, and tell how many of the live files have been found."""
+        name, sizes = self.state.name, dict.fromkeys(map(self.state.layout.key, self._live), 0)
+        tally = Tally(on_progress, f"list files of {name}", sizes)
+        objects: dict[str, ObjectInfo] = {}
+        listed = iter(self._store.list(f"{name}/"))
+        while page := {info.key: info for info in islice(listed, _PAGE)}:
+            objects |= page
+            tally.add(*page)
+        return objects
 
     def _check_heads(self) -> Iterator[Finding]:
         keys = {form.key(self.state.name) for form in HeadFormat} - {self.head.key}
@@ -503,7 +517,7 @@ class _Checker:
         sizes: Mapping[str, int],
         table: Mapping[str, tuple[int, str]],
         spark: SparkSession | None,
-        on_progress: OnFiles,
+        on_progress: OnProgress,
     ) -> Iterator[Finding]:
         """Read data files, and compare them with what is known of them.
 
@@ -513,7 +527,7 @@ class _Checker:
             spark: Whose tasks read them; None for threads.
             on_progress: Is told of each file, as far as workers can.
         """
-        tally = Tally(on_progress, sizes)
+        tally = Tally(on_progress, f"compare files of {self.state.name}", sizes)
         workers = self._workers(spark, "compare files of")
         store, layout, tell = self._store, self.state.layout, workers.telling(tally.listener)
         recorded = {

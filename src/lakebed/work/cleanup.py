@@ -30,7 +30,7 @@ from lakebed.errors import (
 )
 from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
-from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
@@ -231,7 +231,7 @@ def cleanup(
     is_dry_run: bool,
     clock_skew: dt.timedelta = CLOCK_SKEW,
     spark: SparkSession | None = None,
-    on_progress: OnFiles = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
     options: CommitOptions | None = None,
     ask: AskTables | None = None,
     find_dead_metadata: FindDeadMetadata = dead_log_keys,
@@ -455,7 +455,7 @@ def _remove_leftovers(
 
 
 def _free(
-    store: Store, workers: Workers, sight: Sight, rules: Rules, on_progress: OnFiles
+    store: Store, workers: Workers, sight: Sight, rules: Rules, on_progress: OnProgress
 ) -> list[JudgedFile]:
     """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
     state = sight.head.state
@@ -490,7 +490,7 @@ def _delete_noted(
     workers: Workers,
     state: State,
     dead: Sequence[JudgedFile],
-    on_progress: OnFiles,
+    on_progress: OnProgress,
 ) -> None:
     """Delete, and write down what; before that, or where there is no room, as soon as there is."""
     if not dead:
@@ -533,14 +533,15 @@ class _Deleted:
 
 
 def _delete(
-    store: Store, workers: Workers, dead: Sequence[JudgedFile], on_progress: OnFiles
+    store: Store, workers: Workers, dead: Sequence[JudgedFile], on_progress: OnProgress
 ) -> None:
     """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
     dataset = dead[0].key.partition("/")[0]
     prefix = f"{Folder.BATCHES.of(dataset)}/"
     reservations = [file.key for file in dead if file.key.startswith(prefix)]
     others = [file.key for file in dead if not file.key.startswith(prefix)]
-    tally = Tally(on_progress, {file.key: file.size_bytes or 0 for file in dead})
+    sizes = {file.key: file.size_bytes or 0 for file in dead}
+    tally = Tally(on_progress, f"delete what is dead of {dataset}", sizes)
     tell = workers.telling(tally.listener)
 
     def delete_part(keys: Sequence[str]) -> _Deleted:

@@ -21,10 +21,12 @@ from lakebed.arrow.rewrite import (
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.grouping import balanced_groups
+from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
-from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Decimal, Primitive
+from lakebed.model.shown import counted
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, runs, sources
@@ -175,6 +177,27 @@ class CompactionReport:
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
+    def __repr__(self) -> str:
+        verb = "would become" if self.is_dry_run else "became"
+        counts = f"{counted(self.files_before, 'file')} {verb} {self.files_after:,}"
+        return f"<CompactionReport of {self.dataset!r}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"{'Would compact' if self.is_dry_run else 'Compaction of'} {self.dataset}",
+            {
+                "versions": shortened([str(commit.version) for commit in self.commits]) or "none",
+                "files before": f"{self.files_before:,}",
+                "files after": f"{self.files_after:,}",
+                "bytes before": f"{self.bytes_before:,}",
+                "bytes after": "unknown" if self.bytes_after is None else f"{self.bytes_after:,}",
+                "rows": "unknown" if self.row_count is None else f"{self.row_count:,}",
+                "partitions": shortened([each.path or "(all)" for each in self.partitions])
+                or "none",
+                "skipped": shortened(self.skipped) or "none",
+            },
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Key:
@@ -192,7 +215,12 @@ class _Unit:
     key: _Key
     files: tuple[DataFile, ...]
     sizes: Mapping[str, int]  # by label
-    row_count: int | None
+    row_counts: Mapping[str, int]  # by label, of those that are counted
+
+    @property
+    def row_count(self) -> int | None:
+        is_counted = len(self.row_counts) == len(self.files)
+        return sum(self.row_counts.values()) if is_counted else None
 
     @property
     def size_bytes(self) -> int:
@@ -224,7 +252,7 @@ def compact(
     *,
     spark: SparkSession | None,
     is_dry_run: bool,
-    on_progress: OnFiles = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> CompactionReport:
     """Compact the partitions that may hold entities of a view; see `Dataset.compact`."""
     state = read_own_head(store, name).state
@@ -239,7 +267,7 @@ def compact(
     commits: list[Commit] = []
     done: list[CompactedPartition] = []
     lost: list[_Unit] = []
-    tally = Tally(on_progress)
+    tally = Tally(on_progress, f"compact {name}")
 
     def told() -> str:
         versions = ", ".join(str(commit.version) for commit in commits)
@@ -248,7 +276,10 @@ def compact(
     with noting(told):
         for round_ in range(_ROUNDS):
             lost = []
-            tally.expect({label: size for unit in units for label, size in unit.sizes.items()})
+            tally.expect(
+                {label: size for unit in units for label, size in unit.sizes.items()},
+                {label: rows for unit in units for label, rows in unit.row_counts.items()},
+            )
             for portion in _portions(units, options.commit_bytes):
                 attempt = _Attempt(store, name, options, spark, tally)
                 try:
@@ -320,14 +351,10 @@ def _find_units(
                 continue
             key = _Key(file_partition(files[0]), run, has_origins)
             for piece in _pieces(files, sizes, _TARGETS_AT_ONCE * options.target_bytes):
-                rows = [counts[file.label][0] for file in piece if file.label in counts]
+                labels = [file.label for file in piece]
+                row_counts = {label: counts[label][0] for label in labels if label in counts}
                 units.append(
-                    _Unit(
-                        key,
-                        piece,
-                        {file.label: sizes[file.label] for file in piece},
-                        sum(rows) if len(rows) == len(piece) else None,
-                    )
+                    _Unit(key, piece, {label: sizes[label] for label in labels}, row_counts)
                 )
     return sorted(
         units, key=lambda unit: (unit.key.partition, unit.key.run or "", unit.key.has_origins)

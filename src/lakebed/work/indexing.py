@@ -46,7 +46,7 @@ from lakebed.model.keys import file_ids
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, OnFileDone, OnFiles, Tally
+from lakebed.model.progress import NO_PROGRESS, OnFileDone, OnProgress, Tally
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
 from lakebed.spark.workers import workers_for
@@ -274,7 +274,7 @@ def build_index(
     column: str,
     *,
     spark: SparkSession | None = None,
-    on_progress: OnFiles = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
     commit_bytes: int = INDEX_COMMIT_BYTES,
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
@@ -283,13 +283,14 @@ def build_index(
     if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
     _name_column(store, dataset, column, options)
+    purpose = f"index {column} of {dataset}"
     workers = workers_for(
         spark,
         store,
         threads=min(_WRITERS, os.cpu_count() or 1),
-        purpose=f"index {column} of {dataset}",
+        purpose=purpose,
     )
-    tally = Tally(on_progress)
+    tally = Tally(on_progress, purpose)
     done = 0
 
     def told() -> str:
@@ -305,7 +306,10 @@ def build_index(
             if not missing:
                 break
             sized = _sized(store, state, missing)
-            tally.expect({file.label: size_bytes for file, size_bytes in sized})
+            tally.expect(
+                {one.file.label: one.size_bytes for one in sized},
+                {one.file.label: one.row_count for one in sized if one.row_count is not None},
+            )
             for files in _portions(sized, commit_bytes):
                 with Transaction.on(store, state, "index", options=options) as transaction:
                     postings = _index_files(store, state, column, files, workers, tally)
@@ -398,10 +402,11 @@ def drop_index(
 
 
 class _Sized(NamedTuple):
-    """A data file, and its length in bytes."""
+    """A data file, its length in bytes, and its rows where they are known."""
 
     file: DataFile
     size_bytes: int
+    row_count: int | None
 
 
 def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
@@ -415,11 +420,13 @@ def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
 
 def _sized(store: Store, state: State, files: Sequence[DataFile]) -> list[_Sized]:
     counts = file_table.read_counts(store, state.lists.files)
-    known = {label: size_bytes for label, (_, size_bytes) in counts.items()}
-    return [
-        _Sized(file, known[file.label] if file.label in known else store.size(file.key))
-        for file in files
-    ]
+    sized = []
+    for file in files:
+        row_count, size_bytes = counts.get(file.label, (None, None))
+        sized.append(
+            _Sized(file, store.size(file.key) if size_bytes is None else size_bytes, row_count)
+        )
+    return sized
 
 
 def _portions(files: Sequence[_Sized], commit_bytes: int) -> Iterator[list[_Sized]]:

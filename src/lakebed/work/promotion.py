@@ -30,6 +30,7 @@ from lakebed.model.allowed import OTHER, TOKENS, Between, OneOf, read_allowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
+from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
@@ -44,8 +45,9 @@ from lakebed.model.predicate import (
     any_of,
     bind,
 )
-from lakebed.model.progress import NO_PROGRESS, OnFiles, Tally
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Schema
+from lakebed.model.shown import counted
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
@@ -129,6 +131,24 @@ class PromotionReport:
         """Entities that moved."""
         return sum(move.row_count for move in self.moves)
 
+    def __repr__(self) -> str:
+        verb = "would move" if self.is_dry_run else "moved"
+        return f"<PromotionReport of {self.dataset!r}: {counted(self.row_count, 'row')} {verb}>"
+
+    def _repr_html_(self) -> str:
+        moves = [f"{move.row_count:,} to {move.target}" for move in self.moves]
+        return facts_to_html(
+            f"{'Would promote' if self.is_dry_run else 'Promotion of'} {self.dataset}",
+            {
+                "version": "none" if self.commit is None else self.commit.version,
+                "dimensions": shortened(self.dimensions) or "none",
+                "rows": f"{self.row_count:,}",
+                "moves": shortened(moves) or "none",
+                "files looked at": f"{self.read_file_count:,}",
+                "files written anew": f"{self.rewritten_file_count:,}",
+            },
+        )
+
 
 def promote(
     store: Store,
@@ -138,7 +158,7 @@ def promote(
     spark: SparkSession | None,
     is_dry_run: bool,
     options: CommitOptions | None,
-    on_progress: OnFiles = NO_PROGRESS,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> tuple[PromotionReport, DatasetDescriptor]:
     """Let dimensions allow more, and move what they allow; see `Dataset.promote`.
 
@@ -150,11 +170,10 @@ def promote(
     grown = grown_dimensions(state.descriptor, new)
     if not grown:
         return PromotionReport(dataset=name, is_dry_run=is_dry_run), new
-    workers = workers_for(
-        spark, store, threads=min(_THREADS, os.cpu_count() or 1), purpose=f"promote {name}"
-    )
+    purpose = f"promote {name}"
+    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1), purpose=purpose)
     if is_dry_run:
-        promotion = _Promotion(store, workers, new, grown, Tally(on_progress))
+        promotion = _Promotion(store, workers, new, grown, Tally(on_progress, purpose))
         looks = promotion.look_at(state, promotion.candidates(state))
         return promotion.report(state, looks, None, is_dry_run=True), new
     for round_ in range(_ROUNDS):
@@ -166,7 +185,7 @@ def promote(
                 grown = grown_dimensions(old, new)
                 if not grown:
                     break
-                promotion = _Promotion(store, workers, new, grown, Tally(on_progress))
+                promotion = _Promotion(store, workers, new, grown, Tally(on_progress, purpose))
                 return promotion.run(transaction), new
         except CommitConflictError:
             # Others added to OTHER, or rewrote files of it, at the last moment.
@@ -295,7 +314,11 @@ class _Promotion:
         length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
         chunks = [files[at : at + length] for at in range(0, len(files), length)]
         counts = file_table.read_counts(store, state.lists.files)
-        self.tally.expect({file.label: counts.get(file.label, (0, 0))[1] for file in files})
+        known = {file.label: counts.get(file.label, (0, 0)) for file in files}
+        self.tally.expect(
+            {label: size_bytes for label, (_, size_bytes) in known.items()},
+            {label: row_count for label, (row_count, _) in known.items()},
+        )
         tell = self.workers.telling(self.tally.listener)
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:

@@ -57,7 +57,7 @@ def test_an_ingest_finds_what_another_has_set_aside_since_it_began(raw: Raw, nam
     other = dataclasses.replace(raw.ingest, name=name)
 
     def meanwhile(progress: object) -> None:
-        if progress.file_count == 2:  # type: ignore[attr-defined]  # an IngestProgress
+        if progress.file_count == 2:
             other.run()
 
     with pytest.raises(CommitConflictError, match=r"read .* meanwhile"):

@@ -14,7 +14,7 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.rows import open_reader
-from lakebed.arrow.workers import Workers, gather
+from lakebed.arrow.workers import Threads, Workers, gather
 from lakebed.errors import (
     CorruptMetadataError,
     FormatError,
@@ -25,6 +25,7 @@ from lakebed.errors import (
 )
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.layout import staging_folder
+from lakebed.model.progress import NO_PROGRESS
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
@@ -101,8 +102,10 @@ OnFile = Callable[[str, Counts], None]
 """Is told the location of each file that has been read, and what became of it."""
 
 
-def tell_nobody(location: str, counts: Counts) -> None:
-    """Do nothing."""
+OnRows = Callable[[int], None]
+"""Is told of rows of a file that is not read to its end yet, how many more they are."""
+
+_ROWS_TOLD = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +134,13 @@ def sift_all(
     store: Store,
     job: Job,
     files: Sequence[RawFile],
-    on_file: OnFile = tell_nobody,
+    on_file: OnFile = NO_PROGRESS,
+    on_rows: OnRows = NO_PROGRESS,
 ) -> Sifted:
     """Sift files, divided among workers into groups of about equal size; see `sift`.
 
     `on_file` is called as files are read, or as tasks end; on Spark Connect, when all have.
+    `on_rows` is called where one worker reads in this process.
 
     Raises:
         LakebedError: As of `sift`; what all workers have written is deleted.
@@ -154,10 +159,12 @@ def sift_all(
     # Workers cannot see one another: each admits its part of the values that caps leave room for.
     job = replace(job, target=replace(job.target, admitting_writers=len(groups)))
     tell_once = _TellingOnce(on_file)
-    tell = tell_nobody if on_file is tell_nobody else workers.telling(tell_once)
+    tell = NO_PROGRESS if on_file is NO_PROGRESS else workers.telling(tell_once)
+    # Tasks that fail are run again, and would tell of rows twice.
+    tell_rows = on_rows if isinstance(workers, Threads) and workers.count == 1 else NO_PROGRESS
 
     def sift_group(group: Sequence[RawFile]) -> Sifted:
-        return sift(store, job, group, tell)
+        return sift(store, job, group, tell, tell_rows)
 
     parts = gather(
         store, workers.map(sift_group, groups, Sifted), lambda part: part.keys(job.target)
@@ -189,7 +196,13 @@ class _TellingOnce:
                 self._on_file(location, counts)
 
 
-def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tell_nobody) -> Sifted:
+def sift(
+    store: Store,
+    job: Job,
+    files: Sequence[RawFile],
+    on_file: OnFile = NO_PROGRESS,
+    on_rows: OnRows = NO_PROGRESS,
+) -> Sifted:
     """Stage the rows of files, and set aside what does not fit, with the reason.
 
     A file that cannot be decoded gives the rows before the damage, and one reject for the rest;
@@ -217,7 +230,7 @@ def sift(store: Store, job: Job, files: Sequence[RawFile], on_file: OnFile = tel
                 counts[file.location] = Counts(0, 1, is_damaged=True)
             else:
                 rejects.has_rest = False
-                row_count = _sift_file(looked_at, number, job, reader, writer, rejects)
+                row_count = _sift_file(looked_at, number, job, reader, writer, rejects, on_rows)
                 counts[file.location] = Counts(
                     row_count, rejects.count - before, is_cut=rejects.has_rest
                 )
@@ -242,6 +255,7 @@ def _sift_file(
     reader: FormatReader,
     writer: KernelWriter,
     rejects: _RejectWriter,
+    on_rows: OnRows,
 ) -> int:
     """Stage the rows of one file; return how many there are."""
     if job.rejects_files:
@@ -251,7 +265,7 @@ def _sift_file(
         except (SchemaMismatchError, PartitionSpecError) as exc:
             rejects.add(file, Reject(exc.message, 1, b"", exc.hint))
             return 0
-    row_count = 0
+    row_count = told_count = 0
     with reading(file.location):
         pieces = reader.chunks(file)
     while not rejects.is_enough and (piece := _next_piece(pieces, file)) is not None:
@@ -259,6 +273,9 @@ def _sift_file(
             rejects.add(file, piece)
         else:
             row_count += _add(piece, file, number, writer, rejects)
+            if row_count - told_count >= _ROWS_TOLD:
+                on_rows(row_count - told_count)
+                told_count = row_count
     return row_count
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.kernel import BatchTarget
-from lakebed.arrow.reading.files import FileFormat
+from lakebed.arrow.reading.files import FileFormat, RawFile
 from lakebed.arrow.reading.rows import check_files
-from lakebed.arrow.reading.sift import Counts, Job, OnFile, Sifted, sift_all, tell_nobody
+from lakebed.arrow.reading.sift import Counts, Job, Sifted, sift_all
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
-from lakebed.model.progress import NO_PROGRESS, Progress
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state.creation import create
@@ -35,29 +35,6 @@ from lakebed.work.writer import settled_scope, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestProgress(Progress):
-    """How far an ingest is.
-
-    Attributes:
-        row_count: Rows so far.
-        rejected_count: Lines that did not fit, so far.
-
-    >>> IngestProgress(
-    ...     file_count=1, file_total=4, size_bytes=10, size_total_bytes=40, row_count=2,
-    ...     rejected_count=0,
-    ... ).file_total
-    4
-    """
-
-    row_count: int
-    rejected_count: int
-
-
-OnProgress = Callable[[IngestProgress], None]
-"""Is told how far an ingest is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,13 +229,12 @@ class _Reading:
         )
         while True:
             files = [candidate.file for candidate in due.files]
+            purpose = f"read files into {self.started.base.name}"
             workers = workers_for(
-                self.spark if files else None,
-                self.store,
-                threads=1,
-                purpose=f"read files into {self.started.base.name}",
+                self.spark if files else None, self.store, threads=1, purpose=purpose
             )
-            sifted = sift_all(workers, self.store, job, files, _telling(due.files, on_progress))
+            tally = _TallyOfRawFiles(on_progress, purpose, files)
+            sifted = sift_all(workers, self.store, job, files, tally.add_file, tally.add_rows)
             self.started.add(sifted.written)
             self.rejects.add(sifted)
             if options.fail_on_rejects:
@@ -390,31 +366,18 @@ def _source_files(
     return tuple(source_files)
 
 
-def _telling(files: Sequence[Candidate], on_progress: OnProgress) -> OnFile:
-    """Return what adds up the files that have been read, and tells of it."""
-    sizes = {candidate.file.location: candidate.file.size_bytes for candidate in files}
-    total = sum(sizes.values())
-    so_far = IngestProgress(
-        file_count=0,
-        file_total=len(files),
-        size_bytes=0,
-        size_total_bytes=total,
-        row_count=0,
-        rejected_count=0,
-    )
-    if on_progress is NO_PROGRESS:
-        return tell_nobody
-    on_progress(so_far)
+class _TallyOfRawFiles:
+    """Tells of raw files, of whose rows nobody knows before they are read."""
 
-    def on_file(location: str, counts: Counts) -> None:
-        nonlocal so_far
-        so_far = replace(
-            so_far,
-            file_count=so_far.file_count + 1,
-            size_bytes=so_far.size_bytes + sizes[location],
-            row_count=so_far.row_count + counts.row_count,
-            rejected_count=so_far.rejected_count + counts.rejected_count,
-        )
-        on_progress(so_far)
+    def __init__(self, on_progress: OnProgress, purpose: str, files: Sequence[RawFile]) -> None:
+        sizes = {file.location: file.size_bytes for file in files}
+        self._tally = Tally(on_progress, purpose, sizes)
+        self._told_count = 0  # rows of the file that is being read
 
-    return on_file
+    def add_rows(self, row_count: int) -> None:
+        self._told_count += row_count
+        self._tally.add(row_count=row_count)
+
+    def add_file(self, location: str, counts: Counts) -> None:
+        row_count, self._told_count = counts.row_count - self._told_count, 0
+        self._tally.add(location, row_count=row_count, rejected_count=counts.rejected_count)

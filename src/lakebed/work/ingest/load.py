@@ -11,8 +11,11 @@ from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, DatasetNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given
+from lakebed.model.html import facts_to_html
 from lakebed.model.keys import partition_of_label
 from lakebed.model.names import check_dataset_name
+from lakebed.model.progress import NO_PROGRESS, OnProgress
+from lakebed.model.shown import counted
 from lakebed.state import history
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
@@ -74,6 +77,25 @@ class LoadReport:
     size_bytes: int
     is_repeated: bool = False
 
+    def __repr__(self) -> str:
+        rows, rejects = counted(self.row_count, "row"), counted(self.rejected_count, "reject")
+        files = counted(self.file_count, "file")
+        return f"<LoadReport of run {self.run!r}: {rows} of {files}, {rejects}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Load {self.run}",
+            {
+                "version": self.commit.version,
+                "was loaded before": "yes" if self.is_repeated else "no",
+                "rows": f"{self.row_count:,}",
+                "rejects": f"{self.rejected_count:,}",
+                "quarantine": self.quarantine,
+                "files": f"{self.file_count:,}",
+                "bytes": f"{self.size_bytes:,}",
+            },
+        )
+
 
 def load(
     store: Store,
@@ -87,6 +109,7 @@ def load(
     options: LoadOptions,
     overwrites: bool = False,
     create: DatasetDescriptor | None = None,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> LoadReport:
     """Read files into a dataset; see `Dataset.load`.
 
@@ -103,6 +126,7 @@ def load(
             an overwrite, which may be repeated.
         create: What the dataset is, where it is missing: it is created right before the commit, so
             that files that do not fit leave nothing.
+        on_progress: As for `Dataset.load`.
 
     Raises:
         CommitConflictError: The dataset was to be created, and somebody else was faster.
@@ -136,7 +160,7 @@ def load(
         options=options,
     )
     try:
-        done = read_in(store, name, intake, spark=spark, first=first)
+        done = read_in(store, name, intake, spark=spark, on_progress=on_progress, first=first)
     except CommitConflictError as conflict:
         # Perhaps since another load of the run was faster. Then there is nothing left to do.
         try:

@@ -1,0 +1,85 @@
+"""How far a verb is: a bar on a terminal, else lines of the log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakebed.model import progress as told
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Progress
+from lakebed.model.shown import counted, human_size
+
+
+@contextmanager
+def showing(text: str) -> Iterator[OnProgress]:
+    """Show how far something is while it goes on; nothing of it stays on a terminal.
+
+    Args:
+        text: What is done, in a word or two.
+    """
+    if sys.stderr.isatty():
+        with _bar(text) as on_progress:
+            yield on_progress
+        return
+    # Whoever reads a log later wants to know that it went on. Lines come seldom; see `Tally`.
+    logger = logging.getLogger(told.__name__)
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        yield NO_PROGRESS
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def _bar(text: str) -> Iterator[OnProgress]:
+    # Only on a terminal, where somebody waits anyway.
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[told]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(text, total=None, told="")
+
+        def advance(progress: Progress) -> None:
+            total = 1.0 if progress.file_total else None  # some know rows only
+            bar.update(task, completed=progress.share, total=total, told=in_words(progress))
+
+        yield advance
+
+
+def in_words(progress: Progress) -> str:
+    """Return how far something is, as a line.
+
+    >>> in_words(
+    ...     Progress(
+    ...         file_count=1, file_total=4, size_bytes=1024, size_total_bytes=4096, row_count=20,
+    ...         elapsed_s=2.0,
+    ...     )
+    ... )
+    '1 of 4 files, 1.0 KiB of 4.0 KiB, 20 rows, 0:00:06 left'
+    """
+    parts = []
+    if progress.file_total:
+        parts.append(f"{progress.file_count:,} of {counted(progress.file_total, progress.unit)}")
+    if progress.size_total_bytes:
+        done, total = human_size(progress.size_bytes), human_size(progress.size_total_bytes)
+        parts.append(f"{done} of {total}")
+    if progress.row_count is not None:
+        parts.append(counted(progress.row_count, "row"))
+    if progress.rejected_count:
+        parts.append(counted(progress.rejected_count, "reject"))
+    if progress.left_s:
+        parts.append(f"{dt.timedelta(seconds=round(progress.left_s))} left")
+    return ", ".join(parts)
