@@ -43,7 +43,7 @@ from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
 from lakebed.model.layout import Folder
 from lakebed.publication.engine import Wish, bring_into_step
-from lakebed.publication.root import HADOOP_SCHEMES, root_of
+from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
 from lakebed.state import published
 from lakebed.state.state import State
@@ -292,7 +292,7 @@ class _Publisher:
         self._metastore = metastore
         self._table = table
         self._options = options
-        self._root = root_of(store, options.root, HADOOP_SCHEMES)
+        self._root = root_of(store, options.root)
         self._note = published.Note(store, dataset, str(table))
 
     def run(self) -> Publication:
