@@ -13,12 +13,16 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 from lakebed.errors import StorageError
 
 _QUIET_S = 0.05  # within this time a scan whose reads are refused begins another one, or none
 _LONGEST_S = 10.0  # of waiting for a store that does not answer
+_LONGEST_WITHOUT_S = 2.0  # of waiting where no read is under way, and threads of others may work
 _PAUSE_S = 0.002
+_LOOKS = 3  # in a row that must find nobody at work
+_TASKS = Path("/proc/self/task")  # of Linux; elsewhere the time alone must do
 
 
 class LastReads:
@@ -47,19 +51,31 @@ class LastReads:
     def end(self) -> None:
         """Refuse more, and wait until none is under way nor about to be."""
         self._is_over = True
-        deadline = time.monotonic() + _LONGEST_S
-        while (now := time.monotonic()) < deadline:
-            is_quiet = not self._readers or now - self._last >= _QUIET_S
-            if is_quiet and not _others_in_python():
+        began, looks = time.monotonic(), 0
+        while self._readers and looks < _LOOKS:
+            now, is_read = time.monotonic(), _others_in_python()
+            if now - began > (_LONGEST_S if is_read else _LONGEST_WITHOUT_S):
                 return
+            is_quiet = not is_read and now - self._last >= _QUIET_S and _all_asleep()
+            looks = looks + 1 if is_quiet else 0
             time.sleep(_PAUSE_S)
 
 
 def _others_in_python() -> bool:
     """Whether a thread that is none of Python's own, as those of Arrow, is in a function of it."""
     threads = threading.enumerate()
-    own = {thread.ident for thread in threads if not isinstance(thread, threading._DummyThread)}  # type: ignore[attr-defined]
+    own = {thread.ident for thread in threads if not isinstance(thread, threading._DummyThread)}
     return not sys._current_frames().keys() <= own
+
+
+def _all_asleep() -> bool:
+    """Whether no other thread works or waits for a processor, as it may for long on a busy machine."""
+    me = str(threading.get_native_id())
+    try:
+        stats = [(task / "stat").read_text() for task in _TASKS.iterdir() if task.name != me]
+    except OSError:
+        return not _TASKS.exists()
+    return all(stat.rpartition(")")[2].split()[0] == "S" for stat in stats)
 
 
 def _forget() -> None:
