@@ -154,6 +154,7 @@ def test_where_nobody_names_the_repository_a_root_that_is_given_serves_for_every
     tmp_path: Path,
 ) -> None:
     store = _Named(tmp_path / "lake", durable=False)
+    store.uri = "az://lake"
     days = lakebed.Repository(store).create("days", lakebed.DatasetDescriptor(schema=SCHEMA))
     days.append([{"p": "a", "n": 1}])
     with pytest.raises(InvalidInputError, match="no name in the file systems of Hadoop"):

@@ -31,6 +31,8 @@ def root_of(store: Store, root: str | None, *, s3: str = "s3a") -> str:
             hint="Publish from a directory or an object store.",
         )
     named = store.hadoop_uri(_OBJECT[1:])
+    if named is None and not store.uri.startswith("az://"):
+        named = f"{store.uri}{_OBJECT}"  # a store that others have added has its own name
     if named is None:
         raise InvalidInputError(
             f"{store.uri} has no name in the file systems of Hadoop, by which readers of a table "
