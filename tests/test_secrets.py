@@ -493,7 +493,7 @@ import lakebed
 from lakebed.spark.session import local_session
 
 place, events = sys.argv[1:]
-settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events}
+settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events, "spark.eventLog.compress": "false"}
 spark = local_session("2", settings=settings)
 repository = lakebed.open_repository(place)
 schema = {"type": "record", "name": "n", "fields": [{"name": "n", "type": "long"}]}

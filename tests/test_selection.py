@@ -110,10 +110,10 @@ class TestSelect:
 
     @pytest.mark.parametrize("given", [3, ["k", 3], None, [["k"]]])
     def test_what_is_no_name_is_refused_by_name(self, letters: Dataset, given) -> None:
-        with pytest.raises(InvalidInputError, match="is no name of a column") as refused:
+        with pytest.raises(InvalidInputError, match=r"columns (is|names) ") as refused:
             letters.select(given)
 
-        assert 'select("id", "name")' in refused.value.hint
+        assert '["id"]' in refused.value.hint
 
     @pytest.mark.parametrize(
         ("columns", "message"),

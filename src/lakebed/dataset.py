@@ -12,7 +12,7 @@ from lakebed import batches, delta, hive, iceberg, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_given, check_number
+from lakebed.model.given import check_given, check_number, given_names
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.items import Items
 from lakebed.model.layout import Folder
@@ -1418,7 +1418,7 @@ class Dataset(View):
             TRUE if view is None else view.constraint,
             work.compaction.CompactionOptions(
                 target_bytes=target_bytes,
-                sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by or ()),
+                sort_by=given_names("sort_by", sort_by or ()),
                 commit_bytes=commit_bytes,
                 is_gathering=gather,
                 commit=commit_options or CommitOptions(),

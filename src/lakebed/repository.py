@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +19,7 @@ from lakebed.errors import (
 )
 from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.given import given_names
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
@@ -440,7 +441,7 @@ class Repository:
         self,
         path: str | os.PathLike[str],
         *,
-        names: Sequence[str] | None = None,
+        names: str | Iterable[str] | None = None,
         view: View | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Path:
@@ -471,7 +472,8 @@ class Repository:
         """
         from lakebed.report import write_report
 
-        datasets = [self.open(name) for name in (self.list() if names is None else names)]
+        listed = self.list() if names is None else given_names("names", names)
+        datasets = [self.open(name) for name in listed]
         page = Path(path)
         write_report(self.uri, datasets, page, view=view, on_progress=on_progress)
         return page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakebed.commit import File, files_of
 from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMismatchError
-from lakebed.model.given import check_column_names
+from lakebed.model.given import given_names
 from lakebed.model.items import Items
 from lakebed.model.names import nearest
 from lakebed.model.predicate import Dnf, Predicate
@@ -67,7 +67,7 @@ class ReadPlan(ScanPlan):
 
         return scan.output_schema(self.layout, self.columns)
 
-    def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    def record_batches(self, columns: str | Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Return the rows as a stream of record batches; see `View.record_batches`."""
         from lakebed.arrow import scan
 
@@ -103,7 +103,7 @@ class Readable(ABC):
         """Names of the columns that a read gives. Reads the head."""
         return tuple(self._read_schema().names)
 
-    def arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table, read in this process.
 
         Args:
@@ -118,11 +118,11 @@ class Readable(ABC):
         """
         return self.record_batches(columns).read_all()
 
-    def record_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    def record_batches(self, columns: str | Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Return the rows as a stream of record batches; as `arrow`, but of a few row groups."""
         return self._planned(columns).record_batches()
 
-    def pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def pandas(self, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame; as `arrow`.
 
         Raises:
@@ -132,7 +132,7 @@ class Readable(ABC):
         frame: pd.DataFrame = self.arrow(columns).to_pandas()
         return frame
 
-    def polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
         """Return the rows as a Polars DataFrame; as `arrow`.
 
         For a LazyFrame, which reads no more than its query asks for, give `dataset()` to
@@ -148,15 +148,15 @@ class Readable(ABC):
         assert isinstance(frame, polars.DataFrame)  # of a table
         return frame
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def to_arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """Return what `arrow` does, by the name that other libraries have for it."""
         return self.arrow(columns)
 
-    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def to_pandas(self, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Return what `pandas` does, by the name that other libraries have for it."""
         return self.pandas(columns)
 
-    def to_polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def to_polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
         """Return what `polars` does, by the name that other libraries have for it."""
         return self.polars(columns)
 
@@ -226,15 +226,15 @@ class Readable(ABC):
         """Return the schema of that stream. Reads the head."""
         return self._read_schema().__arrow_c_schema__()
 
-    def _planned(self, columns: Sequence[str] | None) -> ReadPlan:
+    def _planned(self, columns: str | Sequence[str] | None) -> ReadPlan:
         """Return the plan of a read of some columns; None for those that there are."""
-        check_column_names(columns)
+        names = None if columns is None else given_names("columns", columns)
         chosen = self.plan()
-        if columns is None:
+        if names is None:
             return chosen
         if chosen.columns is not None:
-            check_selected(columns, chosen.columns)
-        return replace(chosen, columns=tuple(columns))
+            check_selected(names, chosen.columns)
+        return replace(chosen, columns=names)
 
 
 class Selectable(Protocol):
@@ -252,13 +252,13 @@ class Selectable(Protocol):
     def spark(
         self,
         spark: SparkSession | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         *,
         way: Way = "auto",
     ) -> DataFrame:
         """Return the rows as a Spark DataFrame."""
 
-    def _read_schema(self, columns: Sequence[str] | None = None) -> pa.Schema: ...
+    def _read_schema(self, columns: str | Sequence[str] | None = None) -> pa.Schema: ...
 
 
 class ViewSelection(Readable):
@@ -354,17 +354,7 @@ def names_of(columns: Sequence[str | Sequence[str]]) -> tuple[str, ...]:
     Raises:
         InvalidInputError: One is no text.
     """
-    names: list[str] = []
-    for given in columns:
-        several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
-        for name in several:
-            if not isinstance(name, str):
-                raise InvalidInputError(
-                    f"{shown(name)} is no name of a column.",
-                    hint='Give names, as in select("id", "name").',
-                )
-            names.append(name)
-    return tuple(names)
+    return tuple(name for given in columns for name in given_names("columns", given))
 
 
 def check_selected(names: Sequence[str], selected: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -21,7 +21,7 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.given import check_given
+from lakebed.model.given import given_names
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
@@ -226,7 +226,7 @@ class View(Readable):
     def spark(
         self,
         spark: SparkSession | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         *,
         way: Way = "auto",
     ) -> DataFrame:
@@ -254,7 +254,8 @@ class View(Readable):
         from lakebed.spark.session import get_session
 
         session, store = get_session(spark), self._source.store
-        return read_frame(session, store, self._plan(store), columns, way=way)
+        names = None if columns is None else given_names("columns", columns)
+        return read_frame(session, store, self._plan(store), names, way=way)
 
     def select(self, *columns: str | Sequence[str]) -> ViewSelection:
         """Return the same rows with some columns only, for reading.
@@ -280,7 +281,7 @@ class View(Readable):
         """
         return ViewSelection(self, None, check_row_count(row_count))
 
-    def _read_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+    def _read_schema(self, columns: str | Sequence[str] | None = None) -> pa.Schema:
         from lakebed.arrow import scan
 
         return scan.output_schema(self._source.load().state.layout, columns)
@@ -628,7 +629,7 @@ class View(Readable):
         on: str | Sequence[str],
         *,
         matched: IfMatched = "update",
-        update: Sequence[str] | Mapping[str, object] | None = None,
+        update: str | Sequence[str] | Mapping[str, object] | None = None,
         update_where: str | None = None,
         delete_where: str | None = None,
         not_matched: IfNotMatched = "insert",
@@ -704,12 +705,11 @@ class View(Readable):
         from lakebed.work.merge import MergeTarget, merge
 
         self._check_writable()
-        check_given("on", on, Iterable, 'Give names of columns: on=["id"].')
         read = self._base_of(base)
         clauses = MergeClauses(
-            on=(on,) if isinstance(on, str) else tuple(on),
+            on=given_names("on", on),
             matched=matched,
-            update=update,
+            update=given_names("update", update) if isinstance(update, str) else update,
             update_where=update_where,
             delete_where=delete_where,
             not_matched=not_matched,

@@ -5,6 +5,7 @@ import datetime as dt
 import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -69,7 +70,7 @@ def test_writers_at_once_get_ids_of_the_form_and_each_its_own(form: str, pattern
 
 def test_start_in_the_future_is_now() -> None:
     customers = make(None)
-    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=400)
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=14)
 
     commit = customers.append([{"dt": "1", "n": 1}], commit_options=CommitOptions(begun_at=later))
 
@@ -83,6 +84,36 @@ def test_start_before_a_batch_that_is_there_gives_the_next_id() -> None:
     assert newest is not None
     commit = customers.append([{"dt": "1", "n": 2}], commit_options=OPTIONS)
     assert commit.batch_id == newest + 1
+
+
+def test_every_verb_that_writes_takes_the_start_of_its_process(tmp_path: Path) -> None:
+    customers = make("seconds")
+    (tmp_path / "rows.jsonl").write_text('{"dt": "1", "n": 4}\n{"dt": "1", "n": "four"}\n')
+    declared = lakebed.Ingest(
+        name="nightly", into=customers.uri, source=lakebed.FromFiles(paths=str(tmp_path))
+    )
+    with customers.writer(commit_options=OPTIONS) as writer:
+        writer.write({"dt": "1", "n": 1})
+    with customers.transaction(commit_options=OPTIONS) as transaction:
+        transaction.append([{"dt": "1", "n": 2}])
+    customers.merge([{"dt": "2", "n": 2}], on="n", commit_options=OPTIONS)
+    customers.load(tmp_path, options=lakebed.LoadOptions(commit=OPTIONS))
+    declared.run(begun_at=STARTED)
+    customers.stage([{"dt": "1", "n": 5}], commit_options=OPTIONS).commit()
+
+    rejects = lakebed.open_repository(customers.uri.rpartition("/")[0])["customers_quarantine"]
+    first = int(STARTED.timestamp())
+    assert [one.batch_id for one in customers.history()[1:]] == list(range(first, first + 6))
+    assert [one.started_at.date() for one in rejects.batches()] == [STARTED.date()] * 2
+
+
+def test_start_that_is_days_ahead_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"begun_at is 2999-12-10.*yet to come"):
+        CommitOptions(begun_at=STARTED.replace(year=2999))
+    with pytest.raises(InvalidInputError, match="begun_at is 5"):
+        lakebed.Ingest(
+            name="a", into="memory://a/b", source=lakebed.FromFiles(paths="nowhere")
+        ).run(begun_at=5)  # type: ignore[arg-type]
 
 
 def test_start_needs_a_zone() -> None:

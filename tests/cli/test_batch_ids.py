@@ -35,6 +35,24 @@ def test_id_is_of_the_start_that_the_scheduler_tells(cli, customers: str, tmp_pa
     ]
 
 
+def test_merge_import_and_ingest_tell_their_start_too(cli, customers: str, tmp_path: Path) -> None:
+    begun = ("--begun-at", "2015-12-10T21:56:48")
+    rows = tmp_path / "rows.jsonl"
+
+    cli("merge", customers, rows, "--on", "n", *begun)
+    cli("import", customers, rows, "--run", "a", *begun)
+    cli("ingest", rows, "--into", customers, *begun)
+    refused = cli("ingest", rows, "--into", customers, "--follow", *begun, exit_code=2)
+
+    told = cli.json("history", customers)
+    assert sorted(one["batch_id"] for one in told if one["batch_id"]) == [
+        1449784608,
+        1449784609,
+        1449784610,
+    ]
+    assert "--begun-at" in refused.stderr
+
+
 def test_statements_are_printed_and_nothing_else(cli, customers: str, tmp_path: Path) -> None:
     cli("append", customers, tmp_path / "rows.jsonl", "--begun-at", "2015-12-10T21:56:48Z")
 

@@ -65,3 +65,39 @@ def test_rows_of_an_unknown_suffix_are_told_what_helps_here(cli, tmp_path):
 
     assert "schema infer" in answer.stderr
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_directory_stands_for_the_rows_of_its_files(cli, tmp_path):
+    for dt, row in (("2020-01-01", {"id": 1}), ("2020-01-02", {"id": 2, "name": "a"})):
+        folder = tmp_path / "rows" / f"dt={dt}"
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").write_text(json.dumps(row))
+    address = tmp_path / "lake" / "d"
+
+    answer = cli("create", str(address), "--like", str(tmp_path / "rows"))
+
+    dataset = lakebed.open_repository(str(tmp_path / "lake")).open("d")
+    assert dataset.descriptor.schema.names == ("id", "name")
+    assert "Directories of dt are no fields" in answer.stderr
+    assert f"lakebed adopt {tmp_path / 'rows'} --partition-by dt" in answer.stderr
+
+
+def test_a_directory_without_rows_is_told(cli, tmp_path):
+    (tmp_path / "rows").mkdir()
+
+    answer = cli("create", str(tmp_path / "d"), "--like", str(tmp_path / "rows"), exit_code=2)
+
+    assert "No CSV, JSON lines" in answer.stderr
+
+
+def test_a_dataset_stands_for_its_fields(cli, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text(ROWS)
+    cli("create", str(tmp_path / "lake" / "a"), "--like", str(rows), "--partition-by", "day")
+
+    answer = cli("create", str(tmp_path / "lake" / "b"), "--like", str(tmp_path / "lake" / "a"))
+
+    b = lakebed.open_repository(str(tmp_path / "lake")).open("b")
+    assert b.descriptor.schema.names == ("day", "id", "name")
+    assert not b.descriptor.partition_by.functions
+    assert "nothing else is taken" in answer.stderr

@@ -166,3 +166,22 @@ def hints_of(tree: ast.AST) -> Iterator[tuple[ast.keyword, str]]:
                 if isinstance(part, ast.Constant) and isinstance(part.value, str)
             ]
             yield node, "{}".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--json", "show", "lake/d"), "lakebed show --json"),
+        (("-o", "json", "list", "lake"), "lakebed list -o"),
+        (("--quiet", "archive", "list"), "lakebed archive list --quiet"),
+        (("archive", "--json", "list"), "lakebed archive list --json"),
+    ],
+)
+def test_an_option_before_its_verb_is_told_where_it_belongs(cli, words, told) -> None:
+    stderr = cli(*words, exit_code=2).stderr
+
+    assert f"stands after the verb: {told}" in stderr
+
+
+def test_an_option_that_no_verb_has_is_not_told_to_stand_elsewhere(cli) -> None:
+    assert "No such option" in cli("--jsn", "show", "lake/d", exit_code=2).stderr

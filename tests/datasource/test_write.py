@@ -15,7 +15,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import lakebed
 from lakebed.datasource.write import LakebedWriter
-from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidInputError,
+    StorageError,
+)
 from lakebed.state.commit import CommitOptions
 from lakebed.store import Store
 from lakebed.testing import DelegatingStore
@@ -69,6 +74,19 @@ def test_messages_of_all_tasks_are_one_commit(numbers: lakebed.Dataset) -> None:
     assert sorted(numbers.arrow()["n"].to_pylist()) == [0, 1, 2, 10, 11, 12]
     assert numbers.version == 1
     assert numbers.check().problems == ()
+
+
+def test_batch_id_tells_the_start_that_an_option_says(numbers: lakebed.Dataset) -> None:
+    for staged in ("false", "true"):
+        writer = begin(numbers, begunAt="2015-12-10T21:56:48", staged=staged)
+        travelled(writer).commit([travelled(writer).write(iter(rows(1)))])
+    (waiting,) = numbers.staged()
+    waiting.commit()
+
+    assert [one.batch_id for one in numbers.batches()] == [1449784608000, 1449784608001]
+    for text, told in (("soon", "begunAt is 'soon'"), ("1969-01-01", "before 1970")):
+        with pytest.raises(InvalidInputError, match=told):
+            begin(numbers, begunAt=text)
 
 
 def test_aborted_write_leaves_nothing(numbers: lakebed.Dataset) -> None:

@@ -142,3 +142,15 @@ def test_wide_schema_is_kept_in_parts(provider: HiveMetadataProvider) -> None:
     provider.save("wide", wide)
 
     assert provider.load("wide") == wide
+
+
+def test_properties_that_describe_nothing_are_corrupt(
+    provider: HiveMetadataProvider, database: str, spark
+) -> None:
+    provider.save("users", USERS)
+    for text in ("{", "{}", '{"schema": 1}'):
+        spark.sql(
+            f"ALTER TABLE {database}.users SET TBLPROPERTIES ('lakebed.descriptor.0' = '{text}')"
+        )
+        with pytest.raises(CorruptMetadataError, match=r"users has properties.*no dataset"):
+            provider.load("users")

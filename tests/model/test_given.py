@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,15 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "options is 5": lambda d: d.append(ROWS, options=5),
     "options is 6": lambda d: d.load(__file__, "json", options=6),
     "commit_options is 5": lambda d: d.overwrite(ROWS, commit_options=5),
-    "columns is 'n'": lambda d: d.arrow("n"),
     "columns is 5": lambda d: d.pandas(5),
-    "columns is 'name'": lambda d: d.record_batches("name"),
+    "columns names 5, which is no text": lambda d: d.record_batches(["n", 5]),
+    "columns is 6": lambda d: d.select(6),
+    "columns is 7": lambda d: d.diff(0).rows(7),
+    "columns is 8": lambda d: d.diff(0).spark(columns=8),
+    "on is 5": lambda d: d.merge(ROWS, on=5),
+    "on is None": lambda d: d.merge(ROWS, on=None),
+    "sort_by is 5": lambda d: d.compact(sort_by=5),
+    "names is 5": lambda d: lakebed.open_repository(d.uri[:-2]).report("x", names=5),
     "spark is 'local', which is no session": lambda d: d.spark("local"),
     "spark is False, which is no session": lambda d: d.compact(spark=False),
     "version is '3'": lambda d: d.at(version="3"),
@@ -47,6 +54,10 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "until is 'Friday'": lambda d: d.protect(version=1, reason="audit", until="Friday"),
     "The location is None": lambda _: lakebed.open_repository(None),  # type: ignore[arg-type]
     "index is 5": lambda d: DatasetDescriptor(schema=d.schema, index=5),  # type: ignore[arg-type]
+    "index names None, which is no text": lambda d: DatasetDescriptor(
+        schema=d.schema,
+        index=[None],  # type: ignore[list-item]
+    ),
     "properties is 5": lambda d: DatasetDescriptor(schema=d.schema, properties=5),  # type: ignore[arg-type]
 }
 
@@ -62,6 +73,24 @@ def test_an_argument_of_a_wrong_kind_is_named_and_nothing_is_written(
     assert caught.value.hint
     assert [commit.version for commit in dataset.history()] == [0, 1]
     assert dataset.check(deep=True).is_ok
+
+
+def test_a_text_is_one_name_wherever_names_are_asked_for(tmp_path: Path) -> None:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    schema = pa.schema([("day", pa.string()), ("n", pa.int64())])
+    days = repository.create("days", DatasetDescriptor(schema=schema, index="day"))
+    days.append([{"day": "b", "n": 1}, {"day": "a", "n": 2}])
+
+    assert days.descriptor.index == ("day",)
+    for rows in (days.arrow("day"), days.select("day").arrow(), days.diff(0).rows("day")):
+        assert rows["day"].to_pylist() == ["b", "a"]
+        assert "n" not in rows.column_names
+    assert list(days.pandas("day")) == days.polars("day").columns == ["day"]
+    days.merge([{"day": "a", "n": 3}], on="day", update="n")
+    days.compact(sort_by="day")
+    assert sorted(days.arrow()["n"].to_pylist()) == [1, 3]
+    page = repository.report(tmp_path / "page.html", names="days").read_text()
+    assert "days" in page
 
 
 def test_whole_numbers_of_other_libraries_name_a_version(dataset: Dataset) -> None:

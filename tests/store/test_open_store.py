@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 import uuid
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.redaction import StorageOptions
 from lakebed.store import open_store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore
@@ -140,3 +142,35 @@ def test_options_that_are_no_mapping_are_refused_and_not_shown() -> None:
         open_store("s3://lake", storage_options="secret_access_key=pLaNtEd")  # type: ignore[arg-type]
 
     assert "pLaNtEd" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "told"),
+    [
+        ("s3://b", {"region": 3}, "Option region '3' is no region"),
+        ("s3://b", {"region": None}, "Storage option 'region' is of type NoneType"),
+        ("s3://b", {"secret_access_key": b"hush"}, "'secret_access_key' is of type bytes"),
+        ("s3://b", {3: "a"}, "named by 3"),
+        ("hdfs://name/lake", {"user": ["ann"]}, "'user' is of type list"),
+        ("memory://b", {"region": {}}, "'region' is of type dict"),
+    ],
+)
+def test_an_option_that_is_no_text_is_named_and_not_shown(
+    url: str, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InvalidInputError) as info:
+        open_store(url, storage_options=options)
+
+    assert told in info.value.message
+    assert "hush" not in str(info.value)
+
+
+def test_numbers_and_truth_values_are_their_texts(tmp_path: Path) -> None:
+    assert StorageOptions({"n": 3, "t": True, "d": dt.timedelta(seconds=1.5)}) == {  # type: ignore[dict-item]
+        "n": "3",
+        "t": "true",
+        "d": "1500ms",
+    }
+    open_store(tmp_path, storage_options={"durable": False})  # type: ignore[dict-item]
+    options = {"region": "eu-west-1", "allow_http": True, "max_retries": 3}
+    open_store("s3://b", storage_options=options)  # type: ignore[arg-type]

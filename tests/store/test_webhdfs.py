@@ -317,6 +317,21 @@ def test_files_of_hadoop_say_where_a_name_service_is(service: ScriptedService, c
     assert open_store("hdfs:///lake").uri == "hdfs://lakes/lake"
 
 
+def test_files_of_hadoop_say_what_its_own_protocol_calls_a_name_node(conf: Path) -> None:
+    configure(conf / "core-site.xml", fs_defaultFS="hdfs://name:8020/")
+    configure(conf / "hdfs-site.xml", dfs_namenode_https__address="name:9999")
+
+    def called(url: str) -> str | None:
+        return open_store(url).hadoop_uri("a")
+
+    assert called("webhdfs://name/lake") == "hdfs://name:8020/lake/a"
+    assert called("webhdfs://name:9870/lake") == "hdfs://name:8020/lake/a"
+    assert called("swebhdfs://name:9999/lake") == "hdfs://name:8020/lake/a"
+    assert called("swebhdfs://name/lake") == "swebhdfs://name/lake/a"
+    assert called("webhdfs://other:9870/lake") == "webhdfs://other:9870/lake/a"
+    assert called("hdfs://name:8021/lake") == "hdfs://name:8021/lake/a"
+
+
 def test_files_of_hadoop_that_cannot_be_read_are_named(conf: Path) -> None:
     (conf / "hdfs-site.xml").write_text("<configuration>")
 

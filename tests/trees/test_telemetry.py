@@ -230,6 +230,7 @@ def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None
     packed = tree / f"{place}/20131112030204.20131113.v1.log.{'0' * 32}.lzma"
     packed.write_bytes(lzma.compress(b'c\t{"n": 3}\n', format=lzma.FORMAT_ALONE))
     put(tree / f"{place}/20131112030204.20131114.v1.log.compressing", "half a l")
+    put(tree / f"{place}/20131112030204.20131115.v1.log.{'1' * 32}.lz4", "")
     names = ("reason", "appName", "channel", "version", "build", "date")
     schema = {
         "version": 1,
@@ -241,8 +242,10 @@ def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None
     adopted = repository.adopt("pings", found)
 
     assert [one.reason for one in found.taken_for("left")] == [
-        "unfinished: its writer was still at work on it"
+        "unfinished: its writer was still at work on it",
+        "empty: no compressor writes that, so its writer has died",
     ]
+    assert "empty: no compressor writes that" in str(found)
     assert sorted(row["uuid"] for row in adopted.reader()) == ["a", "b", "c"]
     (partition,) = adopted.partitions()
     assert list(partition.values.values()) == [*place.split("/"), "20131112030204", "20131113"]

@@ -10,6 +10,7 @@ from pyarrow import fs
 
 from lakebed.errors import ObjectNotFoundError, ReadOnlyError
 from lakebed.store.base import Store
+from lakebed.store.last_reads import READS
 
 OpenInput = Callable[[str], pa.NativeFile]
 
@@ -38,6 +39,7 @@ class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's cl
         return path
 
     def get_file_info(self, paths: Iterable[str]) -> list[fs.FileInfo]:
+        READS.check()
         return [self._info(path) for path in paths]
 
     def _info(self, path: str) -> fs.FileInfo:
@@ -47,10 +49,11 @@ class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's cl
             return fs.FileInfo(path, type=fs.FileType.NotFound)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
+        READS.check()
         return self._open_input(path)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        return self._open_input(path)
+        return self.open_input_file(path)
 
     def get_file_info_selector(self, selector: Any) -> list[fs.FileInfo]:
         raise self._refused(str(selector.base_dir))

@@ -22,7 +22,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.given import check_column_names
+from lakebed.model.given import given_names
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate, map_leaves, roots_of
@@ -45,12 +45,12 @@ def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
 
     Raises:
         SchemaMismatchError: A column is unknown, one is named twice, or there is none.
-        InvalidInputError: The columns are one text, or no list.
+        InvalidInputError: The columns are no names.
     """
-    check_column_names(columns)
     types = layout.column_types
-    names = layout.descriptor.schema.names if columns is None else tuple(columns)
+    names: Sequence[str] = layout.descriptor.schema.names
     if columns is not None:
+        names = given_names("columns", columns)
         _check_columns(names)
     for name in names:
         if name not in types:

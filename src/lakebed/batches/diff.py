@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.errors import InvalidInputError
+from lakebed.model.given import given_names
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
@@ -99,7 +100,7 @@ class Diff:
         """Whether both versions have the same files."""
         return not self.files_added and not self.files_removed
 
-    def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def rows(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """Return the rows that came and went, with a column `operation`: added or removed.
 
         Equal rows on both sides cancel each other out, one against one: what is left is the
@@ -130,7 +131,7 @@ class Diff:
         return table.add_column(0, OPERATION, pa.array(words[order], pa.string()))
 
     def spark(
-        self, spark: SparkSession | None = None, columns: Sequence[str] | None = None
+        self, spark: SparkSession | None = None, columns: str | Sequence[str] | None = None
     ) -> DataFrame:
         """Return the same as `rows`, as a Spark DataFrame.
 
@@ -144,7 +145,7 @@ class Diff:
             No Spark job until the DataFrame is used, which then reads both sides twice.
         """
         schema = self._added._source.seen().descriptor.schema
-        names = list(schema.names) if columns is None else list(columns)
+        names = list(schema.names if columns is None else given_names("columns", columns))
         _check_names(names)
         for column in schema:
             if column.name in names and _holds_map(column.type):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +25,7 @@ from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.keys import BATCH_ID
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema
 from lakebed.model.shown import counted, visible
@@ -97,6 +98,10 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     from lakebed.arrow.reading.inference import infer_schema
     from lakebed.cli.inputs import find_inputs
 
+    home = path.absolute()
+    if path.is_dir() and (lake := open_repository(home.parent)).exists(home.name):
+        output.note(f"Fields of the dataset {path}, of which nothing else is taken.")
+        return lake.open(home.name).schema
     if path.is_file() and format_of(str(path)) is None:
         raise InvalidInputError(
             f"Cannot tell the format of {path} by its suffix.",
@@ -110,7 +115,23 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     output.note(f"Fields by the first rows of {path}; with --schema you choose them yourself:")
     for field in schema:
         output.note(f"  {visible(field.name):{width}}  {field.type}")
+    if levels := _levels(inputs.locations, path):
+        output.note(
+            f"Directories of {', '.join(levels)} are no fields. To have the files in place, with "
+            f"these partitions: lakebed adopt {path} --partition-by {','.join(levels)}"
+        )
     return schema
+
+
+def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """Return the names of directories that tell a value, as Hive has them, without batches."""
+    names: dict[str, None] = {}
+    for location in locations:
+        for level in Path(location).parts[len(folder.parts) : -1]:
+            name, sign, _ = level.partition("=")
+            if sign and name and name != BATCH_ID:
+                names[visible(name)] = None
+    return tuple(names)
 
 
 @verb(
@@ -129,7 +150,8 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     "--like",
     "rows_file",
     type=click.Path(path_type=Path),
-    help="In place of a schema: a file of such rows, CSV or JSON lines, whose types are found and told.",
+    help="In place of a schema: a file of such rows, or a directory of them, whose types are found "
+    "and told; or a dataset of this machine, whose fields are taken.",
 )
 @click.option(
     "--null-text", default="", help="With --like: a text that stands for null in CSV, such as NA."

@@ -29,6 +29,36 @@ class Home(NamedTuple):
 class VerbGroup(click.Group):
     """Verbs in the order in which they were added."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the verb; of an option of the verb itself, say where it belongs."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            words = self._verb_with(ctx, given, error.option_name)
+            if not words:
+                raise
+            path = " ".join([ctx.command_path, *words])
+            message = (
+                f"Option {error.option_name!r} stands after the verb: {path} {error.option_name}"
+            )
+            raise click.UsageError(message, ctx) from error
+
+    def _verb_with(self, ctx: click.Context, args: list[str], option: str) -> list[str]:
+        """Return the words that name a verb with an option; none if the first is of no such verb."""
+        words: list[str] = []
+        group: click.Group = self
+        for word in args:
+            command = group.get_command(ctx, word)
+            if command is None:
+                continue
+            words.append(word)
+            if isinstance(command, click.Group):
+                group = command
+                continue
+            return words if any(option in one.opts for one in command.params) else []
+        return []
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +11,7 @@ import click
 
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
+from lakebed.cli.data import begun_option, zoned
 from lakebed.cli.datasets import read_schema_file, read_strategy
 from lakebed.cli.follow import follow_ingest
 from lakebed.cli.load import note_rejects, pays_off, start_spark
@@ -133,6 +135,7 @@ _TOLD = 5  # files that are kept back, by name
     is_flag=True,
     help="Commit nothing, and exit with 2, if something does not fit.",
 )
+@begun_option
 def ingest(
     output: Output,
     *,
@@ -143,6 +146,7 @@ def ingest(
     every: str,
     dry_run: bool,
     fail_on_rejects: bool,
+    begun_at: dt.datetime | None,
     **given: object,
 ) -> None:
     """Read raw files into a dataset, each once.
@@ -167,6 +171,11 @@ def ingest(
         _show_check(output, declared, declared.check())
         return
     if follow:
+        if begun_at is not None:
+            raise InvalidInputError(
+                "With --follow there are many batches, each of its own time.",
+                hint="Leave --begun-at out.",
+            )
         following_session = start_spark(output) if with_spark else None
 
         def begin(on_run: Callable[[IngestRun], None]) -> IngestQuery:
@@ -186,6 +195,7 @@ def ingest(
             session,
             replace_rewritten=replace_rewritten,
             fail_on_rejects=fail_on_rejects,
+            begun_at=zoned(begun_at),
             on_progress=on_progress,
         )
     _show(output, declared, report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ import click
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.files import reading
 from lakebed.arrow.reading.inference import infer_schema
-from lakebed.cli.data import run_option, takes_files
+from lakebed.cli.data import begun_option, commit_options, run_option, takes_files
 from lakebed.cli.datasets import read_partitions
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import AttachedOption, takes_dataset, verb
@@ -28,6 +29,7 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.model.shown import counted
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
+from lakebed.state.commit import CommitOptions
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.options import LoadOptions
 
@@ -81,6 +83,7 @@ _SPARK_FROM_BYTES = 64 * 2**20
     "installed, and several files have 64 MiB together]",
 )
 @run_option
+@begun_option
 def import_(
     output: Output,
     *,
@@ -94,6 +97,7 @@ def import_(
     fail_on_rejects: bool,
     with_spark: bool | None,
     run: str | None,
+    begun_at: dt.datetime | None,
 ) -> None:
     """Load files, and create the dataset if it is missing.
 
@@ -141,7 +145,11 @@ def import_(
             run=run,
             spark=session,
             quarantine=quarantine or None,
-            options=LoadOptions(csv=inputs.csv, fail_on_rejects=not sets_aside),
+            options=LoadOptions(
+                csv=inputs.csv,
+                commit=commit_options(begun_at) or CommitOptions(),
+                fail_on_rejects=not sets_aside,
+            ),
             overwrites=is_overwrite,
             create=create,
             on_progress=on_progress,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import sys
 import tempfile
@@ -14,7 +15,14 @@ import pyarrow as pa
 
 from lakebed.arrow.reading.inference import infer_schema
 from lakebed.arrow.reading.rows import read_rows
-from lakebed.cli.data import base_option, run_option, split_names, takes_files
+from lakebed.cli.data import (
+    base_option,
+    begun_option,
+    commit_options,
+    run_option,
+    split_names,
+    takes_files,
+)
 from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
@@ -63,6 +71,7 @@ from lakebed.work.merge import MergeReport
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would change.")
 @run_option
 @base_option
+@begun_option
 def merge(
     output: Output,
     *,
@@ -82,6 +91,7 @@ def merge(
     is_dry_run: bool,
     run: str | None,
     base: int | None,
+    begun_at: dt.datetime | None,
 ) -> None:
     """Update, delete and insert rows by keys, in one commit.
 
@@ -108,6 +118,7 @@ def merge(
                 dry_run=is_dry_run,
                 run=run,
                 base=base,
+                commit_options=commit_options(begun_at),
             )
     _show(output, report)
 

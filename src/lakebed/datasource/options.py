@@ -295,6 +295,7 @@ class SaveOptions:
         base: Version that the data was made from.
         is_staged: Whether the batch waits for a commit by somebody else.
         lease: How long a batch is kept from cleanup; of a staged one, from its staging on.
+        begun_at: When the process began, which the batch id shall tell.
         creation: What a missing dataset is made as; None to refuse one.
         files: How data files are cut.
     """
@@ -307,6 +308,7 @@ class SaveOptions:
     base: int | None = None
     is_staged: bool = False
     lease: str | None = None
+    begun_at: dt.datetime | None = None
     creation: CreationOptions | None = None
     files: FileOptions = field(default_factory=FileOptions)
 
@@ -342,6 +344,7 @@ class SaveOptions:
             base=texts.whole_number("base", "expectedVersion"),
             is_staged=texts.flag("staged") or False,
             lease=texts.text("lease"),
+            begun_at=texts.moment("begunAt"),
             creation=creation_options(texts),
             files=file_options(texts),
         )

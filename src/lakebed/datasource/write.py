@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import pyarrow as pa
@@ -193,8 +193,9 @@ def _what_to_do(
 
 def _leases(options: SaveOptions) -> tuple[CommitOptions, dt.timedelta | None]:
     """Return how to commit, and how long a staged batch is kept."""
+    commit_options = CommitOptions(begun_at=options.begun_at)
     if options.is_staged:
-        return CommitOptions(), parse_age(options.lease or _STAGED_FOR)
+        return commit_options, parse_age(options.lease or _STAGED_FOR)
     if options.lease is None:
-        return CommitOptions(), None
-    return CommitOptions(lease=parse_age(options.lease)), None
+        return commit_options, None
+    return replace(commit_options, lease=parse_age(options.lease)), None

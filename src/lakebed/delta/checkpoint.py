@@ -181,11 +181,14 @@ def _digest(data: pa.Buffer | bytes) -> str:
 
 
 def adds_column(adds: Sequence[Mapping[str, Any]]) -> pa.ChunkedArray:
-    """Return actions that add files as a column."""
-    columns = [
-        pa.array([list(add["partitionValues"].items()) for add in adds], _TEXTS)
-        if member.name == "partitionValues"
-        else pa.array([add[member.name] for add in adds], member.type)
-        for member in _ADD
-    ]
+    """Return actions that add files as a column, which tells of no change: it is what there is."""
+    columns = []
+    for member in _ADD:
+        if member.name == "partitionValues":
+            values = pa.array([list(add["partitionValues"].items()) for add in adds], _TEXTS)
+        elif member.name == "dataChange":
+            values = pa.array([False] * len(adds), member.type)
+        else:
+            values = pa.array([add[member.name] for add in adds], member.type)
+        columns.append(values)
     return pa.chunked_array([pa.StructArray.from_arrays(columns, fields=list(_ADD))])

@@ -49,6 +49,9 @@ _COMMITS_A_CHECKPOINT = 50
 _COMPARED = ("schemaString", "partitionColumns", "configuration")
 _MANY_FILES = 2_000  # whose commit is long to read as JSON
 
+_Action = Mapping[str, Any]
+_Add = dict[str, Any]
+
 
 def publish(
     store: Store,
@@ -280,10 +283,11 @@ class _DeltaTarget:
         tally = Tally(self._on_progress, f"publish to {self.title}", files)
         number = now.number
         mark = self._mark(now)
-        due = self._checkpoint(now, mark) if self._is_checkpoint_due(now) else None
+        added = self._adds_of(now.state, now.added, is_change=now.is_change)
+        due = self._checkpoint(now, mark, added) if self._is_checkpoint_due(now) else None
         if due is not None:
             mark = msgspec.structs.replace(mark, checkpoint=number, checkpoint_digest=due.digest)
-        lines = [encode(action) for action in self._actions(now, mark)]
+        lines = [encode(action) for action in self._actions(now, mark, added)]
         check_deadline(note, self.title)
         if not self._log.add(number, lines):
             return False
@@ -328,7 +332,7 @@ class _DeltaTarget:
             checkpoint=-1 if old is None else old.checkpoint,
         )
 
-    def _actions(self, now: _Look, mark: Mark) -> Iterator[Mapping[str, Any]]:
+    def _actions(self, now: _Look, mark: Mark, added: Sequence[_Add]) -> Iterator[_Action]:
         moment = _now_ms()
         yield {
             "commitInfo": {
@@ -346,12 +350,10 @@ class _DeltaTarget:
         for path in now.removed:
             removed = {"path": path, "deletionTimestamp": moment, "dataChange": now.is_change}
             yield {"remove": removed}
-        naming = now.state.layout.naming
-        files = shown_files(self._store, now.state, now.added)
-        for add in adds(files, naming, is_change=now.is_change):
+        for add in added:
             yield {"add": add}
 
-    def _checkpoint(self, now: _Look, mark: Mark) -> Checkpoint | None:
+    def _checkpoint(self, now: _Look, mark: Mark, added: Sequence[_Add]) -> Checkpoint | None:
         """Return what the log will say, made of the last checkpoint where there is one."""
         state = now.state
         rest = (
@@ -359,9 +361,11 @@ class _DeltaTarget:
             _transaction(mark, _now_ms()),
         )
         try:
+            if len(added) == len(state.labels):
+                return checkpoint.encode(rest, checkpoint.adds_column(added))
             adds = None if self._is_repairing else self._adds_from_last(now)
             if adds is None or len(adds) != len(state.labels):
-                adds = self._adds_of(state, state.labels)
+                adds = checkpoint.adds_column(self._adds_of(state, state.labels))
             return checkpoint.encode(rest, adds)
         except LakebedError as exc:
             self._warn_of_no_checkpoint(now.number, exc)
@@ -383,12 +387,14 @@ class _DeltaTarget:
         adds = checkpoint.read_adds(self._store, self._log, last.number, digest, without=gone)
         if adds is None:
             return None
-        new = self._adds_of(now.state, added)
+        new = checkpoint.adds_column(self._adds_of(now.state, added))
         return pa.chunked_array([*adds.chunks, *new.chunks], adds.type)
 
-    def _adds_of(self, state: State, labels: Sequence[str]) -> pa.ChunkedArray:
+    def _adds_of(
+        self, state: State, labels: Sequence[str], *, is_change: bool = False
+    ) -> list[_Add]:
         files = shown_files(self._store, state, labels)
-        return checkpoint.adds_column(list(adds(files, state.layout.naming, is_change=False)))
+        return list(adds(files, state.layout.naming, is_change=is_change))
 
     def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
         return TablePublication(

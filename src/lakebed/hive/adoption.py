@@ -59,7 +59,7 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference, read_footers, sound_footers
-from lakebed.publication.root import HADOOP_SCHEMES, root_of
+from lakebed.publication.root import key_at
 from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import FileFacts, facts_table
@@ -201,17 +201,16 @@ def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[s
 
 def _key_of(store: Store, name: str, location: str) -> str:
     """Return the key of a directory that must be the dataset's, or lie in it."""
-    root = root_of(store, None, HADOOP_SCHEMES)
     if ":" not in location.partition("/")[0]:
         location = f"file://{os.path.abspath(location)}"  # noqa: PTH100 - links in it must stay
-    here = re.sub(r"^s3a?://", "s3a://", plain_location(location))
-    key = here.removeprefix(f"{root}/")
-    if key != here and (key == name or key.startswith(f"{name}/")):
+    here = plain_location(location)
+    key = key_at(store, here)
+    if key is not None and (key == name or key.startswith(f"{name}/")):
         return key
     parent, _, directory = here.rpartition("/")
     raise InvalidInputError(
         f"{here} cannot be adopted in place as {name!r}: a dataset refers only to files in its own "
-        f"directory, {root}/{name}.",
+        f"directory, {store.uri}/{name}.",
         hint=f"Open the repository {parent} and adopt it there under the name {directory!r}; or "
         "read it in with append.",
     )

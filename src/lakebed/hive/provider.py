@@ -8,15 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from lakebed import by
 from lakebed.errors import (
     AlreadyExistsError,
-    CorruptMetadataError,
     InvalidInputError,
     InvalidNameError,
-    SchemaMismatchError,
 )
 from lakebed.hive.metastore import FoundTable, Metastore, plain_location
 from lakebed.hive.publication import DATASET
@@ -24,7 +20,7 @@ from lakebed.hive.session import session_of
 from lakebed.hive.table import TableName, added_columns, columns_of, schema_differences
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder
-from lakebed.model.provider import MetadataProvider, not_kept
+from lakebed.model.provider import MetadataProvider, not_kept, read_kept
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
@@ -114,18 +110,11 @@ class HiveMetadataProvider(MetadataProvider):
             text = _joined(table.properties)
             if text is None:
                 return self._described(name, table)
-        try:
-            return DatasetDescriptor.from_document(msgspec.json.decode(text, type=dict))
-        except (
-            msgspec.MsgspecError,
-            RecursionError,
-            InvalidInputError,
-            SchemaMismatchError,
-        ) as exc:
-            raise CorruptMetadataError(
-                f"Table {self._database}.{name} has properties that describe no dataset: {exc}.",
-                hint="Save the descriptor again.",
-            ) from exc
+        return read_kept(
+            text,
+            f"Table {self._database}.{name} has properties that describe",
+            "Save the descriptor again.",
+        )
 
     def _described(self, name: str, table: FoundTable) -> DatasetDescriptor:
         """Return what a table of others is: its columns, and its partition columns as fields."""

@@ -44,7 +44,7 @@ from lakebed.model.keys import decode_path, partition_of
 from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.publication.engine import Wish, bring_into_step
-from lakebed.publication.root import HADOOP_SCHEMES, root_of
+from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
 from lakebed.state import published
 from lakebed.state.state import State
@@ -296,7 +296,7 @@ class _Publisher:
         self._table = table
         self._options = options
         self._on_progress = on_progress
-        self._root = root_of(store, options.root, HADOOP_SCHEMES)
+        self._root = root_of(store, options.root)
         self._note = published.Note(store, dataset, str(table))
 
     def run(self) -> Publication:

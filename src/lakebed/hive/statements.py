@@ -14,7 +14,7 @@ from lakebed.hive.metastore import plain_location
 from lakebed.hive.table import Column, Columns, Spec, TableName, columns_of, quoted
 from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
-from lakebed.publication.root import HADOOP_SCHEMES, root_of
+from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
@@ -47,7 +47,7 @@ def statements(
             "files are missing, roll back or rerun.",
         )
     check_compatible(store, state, state.labels)
-    here = root_of(store, root, HADOOP_SCHEMES)
+    here = root_of(store, root)
     called = f"`{name.database}`.`{name.table}`"
     empty = plain_location(f"{here}/{Folder.HIVE.of(dataset, str(name))}")
     locations = {

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from lakebed.errors import LakebedError, ObjectNotFoundError
 from lakebed.model.layout import Folder
-from lakebed.publication.root import root_of
 from lakebed.state.published import LEASE, LEASE_MARGIN
 from lakebed.store.base import ObjectInfo, Store
 
@@ -59,7 +58,7 @@ def dead_keys(
         return {place.rpartition("/")[2] for place in named_lists(data)}
 
     def manifests_in(name: str) -> set[str]:
-        listed = named_manifests(store, f"{folder}{name}", root_of(store, None, {}))
+        listed = named_manifests(store, f"{folder}{name}")
         return {place.rpartition("/")[2] for place in listed}
 
     old = [name for _, name in numbered[:-1] if files[name].modified_at <= cutoff]

@@ -113,28 +113,31 @@ class TableHome(Protocol):
 
 
 class FilesBeside:
-    """Metadata files in the dataset's own directory, numbered, as Hadoop tables have them."""
+    """Metadata files in the dataset's own directory, numbered, as Hadoop tables have them.
+
+    A table that is there says itself how its readers spell the repository.
+    """
 
     def __init__(self, store: Store, dataset: str, root: str) -> None:
         self._store = store
-        self._io = StoreIO(store, root)
-        self._location = f"{root}/{Folder.ICEBERG.of(dataset)}"
+        self._home = Folder.ICEBERG.of(dataset)
         self._keys = Folder.ICEBERG.of(dataset, "metadata")
+        self._root = root
 
     @property
     def table(self) -> str:
         """See `TableHome`."""
-        return self._location
+        return f"{self._root}/{self._home}"
 
     @property
     def folder(self) -> str | None:
         """See `TableHome`."""
-        return f"{self._location}/metadata"
+        return f"{self._root}/{self._keys}"
 
     @property
     def io(self) -> FileIO:
         """See `TableHome`."""
-        return self._io
+        return StoreIO(self._store, self._root)
 
     def find(self, place: str) -> IcebergTable | None:
         """See `TableHome`."""
@@ -164,12 +167,18 @@ class FilesBeside:
     def _read(self, number: int) -> TableMetadata:
         key = self._key(number)
         try:
-            return TableMetadataUtil.parse_raw(bytes(self._store.get(key).data).decode())
+            metadata = TableMetadataUtil.parse_raw(bytes(self._store.get(key).data).decode())
+            root = metadata.location.removesuffix(f"/{self._home}")
+            if root == metadata.location:
+                message = f"it says that it lies in {metadata.location!r}"
+                raise ValueError(message)
         except ValueError as exc:
             raise CorruptMetadataError(
                 f"{key!r} cannot be read as metadata of an Iceberg table: {exc}.",
                 hint="Unpublish it and publish it again; the dataset itself is not affected.",
             ) from exc
+        self._root = root
+        return metadata
 
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
@@ -179,7 +188,7 @@ class FilesBeside:
             schema=schema,
             partition_spec=spec,
             sort_order=UNSORTED_SORT_ORDER,
-            location=self._location,
+            location=self.table,
             properties=dict(properties),
             table_uuid=uuid.uuid4(),
         )
@@ -351,7 +360,7 @@ def named_lists(data: bytes) -> list[str]:
     return [snapshot["manifest-list"] for snapshot in document.get("snapshots", ())]
 
 
-def named_manifests(store: Store, key: str, root: str) -> list[str]:
+def named_manifests(store: Store, key: str) -> list[str]:
     """Return where the manifests are that a list names."""
-    listed = read_manifest_list(StoreIO(store, root).new_input(f"{root}/{key}"))
+    listed = read_manifest_list(StoreIO(store, "").new_input(f"/{key}"))
     return [manifest.manifest_path for manifest in listed]

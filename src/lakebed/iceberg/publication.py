@@ -65,8 +65,8 @@ def publish(
     """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
     began = time.monotonic()
     wish = Wish(check=check, repair=repair, dry_run=dry_run)
-    spelled = root_of(store, root, {})
-    home = _home(store, dataset, catalog, table, root_of(store, None, {}))
+    spelled = root_of(store, root, s3="s3")  # as the connectors of Iceberg know it
+    home = _home(store, dataset, catalog, table, spelled)
     target = _IcebergTarget(
         store, dataset, home, spelled, on_progress, is_root_given=root is not None
     )
@@ -96,8 +96,7 @@ def unpublish(
     dry_run: bool = False,
 ) -> bool:
     """Drop the Iceberg table of a dataset; see `Dataset.unpublish_iceberg`."""
-    spelled = root_of(store, None, {})
-    home = _home(store, dataset, catalog, table, spelled)
+    home = _home(store, dataset, catalog, table, store.uri)
 
     from lakebed.iceberg.schema import DATASET
 

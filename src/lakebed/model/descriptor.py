@@ -16,7 +16,7 @@ from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatch
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
-from lakebed.model.given import check_given
+from lakebed.model.given import check_given, given_names
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite import MAPPING, find_mapping, find_strategy
@@ -123,9 +123,8 @@ class DatasetDescriptor:
         set_field(
             self, "compression", COMPRESSIONS[format][0] if compression is None else compression
         )
-        check_given("index", index, Iterable, "Give names of columns, or leave it out.")
         check_given("properties", properties, Mapping, "Give a dict of text to text.")
-        set_field(self, "index", (index,) if isinstance(index, str) else tuple(index))
+        set_field(self, "index", given_names("index", index))
         kept = {} if mapping is None else {MAPPING: mapping}
         set_field(self, "properties", {**kept, **(properties or {})})
         self.check()
@@ -210,10 +209,6 @@ class DatasetDescriptor:
 
     def _check_index(self) -> None:
         for position, name in enumerate(self.index):
-            if not isinstance(name, str):
-                raise InvalidInputError(
-                    f"Index on {name!r}.", hint="Columns are given by their names."
-                )
             if name in self.index[:position]:
                 raise InvalidInputError(
                     f"Column {name!r} is named twice in the index.", hint="Name it once."

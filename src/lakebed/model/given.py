@@ -46,14 +46,23 @@ def check_number(name: str, value: object) -> None:
     check_given(name, value, SupportsIndex, "Give a whole number, as `history` tells it.")
 
 
-def check_column_names(columns: object) -> None:
-    """Check that columns are a list, not one text; None stands for all.
+def given_names(argument: str, names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names that a caller gives: a text is one name, and not its letters.
+
+    Args:
+        argument: As the caller writes it.
+        names: One, or several.
 
     Raises:
         InvalidInputError: They are something else.
+
+    >>> given_names("on", "id"), given_names("on", ["id", "day"])
+    (('id',), ('id', 'day'))
     """
-    if isinstance(columns, str) or not isinstance(columns, Iterable | None):
-        name = columns if isinstance(columns, str) else "name"
-        raise InvalidInputError(
-            f"columns is {shown(columns)}.", hint=f"Give a list of names: columns=[{name!r}]."
-        )
+    hint = 'Give a name, or a list of names such as ["id"].'
+    check_given(argument, names, Iterable, hint, or_none=False)
+    several = (names,) if isinstance(names, str) else tuple(names)
+    for name in several:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"{argument} names {shown(name)}, which is no text.", hint=hint)
+    return several

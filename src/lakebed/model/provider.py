@@ -6,7 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakebed.errors import DatasetExistsError, DatasetNotFoundError, MetadataProviderError
+import msgspec
+
+from lakebed.errors import (
+    CorruptMetadataError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    FormatError,
+    InvalidInputError,
+    MetadataProviderError,
+    SchemaMismatchError,
+)
 from lakebed.model.descriptor import DatasetDescriptor
 
 
@@ -98,6 +108,30 @@ class MetadataProvider(ABC):
 def not_kept(name: str, where: str = "The metadata provider") -> DatasetNotFoundError:
     """Return the error for a name for which no descriptor is kept."""
     return DatasetNotFoundError(f"{where} has no dataset {name!r}.", hint="`list` names them.")
+
+
+def read_kept(data: bytes | str, what: str, remedy: str) -> DatasetDescriptor:
+    """Return a descriptor from the JSON of `DatasetDescriptor.to_document`, which anybody may write.
+
+    Args:
+        data: The JSON.
+        what: Holds it, and how that describes; begins the message of an error.
+        remedy: Against one.
+
+    Raises:
+        CorruptMetadataError: It describes no dataset.
+    """
+    try:
+        return DatasetDescriptor.from_document(msgspec.json.decode(data, type=dict))
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+        InvalidInputError,
+        SchemaMismatchError,
+        FormatError,
+    ) as exc:
+        raise CorruptMetadataError(f"{what} no dataset: {exc}.", hint=remedy) from exc
 
 
 @contextmanager

@@ -7,11 +7,12 @@ of it.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Mapping
 
-from lakebed.errors import HIDDEN, redacted
+from lakebed.errors import HIDDEN, InvalidInputError, redacted
 
 # A shorter text is in many a word; to hide it would say what it is.
 _MIN_SECRET_LENGTH = 6
@@ -51,6 +52,14 @@ class StorageOptions(dict[str, str]):
     {'region': 'eu-west-1', 'secret_access_key': '***'}
     """
 
+    def __init__(self, options: Mapping[str, object] | None = None, /) -> None:
+        """Take options, each a text, a number, a truth value or a duration, which are texts from now on.
+
+        Raises:
+            InvalidInputError: One is something else; the message names it, and not its value.
+        """
+        super().__init__({_name(name): _text(name, it) for name, it in (options or {}).items()})
+
     def __repr__(self) -> str:
         return repr({name: _shown(name, value) for name, value in self.items()})
 
@@ -73,8 +82,32 @@ class StorageOptions(dict[str, str]):
         )
 
 
+def _name(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise InvalidInputError(
+        f"A storage option is named by {name!r}.", hint='Name it by a text, such as "region".'
+    )
+
+
+def _text(name: str, value: object) -> str:
+    """Return a value as it would stand in a file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, dt.timedelta):
+        return f"{value // dt.timedelta(milliseconds=1)}ms"
+    if isinstance(value, str):
+        return value
+    raise InvalidInputError(
+        f"Storage option {name!r} is of type {type(value).__name__}.",
+        hint="Give a text; leave the option out to say nothing.",
+    )
+
+
 def _shown(name: str, value: str) -> str:
-    is_shown = _PREFIX.sub("", name.lower()) in _SHOWN and isinstance(value, str)
+    is_shown = _PREFIX.sub("", name.lower()) in _SHOWN
     return redacted(value) if is_shown else HIDDEN
 
 

@@ -268,6 +268,7 @@ class Ingest:
         *,
         replace_rewritten: bool = False,
         fail_on_rejects: bool = False,
+        begun_at: dt.datetime | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> IngestReport:
         """Read in what is new or has changed, as one batch in one commit.
@@ -292,6 +293,7 @@ class Ingest:
                 else has written their data files anew, so that nobody knows where they are.
             fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
                 not fit.
+            begun_at: When the process began, which the batch id shall tell; as of `CommitOptions`.
             on_progress: Is told after each file, and of rows within a large one; with Spark, when a
                 task has read its group, and on Connect when all have.
 
@@ -309,6 +311,7 @@ class Ingest:
             files that hold their rows are read and written, by this process.
         """
         began = time.monotonic()
+        commit = self.commit if begun_at is None else replace(self.commit, begun_at=begun_at)
         candidates = self._candidates()
         store, name = self._store(), self._address()[1]
         dataset = self._find()
@@ -323,7 +326,7 @@ class Ingest:
             options=LoadOptions(
                 csv=self.csv,
                 write=self.write,
-                commit=self.commit,
+                commit=commit,
                 provided=self.provided,
                 fail_on_rejects=fail_on_rejects,
             ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.given import given_names
 from lakebed.model.html import facts_to_html
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.shown import shown
@@ -160,7 +161,7 @@ def attach(
     repository: HasStore,
     *,
     prefix: str = "",
-    datasets: Iterable[str] | None = None,
+    datasets: str | Iterable[str] | None = None,
 ) -> AttachedTables:
     """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
 
@@ -196,6 +197,6 @@ def attach(
             hint="Give a repository, as of lakebed.open_repository(...); datasets=[...] for some.",
         )
     if datasets is not None:
-        datasets = (datasets,) if isinstance(datasets, str) else tuple(datasets)
+        datasets = given_names("datasets", datasets)
     session = get_session(spark)
     return AttachedTables(session, repository.store, prefix, datasets).refresh()

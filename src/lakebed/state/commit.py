@@ -36,6 +36,8 @@ from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
+_MOST_AHEAD = dt.timedelta(days=1)  # of the clock of a scheduler, or by a wrong zone
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOptions:
@@ -50,7 +52,7 @@ class CommitOptions:
             than that, with a cleanup after it, is refused when it is committed.
         begun_at: When the process began that writes the batch, with a time zone: the batch id tells
             that time. Ids only grow: where others are as high already, it is the next one. None,
-            or a time to come, for when the batch is reserved.
+            or a time to come, by less than a day, for when the batch is reserved.
 
     >>> CommitOptions(deadline_s=30).longest_wait_ms
     1000.0
@@ -73,6 +75,11 @@ class CommitOptions:
             raise InvalidInputError(
                 f"begun_at is {self.begun_at.isoformat()}, before 1970, which no batch id can tell.",
                 hint="Give when the process began.",
+            )
+        if self.begun_at is not None and self.begun_at > dt.datetime.now(dt.UTC) + _MOST_AHEAD:
+            raise InvalidInputError(
+                f"begun_at is {self.begun_at.isoformat()}, which is yet to come.",
+                hint="Give when the process began; clocks may differ, but not by a day.",
             )
         if self.lease <= dt.timedelta():
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")

@@ -9,18 +9,14 @@ import msgspec
 
 from lakebed.errors import (
     ConflictError,
-    CorruptMetadataError,
     DatasetExistsError,
-    FormatError,
-    InvalidInputError,
     ObjectExistsError,
     ObjectNotFoundError,
     PreconditionFailedError,
-    SchemaMismatchError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import check_dataset_name
-from lakebed.model.provider import MetadataProvider, not_kept
+from lakebed.model.provider import MetadataProvider, not_kept, read_kept
 from lakebed.store import open_store
 from lakebed.store.base import StoredObject
 
@@ -107,22 +103,11 @@ class FileMetadataProvider(MetadataProvider):
             DatasetNotFoundError: None is kept for this name.
             CorruptMetadataError: The file does not describe a dataset.
         """
-        data = self._get(name).data
-        try:
-            document = msgspec.json.decode(data, type=dict)
-            return DatasetDescriptor.from_document(document)
-        except (
-            msgspec.MsgspecError,
-            UnicodeDecodeError,
-            RecursionError,
-            InvalidInputError,
-            SchemaMismatchError,
-            FormatError,
-        ) as exc:
-            raise CorruptMetadataError(
-                f"{_key(name)!r} in {self._store.uri} describes no dataset: {exc}.",
-                hint="Mend the file; it has the form that `save` writes.",
-            ) from exc
+        return read_kept(
+            bytes(self._get(name).data),
+            f"{_key(name)!r} in {self._store.uri} describes",
+            "Mend the file; it has the form that `save` writes.",
+        )
 
     def delete(self, name: str) -> bool:
         """Forget the descriptor of a dataset; False if none was kept."""

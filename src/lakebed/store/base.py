@@ -25,6 +25,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     ReadOnlyError,
 )
+from lakebed.store.last_reads import READS
 from lakebed.store.seekable import SeekableReader
 
 if TYPE_CHECKING:
@@ -646,10 +647,12 @@ class _RangeReader(SeekableReader):
         super().__init__(size_bytes)
         self._store = store
         self._key = key
+        READS.add(self)
 
     def read(self, size: int = -1, /) -> bytes:
         bytes_left = max(0, self.size_bytes - self.position)
         wanted = bytes_left if size < 0 else min(size, bytes_left)
+        READS.check()
         data = self._store.get_range(self._key, self.position, wanted) if wanted else b""
         self.position += len(data)
         return data

@@ -50,8 +50,8 @@ class HdfsStore(NumberedStore):
         return f"{self.uri}#{hashlib.blake2b(repr(settings).encode(), digest_size=16).hexdigest()}"
 
     def _hadoop_uri(self, key: str) -> str | None:
-        # Hadoop's own clients know the three schemes; a path with a colon they cannot read.
-        return None if ":" in key else f"{self.uri}/{key}"
+        # A path with a colon Hadoop's own clients cannot read.
+        return None if ":" in key else f"{self._settings.hadoop_root}/{key}"
 
     def _begin_write(self, operation: str, key: str) -> None:
         validate_key(key)

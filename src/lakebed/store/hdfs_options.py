@@ -38,6 +38,8 @@ class HdfsSettings:
 
     Attributes:
         uri: The root of the store, normalised, without a final slash.
+        hadoop_root: The same by Hadoop's own protocol, as far as its files say where that is
+            spoken; else by the scheme of the URI, which Hadoop's clients know as well.
         directory: The same on the file system, without slashes at its ends.
         addresses: `http://HOST:PORT` of each NameNode, the likeliest first.
         user: As whom to ask; None with a token, which says it.
@@ -49,6 +51,7 @@ class HdfsSettings:
     """
 
     uri: str
+    hadoop_root: str
     directory: str
     addresses: tuple[str, ...]
     user: str | None
@@ -91,10 +94,15 @@ class HdfsSettings:
         protocol = "https" if scheme == "swebhdfs" else "http"
         numbers = {name: _number(name, options) for name in _NUMBERS}
         token = options.get("delegation_token") or None
+        addresses = _addresses(scheme, protocol, authority, options, hadoop)
+        root = hadoop_root = f"{scheme}://{authority}"
+        if scheme != "hdfs":
+            hadoop_root = hadoop.root_at(addresses[0]) or root
         return cls(
-            uri=f"{scheme}://{authority}/{path}".rstrip("/"),
+            uri=f"{root}/{path}".rstrip("/"),
+            hadoop_root=f"{hadoop_root}/{path}".rstrip("/"),
             directory=path,
-            addresses=_addresses(scheme, protocol, authority, options, hadoop),
+            addresses=addresses,
             user=None if token else options.get("user") or _user(),
             token=token,
             connect_timeout_s=numbers["connect_timeout_s"],
@@ -199,8 +207,20 @@ class _Hadoop:
             )
         return authority
 
-    def http_addresses(self, host: str) -> tuple[str, ...]:
-        key = "dfs.namenode.http-address"
+    def root_at(self, address: str) -> str | None:
+        """Return the default file system, if an HTTP address is of one of its NameNodes."""
+        root, (protocol, _, at) = self.said.get("fs.defaultFS", ""), address.partition("://")
+        scheme, _, location = root.partition("://")
+        host, _, _ = location.partition("/")[0].partition(":")
+        if scheme != "hdfs" or not host:
+            return None
+        told = self.http_addresses(host, protocol) or (host,)
+        port = _DEFAULT_PORTS[protocol]
+        is_there = at in {one if ":" in one else f"{one}:{port}" for one in told}
+        return f"hdfs://{location.partition('/')[0]}" if is_there else None
+
+    def http_addresses(self, host: str, protocol: str = "http") -> tuple[str, ...]:
+        key = f"dfs.namenode.{protocol}-address"
         services = [one.strip() for one in self.said.get("dfs.nameservices", "").split(",")]
         if host in services:
             nodes = self.said.get(f"dfs.ha.namenodes.{host}", "")

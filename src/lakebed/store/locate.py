@@ -63,7 +63,7 @@ def open_store(
             f"The storage options are of type {type(storage_options).__name__}.",
             hint='Give a mapping, such as {"region": "eu-west-1"}.',
         )
-    text, options = os.fspath(url), dict(storage_options or {})
+    text, options = os.fspath(url), StorageOptions(storage_options)
     refuse_credentials(text)
     match = _URL.match(text)
     if match is None:

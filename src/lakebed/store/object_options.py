@@ -44,7 +44,7 @@ _DEFAULT_RETRY_TIMEOUT_S = 60.0
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
-_REGION = re.compile(r"[A-Za-z0-9-]+")
+_REGION = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9-]+")
 _ENDPOINT_NAME = re.compile(r"(^|_)(endpoint(_url(_s3)?)?|authority_host)$")
 _ADDRESSES = frozenset({"account_name", "storage_account_name", "base_url", "use_emulator"})
 _MANY_LINES = frozenset({"proxy_ca_certificate", "root_certificate"})
@@ -376,8 +376,6 @@ def _environment_in_use(service: Service, options: Mapping[str, str]) -> Iterato
 
 
 def _check_value(bare: str, name: str, value: str) -> None:
-    if not isinstance(value, str):
-        return  # obstore takes numbers, durations and truth values, too
     if bare not in _MANY_LINES and not value.startswith("{") and not value.isprintable():
         msg = f"Option {name} holds a line break or another character that cannot be sent."
         raise InvalidInputError(msg, hint="Look for one at its end, as a file leaves it there.")

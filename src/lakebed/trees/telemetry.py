@@ -48,6 +48,7 @@ _OPEN_FILES = 64
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
 _UNFINISHED = (".compressing", ".compressme", ".tmp")
 _SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
+_COMPRESSED = tuple(f".{_SUFFIXES.get(one, one)}" for one in COMPRESSIONS["submissions"][:-1])
 _TEXT = Primitive(Kind.STRING)
 _LINES = Schema(
     fields=tuple(Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
@@ -71,6 +72,9 @@ def find_telemetry(
     for info in listed:
         if info.key.endswith(_UNFINISHED):
             tree.left.append((info, "unfinished: its writer was still at work on it"))
+            continue
+        if info.size_bytes == 0 and info.key.endswith(_COMPRESSED):
+            tree.left.append((info, "empty: no compressor writes that, so its writer has died"))
             continue
         check_folder(info.key, name)
         if layout is None:
