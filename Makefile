@@ -8,18 +8,14 @@ PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
 	&& { echo $$candidate; break; }; done)
 
 VENV := .venv
-PLATEAU_VENV := .venv-plateau
-DATALAKE_VENV := .venv-datalake
+# Environments that are made of nothing but pins: what constraints-NAME.txt names goes into .venv-NAME.
+PINNED := plateau datalake peers doors dist docs
 KARTOTHEK_VENV := .venv-kartothek
 # kartothek 5.3 knows no later Python; where there is none, make interop-env says so and goes on.
 KARTOTHEK_PYTHON ?= $(shell for candidate in python3.9 $$HOME/.pyenv/versions/3.9.*/bin/python \
 	"$$(uv python find --no-python-downloads 3.9 2>/dev/null)" /opt/python/cp39-cp39/bin/python; do \
 	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 9))' 2>/dev/null \
 	&& { echo $$candidate; break; }; done)
-PEERS_VENV := .venv-peers
-DOORS_VENV := .venv-doors
-DIST_VENV := .venv-dist
-DOCS_VENV := .venv-docs
 # Servers of S3 that the tests of many writers run on.
 SERVERS := .servers
 # An environment for each Spark that is not the newest, which is in $(VENV).
@@ -36,7 +32,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env servers-env doors servers demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
+.PHONY: help setup interop-env doors-env servers-env browser-env browser doors servers demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
@@ -50,6 +46,7 @@ help:
 	@echo "make interop    only the comparison with plateau, kartothek, datalake and Kite, as a table"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make servers    the contract of stores, many writers and killed ones on servers of S3; builds these (part of test-long)"
+	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation (part of test-long)"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
 	@echo "make format     put the code into shape"
@@ -69,19 +66,21 @@ help:
 	@echo "make clean      remove environments, builds and caches"
 
 setup: $(VENV)/.installed
-interop-env: $(PLATEAU_VENV)/.installed $(KARTOTHEK_VENV)/.installed $(DATALAKE_VENV)/.installed
+interop-env: .venv-plateau/.installed $(KARTOTHEK_VENV)/.installed .venv-datalake/.installed
+doors-env: .venv-doors/.installed
+servers-env: $(SERVERS)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(call make-venv,$(VENV))
 	@echo "Installing Lakebed and its tools into $(VENV) …"
 	$(BIN) -m pip install --quiet -c constraints.txt \
-		-e '.[spark,pandas,s3]' --group test --group lint --group demo
+		-e '.[spark,pandas,s3]' --group test --group browser --group lint --group demo
 	@touch $@
 
-$(PLATEAU_VENV)/.installed: constraints-plateau.txt
-	$(call make-venv,$(PLATEAU_VENV))
-	@echo "Installing plateau into $(PLATEAU_VENV) …"
-	$(PLATEAU_VENV)/bin/python -m pip install --quiet -r constraints-plateau.txt
+$(PINNED:%=.venv-%/.installed): .venv-%/.installed: constraints-%.txt
+	$(call make-venv,.venv-$*)
+	@echo "Installing what constraints-$*.txt names into .venv-$* …"
+	.venv-$*/bin/python -m pip install --quiet -r constraints-$*.txt
 	@touch $@
 
 # `without` tells the tests why there is no kartothek to compare with.
@@ -97,48 +96,16 @@ $(KARTOTHEK_VENV)/.installed: constraints-kartothek.txt
 	fi
 	@touch $@
 
-$(DATALAKE_VENV)/.installed: constraints-datalake.txt
-	$(call make-venv,$(DATALAKE_VENV))
-	@echo "Installing datalake into $(DATALAKE_VENV) …"
-	$(DATALAKE_VENV)/bin/python -m pip install --quiet -r constraints-datalake.txt
-	@touch $@
-
-$(PEERS_VENV)/.installed: constraints-peers.txt
-	$(call make-venv,$(PEERS_VENV))
-	@echo "Installing deltalake and pyiceberg into $(PEERS_VENV) …"
-	$(PEERS_VENV)/bin/python -m pip install --quiet -r constraints-peers.txt
-	@touch $@
-
-doors-env: $(DOORS_VENV)/.installed
-
-$(DOORS_VENV)/.installed: constraints-doors.txt
-	$(call make-venv,$(DOORS_VENV))
-	@echo "Installing Spark 4.1 and DuckDB's extensions into $(DOORS_VENV) …"
-	$(DOORS_VENV)/bin/python -m pip install --quiet -r constraints-doors.txt
-	@touch $@
-
-$(DIST_VENV)/.installed: constraints-dist.txt
-	$(call make-venv,$(DIST_VENV))
-	@echo "Installing build and twine into $(DIST_VENV) …"
-	$(DIST_VENV)/bin/python -m pip install --quiet -r constraints-dist.txt
-	@touch $@
-
-$(DOCS_VENV)/.installed: constraints-docs.txt
-	$(call make-venv,$(DOCS_VENV))
-	@echo "Installing MkDocs and Material into $(DOCS_VENV) …"
-	$(DOCS_VENV)/bin/python -m pip install --quiet -r constraints-docs.txt
-	@touch $@
-
-servers-env: $(SERVERS)/.installed
-
+# Who lacks Go or Cargo gets the servers of the other; tests of a server that is not there say so.
 $(SERVERS)/.installed: constraints-servers.txt
-	@for tool in go cargo; do \
-		command -v $$tool >/dev/null || { echo "The servers are built with $$tool, which is not installed." >&2; exit 1; }; \
-	done
 	@mkdir -p $(SERVERS)/bin
+	@for tool in go cargo; do command -v $$tool >/dev/null \
+		|| echo "Servers that are built with $$tool are left out: it is not installed." >&2; done
 	@echo "Building servers of S3 into $(SERVERS) …"
-	sed -n 's/^go //p' $< | GOBIN=$(CURDIR)/$(SERVERS)/bin CGO_ENABLED=0 xargs -n 1 go install
-	sed -n 's/^cargo //p' $< | xargs -n 1 cargo install --quiet --locked --root $(SERVERS) --features binary
+	! command -v go >/dev/null || sed -n 's/^go //p' $< \
+		| GOBIN=$(CURDIR)/$(SERVERS)/bin CGO_ENABLED=0 xargs -n 1 go install
+	! command -v cargo >/dev/null || sed -n 's/^cargo //p' $< \
+		| xargs -n 1 cargo install --quiet --locked --root $(SERVERS) --features binary
 	@touch $@
 
 # What constraints-sparkNN.txt pins goes before what constraints.txt pins.
@@ -158,12 +125,12 @@ demo: setup
 
 quick: setup
 	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal \
-		-m 'not (spark or interop or install or crash or slow or long)' $(ARGS)
+		-m 'not (spark or interop or install or crash or browser or slow or long)' $(ARGS)
 
-test: setup interop-env
+test: setup interop-env browser-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
-test-long: setup interop-env doors-env servers-env
+test-long: setup interop-env doors-env servers-env browser-env docs
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 	$(MAKE) spark-connect spark-versions
 
@@ -186,6 +153,23 @@ coverage: setup interop-env
 interop: setup interop-env
 	LAKEBED_ORACLES=1 $(PYTEST) tests/interop tests/golden tests/kite $(ARGS)
 
+# Its pictures are those that docs/report.md shows.
+browser: setup browser-env docs
+	LAKEBED_PICTURES=docs/assets $(PYTEST) tests/browser $(ARGS)
+
+# Debian's package, where there is no Chromium and the user may; else the tests of pages are skipped.
+browser-env:
+	@for name in chromium chromium-browser google-chrome-stable google-chrome; do \
+		! command -v $$name >/dev/null || exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; \
+	if command -v apt-get >/dev/null && $$as_root true 2>/dev/null; then \
+		echo "Installing chromium, which the tests of pages look with …"; \
+		$$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends chromium && exit 0; \
+	fi; \
+	echo "No Chromium: tests of pages are skipped. On Debian: sudo apt-get install chromium" >&2
+
 doors: setup doors-env
 	$(PYTEST) tests/publication -m long $(ARGS)
 
@@ -203,15 +187,15 @@ format: setup
 	$(BIN) -m ruff format .
 
 # The reference is made from docstrings and from --help, for which Lakebed is imported.
-docs: setup $(DOCS_VENV)/.installed
+docs: setup .venv-docs/.installed
 	PYTHONPATH=src:$$($(BIN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') NO_MKDOCS_2_WARNING=1 \
-		$(DOCS_VENV)/bin/python -m mkdocs build --clean --strict
+		.venv-docs/bin/python -m mkdocs build --clean --strict
 
 # The wheel is built from the source distribution, so that this one is known to be whole.
-dist: $(DIST_VENV)/.installed
+dist: .venv-dist/.installed
 	rm -rf dist
-	$(DIST_VENV)/bin/python -m build --outdir dist .
-	$(DIST_VENV)/bin/python -m twine check --strict dist/*
+	.venv-dist/bin/python -m build --outdir dist .
+	.venv-dist/bin/python -m twine check --strict dist/*
 
 bench: setup
 	$(BIN) bench/movielens.py
@@ -234,10 +218,10 @@ bench-index: setup
 bench-streams: setup
 	$(BIN) bench/streams.py $(ARGS)
 
-bench-scale: setup $(PLATEAU_VENV)/.installed $(PEERS_VENV)/.installed
+bench-scale: setup .venv-plateau/.installed .venv-peers/.installed
 	$(BIN) bench/scale/run.py $(ARGS)
 
-bench-merge: setup $(PEERS_VENV)/.installed
+bench-merge: setup .venv-peers/.installed
 	$(BIN) bench/merge.py $(ARGS)
 
 bench-far: setup
@@ -247,7 +231,7 @@ bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PLATEAU_VENV) $(KARTOTHEK_VENV) $(DATALAKE_VENV) $(PEERS_VENV) $(DOORS_VENV) $(DIST_VENV) $(DOCS_VENV) $(SERVERS) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf $(VENV) $(PINNED:%=.venv-%) $(KARTOTHEK_VENV) $(SERVERS) $(OLDER_SPARKS:%=.venv-spark%)
 	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

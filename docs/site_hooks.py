@@ -1,11 +1,17 @@
-"""What the site does with the pages: links that leave docs/ lead to the repository."""
+"""What the site does with the pages.
+
+Links that leave docs/ lead to the repository, and drawn pictures take the colours of the page.
+"""
 
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 SOURCE = "https://github.com/lakebed/lakebed/blob/main/"
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)\s]+)\)")
+_PICTURE = re.compile(r'<img [^>]*?src="(?:\.\./)*(assets/[\w-]+\.svg)"[^>]*>')
+_STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
+_WIDTH = "max-width: 24rem; width: 100%; display: block"  # letters a third larger than the text
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
@@ -18,3 +24,30 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return f"]({SOURCE}{target.replace('../', '')})" if ups > depth else link[0]
 
     return _OUTSIDE.sub(lead, markdown)
+
+
+def on_page_content(html: str, *, config: Any, **_: Any) -> str:
+    """Return a page with its drawn pictures in it, so that `currentColor` is the page's colour.
+
+    As an image, a picture would follow the system's light or dark, and not the switch of the site.
+    """
+
+    def draw(image: re.Match[str]) -> str:
+        drawing = Path(config["docs_dir"], image[1]).read_text(encoding="utf-8")
+        return _STYLE.sub("", drawing).replace("<svg ", f'<svg style="{_WIDTH}" ', 1)
+
+    return _PICTURE.sub(draw, html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Return a page whose search has a name, which the theme forgets."""
+    return _named(output)
+
+
+def on_post_template(output_content: str, *, template_name: str, **_: Any) -> str:
+    """Return a page that is made of no text of ours, such as the one for lost readers."""
+    return _named(output_content) if template_name.endswith(".html") else output_content
+
+
+def _named(page: str) -> str:
+    return page.replace('role="dialog"', 'role="dialog" aria-label="Search"')

@@ -85,7 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _group_of(item: pytest.Item) -> str | None:
     """Return the name of what an item shares with others: a JVM, a process, a fixture of its module."""
-    for mark in ("spark", "interop"):
+    for mark in ("spark", "interop", "browser"):
         if item.get_closest_marker(mark):
             return mark
     call = getattr(item, "callspec", None)

@@ -7,13 +7,12 @@ are run in a directory, through a mount of Hadoop's own, and in a bucket.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from frames import comparable, frame_of, spark_rows
+from frames import comparable, files_read, frame_of, setting, spark_rows
 
 import lakebed
 from lakebed.errors import CorruptMetadataError
@@ -74,32 +73,6 @@ def in_small_files(lake: lakebed.Repository, name: str, rows: int = 60) -> lakeb
             writer.write(row)
     assert len(dataset.files()) > 32
     return dataset
-
-
-@contextmanager
-def setting(spark: Any, name: str, value: str) -> Iterator[None]:
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name)
-
-
-def files_read(frame: Any) -> int:
-    """Run a query, and say how many files its scans took."""
-    frame.collect()
-    waiting, count = [frame._jdf.queryExecution().executedPlan()], 0
-    while waiting:
-        plan = waiting.pop()
-        name = plan.getClass().getSimpleName()
-        if name == "AdaptiveSparkPlanExec":
-            waiting.append(plan.executedPlan())
-        elif name.endswith("QueryStageExec"):
-            waiting.append(plan.plan())
-        elif name == "FileSourceScanExec":
-            count += plan.metrics().apply("numFiles").value()
-        waiting += [plan.children().apply(i) for i in range(plan.children().size())]
-    return count
 
 
 @case

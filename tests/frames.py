@@ -1,6 +1,11 @@
-"""Spark frames of Arrow tables, and rows as text to compare them."""
+"""Spark frames of Arrow tables, rows as text to compare them, and what a query has read."""
+
+from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -30,3 +35,29 @@ def _plain(value):
     if isinstance(value, dt.datetime) and value.tzinfo:
         return value.astimezone(dt.UTC).isoformat()
     return value
+
+
+@contextmanager
+def setting(spark: Any, name: str, value: str) -> Iterator[None]:
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name)
+
+
+def files_read(frame: Any) -> int:
+    """Run a query, and say how many files its scans took."""
+    frame.collect()
+    waiting, count = [frame._jdf.queryExecution().executedPlan()], 0
+    while waiting:
+        plan = waiting.pop()
+        name = plan.getClass().getSimpleName()
+        if name == "AdaptiveSparkPlanExec":
+            waiting.append(plan.executedPlan())
+        elif name.endswith("QueryStageExec"):
+            waiting.append(plan.plan())
+        elif name == "FileSourceScanExec":
+            count += plan.metrics().apply("numFiles").value()
+        waiting += [plan.children().apply(i) for i in range(plan.children().size())]
+    return count

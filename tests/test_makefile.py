@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text()
+ROOT = Path(__file__).parents[1]
+MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def recipe_of(target: str) -> str:
@@ -11,11 +12,19 @@ def recipe_of(target: str) -> str:
 
 
 def test_each_environment_is_noted_as_made_so_that_it_is_not_made_again():
-    environments = re.findall(r"^(\S+/\.installed):", MAKEFILE, re.MULTILINE)
+    environments = re.findall(r"^(\S+/\.installed\)?):", MAKEFILE, re.MULTILINE)
 
-    assert len(environments) == 10
+    assert len(environments) == 5
     for environment in environments:
         assert "\t@touch $@\n" in recipe_of(environment), environment
+
+
+def test_each_environment_of_pins_has_its_pins():
+    pinned = re.search(r"^PINNED := (.+)$", MAKEFILE, re.MULTILINE)[1].split()
+
+    assert len(pinned) == 6
+    for name in pinned:
+        assert (ROOT / f"constraints-{name}.txt").is_file(), name
 
 
 def test_help_names_each_target():
@@ -26,5 +35,5 @@ def test_help_names_each_target():
     }
     told = set(re.findall(r"make ([a-z-]+)", recipe_of("help")))
 
-    inner = {"help", "interop-env", "doors-env", "servers-env"}
+    inner = {"help", "interop-env", "doors-env", "servers-env", "browser-env"}
     assert told == phony - inner

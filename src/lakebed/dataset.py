@@ -21,6 +21,7 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, OnFiles
 from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
+from lakebed.model.totals import known_total
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
@@ -267,8 +268,8 @@ class Dataset(View):
                     path=path,
                     values=decode_path(path, state.layout.partition_level_types),
                     file_count=len(files),
-                    row_count=_sum([file.row_count for file in files]),
-                    size_bytes=_sum([file.size_bytes for file in files]),
+                    row_count=known_total([file.row_count for file in files]),
+                    size_bytes=known_total([file.size_bytes for file in files]),
                 )
             )
         return Items(partitions)
@@ -1630,11 +1631,6 @@ def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
     from lakebed.spark.session import get_session
 
     return get_session(None if spark is True else spark)
-
-
-def _sum(numbers: list[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
 
 
 def _dead_metadata_of_tables(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from lakebed.commit import Commit, File
 from lakebed.errors import MissingDependencyError
+from lakebed.work.defaults import READ_BEST_BYTES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TARGET_BYTES = (64 << 20, 256 << 20)  # where data files are read best
 MAX_PARTITIONS = 40
 _MAX_LABEL = 40
 
@@ -33,7 +33,7 @@ def file_sizes(files: Sequence[File], ax: Axes | None = None) -> Axes:
     axes = _axes(ax)
     sizes = [max(file.size_bytes, 1) for file in files if file.size_bytes is not None]
     axes.set_xscale("log", base=2)
-    axes.axvspan(*TARGET_BYTES, alpha=0.2, label="read best")
+    axes.axvspan(*READ_BEST_BYTES, alpha=0.2, label="read best")
     edges = [1 << power for power in range(8, 35)]
     axes.hist(sizes, bins=edges)
     axes.set(xlabel="bytes", ylabel="data files", title="Data files by size")

@@ -1,12 +1,12 @@
 """A lake on one page: it agrees with what the datasets say, and whatever they hold stays text."""
 
 import datetime as dt
-import html.parser
 import json
 import re
 
 import pyarrow as pa
 import pytest
+from shown_page import ShownPage
 
 import lakebed
 from lakebed import by
@@ -14,59 +14,6 @@ from lakebed.errors import InvalidInputError
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])
-
-
-class Page(html.parser.HTMLParser):
-    """What a browser makes of a page: its elements, and the cells of its tables by caption."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: set[str] = set()
-        self.targets: list[str] = []
-        self.ids: set[str] = set()
-        self.tables: dict[str, list[list[str]]] = {}
-        self.facts: list[tuple[str, str]] = []
-        self._open: list[str] = []
-        self._text = ""
-        self._rows: list[list[str]] = []
-        self._name = ""
-        self.feed(text)
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list) -> None:
-        self.elements.add(tag)
-        known = dict(attrs)
-        assert not any(name.startswith("on") for name in known)
-        self.targets += [known[name] for name in ("href", "src") if name in known]
-        self.ids |= {known["id"]} if "id" in known else set()
-        if tag not in ("meta", "br", "col"):
-            self._open.append(tag)
-        if tag == "table":
-            self._rows = []
-        if tag == "tr":
-            self._rows.append([])
-        if tag in ("td", "th", "caption", "dt", "dd"):
-            self._text = ""
-
-    def handle_data(self, data: str) -> None:
-        self._text += data
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-        if tag in ("td", "th"):
-            self._rows[-1].append(self._text)
-        if tag == "caption":
-            self._name = self._text
-        if tag == "table":
-            self.tables.setdefault(self._name, self._rows)
-        if tag == "dt":
-            self._name = self._text
-        if tag == "dd":
-            self.facts.append((self._name, self._text))
-
-    def numbers(self, caption: str) -> list[dict[str, str]]:
-        head, *rows = self.tables[caption]
-        return [dict(zip(head, row, strict=True)) for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +38,7 @@ def repository(tmp_path_factory):
 def page(repository, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "lake.html"
     repository.report(path, view=repository["d"].where("n > 3"))
-    return Page(path.read_text(encoding="utf-8"))
+    return ShownPage(path.read_text(encoding="utf-8"))
 
 
 def test_every_number_is_what_the_command_line_says(repository, page, cli):
@@ -102,35 +49,35 @@ def test_every_number_is_what_the_command_line_says(repository, page, cli):
     batches = json.loads(cli("batches", address, "-o", "json").stdout)
     files = json.loads(cli("files", address, "-o", "json").stdout)
 
-    (row,) = [row for row in page.numbers("Datasets") if row["dataset"] == "d"]
+    (row,) = [row for row in page.rows("Datasets") if row["dataset"] == "d"]
     assert row["rows"] == f"{shown['row_count']:,}"
     assert row["bytes"] == f"{shown['size_bytes']:,}"
     assert int(row["files"]) == shown["file_count"] == len(files)
     assert int(row["version"]) == shown["version"]
-    told = page.numbers("Partitions")
+    told = page.rows("Partitions")
     assert {
         (each["partition"], int(each["files"]), int(each["rows"]), each["bytes"]) for each in told
     } == {
         (each["partition"], each["file_count"], each["row_count"], f"{each['size_bytes']:,}")
         for each in partitions
     }
-    told = page.numbers("Commits")
+    told = page.rows("Commits")
     assert [(int(each["version"]), each["operation"], int(each["rows"])) for each in told] == [
         (each["version"], each["operation"], each["row_count"]) for each in reversed(history)
     ]
     told = page.tables[f"The newest {len(batches)} of {len(batches)} batches"][1:]
     assert [each[0] for each in told] == [str(each["batch_id"]) for each in reversed(batches)]
-    told = page.numbers("Data files by size")
+    told = page.rows("Data files by size")
     assert sum(int(each["files"]) for each in told) == len(files)
     index = repository["d"].indices()[0]
-    (told,) = page.numbers("What they cost, and what they save")
+    (told,) = page.rows("What they cost, and what they save")
     assert (told["column"], told["bytes"]) == ("n", f"{index.size_bytes:,}")
 
 
 def test_plan_says_what_explain_says(repository, page):
     explanation = repository["d"].where("n > 3").plan().explain()
 
-    told = {row["which"]: int(row["files"]) for row in page.numbers("Files")}
+    told = {row["which"]: int(row["files"]) for row in page.rows("Files")}
 
     assert told["kept"] == explanation.kept
     assert told["dropped by statistics"] == explanation.dropped_by_statistics
@@ -144,7 +91,7 @@ def test_whatever_a_lake_holds_stays_text(page):
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary"),
         *("svg", "rect", "circle", "line", "text"),
     }
-    assert page.numbers("Protected from cleanup")[0]["why"] == HOSTILE
+    assert page.rows("Protected from cleanup")[0]["why"] == HOSTILE
 
 
 def test_page_asks_nobody_for_anything_and_its_links_lead_somewhere(page):
@@ -175,9 +122,9 @@ def test_dataset_that_cannot_be_read_is_told_beside_the_others(repository, tmp_p
 
     text = lakebed.open_repository(str(copy)).report(tmp_path / "x.html").read_text("utf-8")
 
-    page = Page(text)
-    assert [row["dataset"] for row in page.numbers("Not read")] == ["d"]
-    assert [row["dataset"] for row in page.numbers("Datasets")] == ["empty"]
+    page = ShownPage(text)
+    assert [row["dataset"] for row in page.rows("Not read")] == ["d"]
+    assert [row["dataset"] for row in page.rows("Datasets")] == ["empty"]
 
 
 def test_lake_of_many_datasets_tells_the_largest_in_detail_and_all_in_a_table(tmp_path):
@@ -187,9 +134,9 @@ def test_lake_of_many_datasets_tells_the_largest_in_detail_and_all_in_a_table(tm
         if number:
             dataset.append([{"day": None, "name": "a" * number, "n": n} for n in range(number)])
 
-    page = Page(repository.report(tmp_path / "x.html").read_text("utf-8"))
+    page = ShownPage(repository.report(tmp_path / "x.html").read_text("utf-8"))
 
-    assert len(page.numbers("Datasets")) == 45
+    assert len(page.rows("Datasets")) == 45
     assert len({name for name in page.ids if name.startswith("dataset-")}) == 40
     assert "dataset-d44" in page.ids
     assert "dataset-d0" not in page.ids
@@ -208,7 +155,7 @@ def test_command_writes_the_page_of_a_lake_or_of_one_dataset(repository, cli, tm
     answer = cli("report", location, "-o", path)
 
     assert answer.stdout.strip() == str(path)
-    names = [row["dataset"] for row in Page(path.read_text("utf-8")).numbers("Datasets")]
+    names = [row["dataset"] for row in ShownPage(path.read_text("utf-8")).rows("Datasets")]
     assert names == (["d"] if what else ["d", "empty"])
 
 

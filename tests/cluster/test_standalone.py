@@ -272,6 +272,7 @@ class Killing:
         self._rng = random.Random(time.time_ns())
         self._takes_s = 0.0
         self.killed = 0
+        self.count = 0  # of the numbers that `repeat` has written
 
     def ask(self, function: str, /, *, is_killed: bool = True, **arguments: Any) -> Any:
         began = time.monotonic()
@@ -283,6 +284,19 @@ class Killing:
         if not is_killed:
             self._takes_s = time.monotonic() - began
         return answer
+
+    def repeat(self, function: str, count: int, dataset: Dataset, **arguments: Any) -> None:
+        """Write so many numbers at a time, until enough executors were killed."""
+        while self.killed < KILLS:
+            self.ask(
+                function,
+                start=self.count,
+                count=count,
+                dataset=uri(dataset),
+                is_killed=self.count > 0,
+                **arguments,
+            )
+            self.count += count
 
 
 class TestKilledExecutors:
@@ -302,31 +316,16 @@ class TestKilledExecutors:
     def test_a_write(
         self, killing: Killing, driver: Driver, numbers: Dataset, *, scattered: bool
     ) -> None:
-        count, rounds = 40_000, 0
-        arguments: dict[str, Any] = {
-            "dataset": uri(numbers),
-            "count": count,
-            "scattered": scattered,
-        }
-        killing.ask("append", start=0, is_killed=False, **arguments)
+        killing.repeat("append", 40_000, numbers, scattered=scattered)
 
-        while killing.killed < KILLS:
-            rounds += 1
-            killing.ask("append", start=rounds * count, **arguments)
-
-        self.check(driver, numbers, (rounds + 1) * count)
+        self.check(driver, numbers, killing.count)
 
     def test_a_write_by_the_data_source(
         self, killing: Killing, driver: Driver, numbers: Dataset
     ) -> None:
-        count, rounds = 40_000, 0
-        killing.ask("save", start=0, count=count, dataset=uri(numbers), is_killed=False)
+        killing.repeat("save", 40_000, numbers)
 
-        while killing.killed < KILLS:
-            rounds += 1
-            killing.ask("save", start=rounds * count, count=count, dataset=uri(numbers))
-
-        self.check(driver, numbers, (rounds + 1) * count)
+        self.check(driver, numbers, killing.count)
 
     def test_a_write_by_sparks_own_writer(
         self, killing: Killing, driver: Driver, tmp_path: Path
@@ -334,14 +333,9 @@ class TestKilledExecutors:
         plain = lakebed.open_repository(tmp_path / "lake").create(
             "plain", lakebed.DatasetDescriptor(schema=SCHEMA)
         )
-        count, rounds = 400_000, 0
-        killing.ask("append_natively", start=0, count=count, dataset=uri(plain), is_killed=False)
+        killing.repeat("append_natively", 400_000, plain)
 
-        while killing.killed < KILLS:
-            rounds += 1
-            killing.ask("append_natively", start=rounds * count, count=count, dataset=uri(plain))
-
-        self.check(driver, plain, (rounds + 1) * count)
+        self.check(driver, plain, killing.count)
 
     def test_an_ingest(
         self, killing: Killing, driver: Driver, numbers: Dataset, tmp_path: Path

@@ -33,6 +33,8 @@ from lakebed import errors
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+# Also what is read beside them: the changelog, how to contribute, how to report what is wrong.
+LINKED = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")})
 SHOWN = {"text", "json"}
 
 _FENCE = re.compile(
@@ -167,6 +169,14 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_python_that_is_not_run_is_python_all_the_same(page: Path) -> None:
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if block.language == "python" and not block.is_run:
+            source = "\n" * (block.line - 1) + block.body
+            compile(source, str(page), "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize("page", LINKED, ids=page_name)
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
 

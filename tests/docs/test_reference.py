@@ -5,6 +5,8 @@ import re
 import types
 from pathlib import Path
 
+import yaml
+
 import lakebed
 
 ROOT = Path(__file__).parents[2]
@@ -55,3 +57,15 @@ def test_every_page_has_a_place_on_the_shelves_of_the_site():
 
     assert len(pages) > 40
     assert [page for page in pages if page not in site] == []
+
+
+def test_the_site_brings_its_scripts_and_asks_no_other_host():
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+    scripts = site["extra"]["polyfills"] + site.get("extra_javascript", [])
+
+    # The plugin would load its script from another host if none of ours had this name.
+    assert "offline" in site["plugins"]
+    assert any("iframe-worker" in script for script in scripts)
+    assert [script for script in scripts if not (ROOT / "docs" / script).is_file()] == []
+    assert site["theme"]["font"] is False

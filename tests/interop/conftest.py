@@ -27,6 +27,7 @@ sys.path.insert(0, str(HERE))  # the modules that tests and worker share
 import wire  # noqa: E402 - after the path
 from oracles import Trial, trial_of  # noqa: E402 - same
 from oracles import table as oracle_table  # noqa: E402 - same
+from specimens import SPECIMENS, Specimen  # noqa: E402 - same
 
 
 class OtherError(Exception):
@@ -133,3 +134,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 own[outcome] = own.get(outcome, 0) + 1
     terminalreporter.section("libraries that Lakebed shares a format with")
     terminalreporter.write_line(oracle_table(counts))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("lake")
+    repository = lakebed.open_repository(root)
+    for specimen in SPECIMENS:
+        specimen.create(repository)
+    return root
+
+
+@pytest.fixture(params=SPECIMENS, ids=lambda specimen: specimen.name)
+def specimen(request: pytest.FixtureRequest) -> Specimen:
+    return request.param

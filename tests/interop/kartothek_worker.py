@@ -5,8 +5,6 @@ It runs on Python 3.9, the last that kartothek 5.3 and its pyarrow know.
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from typing import Any
 
@@ -139,18 +137,5 @@ CALLS = {
 }
 
 
-def main() -> None:
-    """Answer until the input ends."""
-    answers = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints must not get between the answers
-    for line in sys.stdin:
-        request = wire.from_json(json.loads(line))
-        try:
-            answer = {"result": CALLS[request["call"]](**request["arguments"])}
-        except Exception as error:  # noqa: BLE001 - every error is an answer
-            answer = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(wire.to_json(answer)), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    wire.answer(CALLS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from typing import Any
 
@@ -152,18 +150,5 @@ CALLS = {
 }
 
 
-def main() -> None:
-    """Answer until the input ends."""
-    answers = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints must not get between the answers
-    for line in sys.stdin:
-        request = wire.from_json(json.loads(line))
-        try:
-            answer = {"result": CALLS[request["call"]](**request["arguments"])}
-        except Exception as error:  # noqa: BLE001 - every error is an answer
-            answer = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(wire.to_json(answer)), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    wire.answer(CALLS)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shown_rows import as_pandas_sees, by_id
-from specimens import SPECIMENS, Dnf, Specimen, columns_of
+from specimens import Dnf, columns_of
 
 import lakebed
 from lakebed.errors import ReadOnlyError, UnsupportedVersionError
@@ -19,20 +19,6 @@ from lakebed.errors import ReadOnlyError, UnsupportedVersionError
 pytestmark = pytest.mark.interop
 
 WORDS = pa.schema([("id", pa.int64()), ("word", pa.string()), ("part", pa.string())])
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("lake")
-    repository = lakebed.open_repository(root)
-    for specimen in SPECIMENS:
-        specimen.create(repository)
-    return root
-
-
-@pytest.fixture(params=SPECIMENS, ids=lambda specimen: specimen.name)
-def specimen(request: pytest.FixtureRequest) -> Specimen:
-    return request.param
 
 
 def test_kartothek_reads_every_row_and_column(kartothek, lake, specimen):

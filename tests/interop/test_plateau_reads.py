@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from shown_rows import as_pandas_sees, by_id
-from specimens import SPECIMENS, Specimen, columns_of
+from specimens import columns_of
 
 import lakebed
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("lake")
-    repository = lakebed.open_repository(root)
-    for specimen in SPECIMENS:
-        specimen.create(repository)
-    return root
-
-
-@pytest.fixture(params=SPECIMENS, ids=lambda specimen: specimen.name)
-def specimen(request: pytest.FixtureRequest) -> Specimen:
-    return request.param
 
 
 def test_plateau_reads_every_row_and_column(plateau, lake, specimen):

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -51,3 +54,16 @@ _READERS = {
     "date": dt.date.fromisoformat,
     "decimal": decimal.Decimal,
 }
+
+
+def answer(calls: dict[str, Callable[..., Any]]) -> None:
+    """Call what each line of the input asks for, until it ends."""
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # whatever a library prints must not get between the answers
+    for line in sys.stdin:
+        request = from_json(json.loads(line))
+        try:
+            told = {"result": calls[request["call"]](**request["arguments"])}
+        except Exception as error:  # noqa: BLE001 - every error is an answer
+            told = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(to_json(told)), file=answers, flush=True)

@@ -7,7 +7,6 @@ import contextlib
 import datetime as dt
 import gzip
 import hashlib
-import html.parser
 import http.client
 import io
 import json
@@ -26,6 +25,7 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 import pytest
 import uvicorn
+from shown_page import ShownPage
 
 import lakebed
 from lakebed import by
@@ -87,56 +87,6 @@ def _stopped():
         Client.running.pop().stop()
 
 
-class Shown(html.parser.HTMLParser):
-    """What a browser makes of a page: elements, links, tables by caption, and facts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: set[str] = set()
-        self.links: list[str] = []
-        self.inputs: dict[str, str] = {}
-        self.tables: dict[str, list[list[str]]] = {}
-        self.facts: dict[str, str] = {}
-        self.text = ""
-        self._cell = ""
-        self._rows: list[list[str]] = []
-        self._name = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list) -> None:
-        self.elements.add(tag)
-        known = dict(attrs)
-        assert not any(name.startswith("on") or name in ("style", "src") for name in known)
-        if tag == "a":
-            self.links.append(known["href"])
-        if tag == "input":
-            self.inputs[known["name"]] = known["value"]
-        if tag == "table":
-            self._rows = []
-        if tag == "tr":
-            self._rows.append([])
-        if tag in ("td", "th", "caption", "dt", "dd"):
-            self._cell = ""
-
-    def handle_data(self, data: str) -> None:
-        self._cell += data
-        self.text += data
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._rows[-1].append(self._cell)
-        if tag in ("caption", "dt"):
-            self._name = self._cell
-        if tag == "dd":
-            self.facts.setdefault(self._name, self._cell)
-        if tag == "table":
-            self.tables[self._name] = self._rows
-
-    def rows(self, caption: str) -> list[dict[str, str]]:
-        head, *rows = self.tables[caption]
-        return [dict(zip(head, row, strict=True)) for row in rows]
-
-
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     repository = lakebed.open_repository(str(tmp_path_factory.mktemp("lake")))
@@ -191,14 +141,14 @@ def client(repository, archive, ingested):
     return Client(create_app(repository, archive=archive))
 
 
-def shown(client, address: str, status: int = 200) -> Shown:
+def shown(client, address: str, status: int = 200) -> ShownPage:
     answer = client.get(address)
     assert answer.status == status, answer.text
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    return Shown(answer.text)
+    return ShownPage(answer.text)
 
 
-def followed(client, *starts: str) -> dict[str, Shown]:
+def followed(client, *starts: str) -> dict[str, ShownPage]:
     """Follow every link from some pages on, and every link of those."""
     waiting, pages = list(starts), {}
     while waiting:
@@ -208,7 +158,7 @@ def followed(client, *starts: str) -> dict[str, Shown]:
         answer = client.get(address)
         assert answer.status == 200, address
         is_page = answer.headers["content-type"].startswith("text/html")
-        pages[address] = Shown(answer.text if is_page else "")
+        pages[address] = ShownPage(answer.text if is_page else "")
         waiting += pages[address].links
     return pages
 
@@ -243,7 +193,7 @@ def test_lake_and_dataset_tell_what_the_repository_does(client, repository) -> N
         assert row["rows"] == f"{sum(file.row_count for file in files):,}"
         assert row["bytes"] == f"{sum(file.size_bytes for file in files):,}"
         assert int(row["files"]) == len(files)
-    assert int(page.facts["version"]) == dataset.version
+    assert int(page.fact("version")) == dataset.version
     assert [int(row["version"]) for row in page.rows("Commits")] == [
         commit.version for commit in reversed(dataset.history())
     ]
@@ -257,10 +207,10 @@ def test_pages_are_live(tmp_path) -> None:
     dataset = repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
     client = Client(create_app(repository))
 
-    before = shown(client, "/datasets/d").facts["rows"]
+    before = shown(client, "/datasets/d").fact("rows")
     dataset.append([{"day": None, "name": "a", "n": 1}])
 
-    assert (before, shown(client, "/datasets/d").facts["rows"]) == ("0", "1")
+    assert (before, shown(client, "/datasets/d").fact("rows")) == ("0", "1")
 
 
 def test_plan_is_that_of_a_predicate_typed_into_the_form(client, repository) -> None:
@@ -355,8 +305,8 @@ def test_record_tells_its_metadata_and_what_became_of_the_file(client, archive, 
     page = shown(client, "/archive/files/rows")
     (use,) = page.rows("What became of it")
 
-    assert page.facts["hash"] == record.hash
-    assert page.facts["bytes"] == str(record.size_bytes)
+    assert page.fact("hash") == record.hash
+    assert page.fact("bytes") == str(record.size_bytes)
     assert use == {
         "dataset": "n",
         "batch": str(batch.batch_id),
@@ -419,7 +369,7 @@ def test_whatever_is_held_stays_text(client) -> None:
     ]
     for address in [*pages, f"/datasets/d/plan?where=name+%3D+{quote(repr(HOSTILE))}"]:
         answer = client.get(address)
-        page = Shown(answer.text)
+        page = ShownPage(answer.text)
         assert not {"script", "img"} & page.elements, address
         assert "<script" not in answer.text
     assert shown(client, "/datasets/d").rows("Protected from cleanup")[0]["why"] == HOSTILE
@@ -440,6 +390,44 @@ def test_page_may_load_nothing_and_run_nothing(client, address) -> None:
     assert f"'sha256-{digest}'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("address", ["/datasets/d", SEARCH, "/archive/contents/hostile"])
+def test_what_everybody_may_read_is_not_sent_again_to_who_has_it(client, address) -> None:
+    first = client.get(address)
+    etag = first.headers["etag"]
+
+    assert first.headers["cache-control"] == "private, no-cache"
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        again = client.get(address, headers={"if-none-match": known, "range": "bytes=0-0"})
+        assert (again.status, again.body) == (304, b""), known
+        assert again.headers["etag"] == etag
+        assert again.headers["content-security-policy"]
+    other = client.get(address, headers={"if-none-match": '"other"'})
+    assert (other.status, other.body) == (200, first.body)
+
+
+def test_page_that_has_changed_is_sent_again(tmp_path) -> None:
+    repository = lakebed.open_repository(str(tmp_path / "lake"))
+    dataset = repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
+    client = Client(create_app(repository))
+    known = {"if-none-match": client.get("/datasets/d").headers["etag"]}
+
+    same = client.get("/datasets/d", headers=known).status
+    dataset.append([{"day": None, "name": "a", "n": 1}])
+
+    assert (same, client.get("/datasets/d", headers=known).status) == (304, 200)
+
+
+@pytest.mark.parametrize("address", ["/", "/datasets/d", SEARCH, "/archive/contents/hostile"])
+def test_nothing_behind_a_token_is_kept(repository, archive, address) -> None:
+    client = Client(create_app(repository, archive=archive, token="s3cret-token"))
+    authorized = {"authorization": "Bearer s3cret-token"}
+
+    answer = client.get(address, headers=authorized)
+
+    assert answer.status == 200
+    assert answer.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from effort import examples
+from frames import files_read
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
@@ -59,23 +60,6 @@ def events(spark: Any, lake: lakebed.Repository) -> Any:
     events = create(lake)
     with lakebed.spark.attach(spark, lake, datasets=["events"]):
         yield events
-
-
-def files_read(frame: Any) -> int:
-    """Run a query, and say how many files its scans took."""
-    frame.collect()
-    waiting, count = [frame._jdf.queryExecution().executedPlan()], 0
-    while waiting:
-        plan = waiting.pop()
-        name = plan.getClass().getSimpleName()
-        if name == "AdaptiveSparkPlanExec":
-            waiting.append(plan.executedPlan())
-        elif name.endswith("QueryStageExec"):
-            waiting.append(plan.plan())
-        elif name == "FileSourceScanExec":
-            count += plan.metrics().apply("numFiles").value()
-        waiting += [plan.children().apply(i) for i in range(plan.children().size())]
-    return count
 
 
 def test_view_shows_the_fields_and_then_the_partition_fields(spark: Any, events: Any) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from far_cases import CASES, create, is_native, setting, table
-from frames import comparable, spark_rows
+from far_cases import CASES, create, is_native, table
+from frames import comparable, setting, spark_rows
 
 import lakebed
 from lakebed.errors import InvalidInputError

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from effort import examples
-from frames import comparable, spark_rows
+from frames import comparable, setting, spark_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
@@ -226,15 +225,6 @@ def test_sizes_in_the_file_table_are_not_believed(
 
     for way in ("auto", *NATIVE, "arrow"):
         assert dataset.spark(spark, way=way).count() == 1_000, way
-
-
-@contextlib.contextmanager
-def setting(spark: Any, name: str, value: str) -> Iterator[None]:
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name)
 
 
 @needs_prepared

@@ -45,6 +45,13 @@ class Refusal(Exception):  # noqa: N818 - an answer, which nobody but the server
         return AsciiJson(body, status_code=self.status, headers=self.headers)
 
 
+def is_known(request: Request, etag: str) -> bool:
+    """Tell whether the client has what an etag stands for, and asks for nothing else."""
+    known = request.headers.get("if-none-match", "")
+    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
+    return not tags.isdisjoint({etag, "*"})
+
+
 class AsciiJson(JSONResponse):
     """JSON in ASCII: stored metadata may hold text that is no UTF-8, such as half of a pair."""
 

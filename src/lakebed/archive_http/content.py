@@ -18,7 +18,7 @@ from starlette.types import Send
 
 from lakebed.archive import Archive, ArchiveRecord
 from lakebed.archive.files import key_of
-from lakebed.archive_http.answers import Refusal, shortened
+from lakebed.archive_http.answers import Refusal, is_known, shortened
 from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
 
 _log = logging.getLogger(__name__)
@@ -78,12 +78,12 @@ def content_answer(archive: Archive, record: ArchiveRecord, request: Request) ->
     Args:
         archive: Whose file it is.
         record: What the storage has just told of the file.
-        request: Whose headers ask for a range.
+        request: Whose headers ask for a range, or name the etag of what the client has.
 
-    A range that begins behind the end is refused.
+    A client that has the content is told so, without it. A range that begins behind the end is refused.
 
     Cost:
-        A GET for three bytes, and one for each 4 MiB.
+        A GET for three bytes, and one for each 4 MiB; none where the client has the content.
     """
     size_bytes, key = record.size_bytes, key_of(archive.store, record.url)
     headers = {
@@ -92,6 +92,9 @@ def content_answer(archive: Archive, record: ArchiveRecord, request: Request) ->
         "etag": _etag(record),
         "last-modified": format_datetime(record.created_at, usegmt=True),
     }
+    if is_known(request, headers["etag"]):
+        del headers["content-type"]
+        return Response(status_code=304, headers=headers)
     if archive.store.get_range(key, 0, len(_GZIP_MAGIC)) == _GZIP_MAGIC:
         headers["content-encoding"] = "gzip"
     if request.method == "HEAD":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8080
+OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})  # that no other machine reaches
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _SHUTDOWN_S = 30  # for downloads that are under way

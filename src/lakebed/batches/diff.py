@@ -15,6 +15,7 @@ from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
 from lakebed.model.shown import counted
+from lakebed.model.totals import known_total
 from lakebed.state import file_table
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
@@ -86,12 +87,12 @@ class Diff:
     @property
     def rows_added(self) -> int | None:
         """Entities in the files added; None where that is not known."""
-        return _total([partition.rows_added for partition in self.partitions])
+        return known_total([partition.rows_added for partition in self.partitions])
 
     @property
     def rows_removed(self) -> int | None:
         """Entities in the files removed; None where that is not known."""
-        return _total([partition.rows_removed for partition in self.partitions])
+        return known_total([partition.rows_removed for partition in self.partitions])
 
     @property
     def is_empty(self) -> bool:
@@ -186,11 +187,6 @@ def _shown(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 
-def _total(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
-
-
 def _holds_map(kind: Type) -> bool:
     if isinstance(kind, Struct):
         return any(_holds_map(field.type) for field in kind.fields)
@@ -257,8 +253,8 @@ def difference(store: Store, one: State, other: State) -> Diff:
                 path=path,
                 files_added=len(rows_added.get(path, ())),
                 files_removed=len(rows_removed.get(path, ())),
-                rows_added=_total(rows_added.get(path, ())),
-                rows_removed=_total(rows_removed.get(path, ())),
+                rows_added=known_total(rows_added.get(path, ())),
+                rows_removed=known_total(rows_removed.get(path, ())),
             )
             for path in sorted({*rows_added, *rows_removed})
         ),

@@ -28,8 +28,9 @@ from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
 from lakebed.archive.keys import KeyForm
 from lakebed.archive.target import DEFAULT_TEMPLATE
 from lakebed.archive_http import serve as serve_archive
-from lakebed.archive_http.server import DEFAULT_HOST, DEFAULT_PORT
+from lakebed.archive_http.server import OWN_ADDRESSES
 from lakebed.cli.group import VerbGroup
+from lakebed.cli.listening import listens
 from lakebed.cli.options import Verb, parse_pairs, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.errors import InvalidInputError
@@ -59,7 +60,6 @@ RECORD_COLUMNS = (
 )
 _TABLE_COLUMNS = ("what", "where", "start", "end", "work_id", "size_bytes", "path", "id")
 _PIECE_BYTES = 1024 * 1024
-_OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @click.group(
@@ -521,22 +521,12 @@ def ingest(
     "serve", example="lakebed archive serve --storage s3://raw --index dynamodb://raw --port 8080"
 )
 @takes_archive
-@click.option("--host", default=DEFAULT_HOST, show_default=True, help="The address to listen at.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    help="The port; 0 takes a free one.",
-)
+@listens
 @click.option(
     "--token",
     envvar=TOKEN_VARIABLE,
     help="What requests must bring as Authorization: Bearer TOKEN. Others see the command line of "
     f"a process: better set the variable.  [env: {TOKEN_VARIABLE}]",
-)
-@click.option(
-    "--public-url", metavar="URL", help="How clients reach the server, if through a proxy."
 )
 def serve(
     output: Output,
@@ -551,7 +541,7 @@ def serve(
 
     The result is the URL of the server, told when it listens. -v logs each request.
     """
-    if token is None and host not in _OWN_ADDRESSES:
+    if token is None and host not in OWN_ADDRESSES:
         output.note(f"Whoever reaches {host} can read the archive: --token asks who it is.")
 
     def tell(url: str) -> None:

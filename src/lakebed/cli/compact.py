@@ -9,10 +9,9 @@ import click
 
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.tree import human_size
 from lakebed.cli.upkeep import progress_bar
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, human_size
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat

@@ -18,7 +18,7 @@ from lakebed.cli.options import (
     takes_state,
     verb,
 )
-from lakebed.cli.output import Output, to_screen
+from lakebed.cli.output import Output
 from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
@@ -27,7 +27,7 @@ from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, visible
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
@@ -109,7 +109,7 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     width = max((len(field.name) for field in schema), default=0)
     output.note(f"Fields by the first rows of {path}; with --schema you choose them yourself:")
     for field in schema:
-        output.note(f"  {to_screen(field.name):{width}}  {field.type}")
+        output.note(f"  {visible(field.name):{width}}  {field.type}")
     return schema
 
 

@@ -29,6 +29,8 @@ from typing import Any
 
 import click
 
+from lakebed.model.shown import visible
+
 
 class OutputFormat(StrEnum):
     """What `--output` takes."""
@@ -236,7 +238,7 @@ def _print_facts(facts: Mapping[str, object]) -> None:
         items = list(value) if isinstance(value, list | tuple) else [value]
         for item, label in zip(items, itertools.chain([name], itertools.repeat("")), strict=False):
             text = "-" if item is None else _to_text(to_plain(item))
-            lines.append((to_screen(label), to_screen(text)))
+            lines.append((visible(label), visible(text)))
     if sys.stdout.isatty():
         from lakebed.cli.tables import print_facts
 
@@ -246,13 +248,3 @@ def _print_facts(facts: Mapping[str, object]) -> None:
     width = max((len(label) for label, _ in lines), default=0)
     for label, text in lines:
         _write_line(f"{label:{width}}  {text}".rstrip())
-
-
-def to_screen(text: str) -> str:
-    """Make control characters visible: data must not move the cursor, nor break the line."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )

@@ -11,6 +11,7 @@ from lakebed.dataset import Dataset
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import MISSING, Field
+from lakebed.model.totals import known_total
 
 COMMIT_COLUMNS = (
     "version",
@@ -74,8 +75,8 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "index": list(descriptor.index),
         "properties": dict(descriptor.properties),
         "file_count": len(files),
-        "row_count": _total([file.row_count for file in files]),
-        "size_bytes": _total([file.size_bytes for file in files]),
+        "row_count": known_total([file.row_count for file in files]),
+        "size_bytes": known_total([file.size_bytes for file in files]),
         "partition_count": _count_partitions(files),
         "last_commit": commit_record(history[-1]) if history else None,
     }
@@ -116,9 +117,3 @@ def _strategy_texts(strategy: PartitionStrategy) -> list[str]:
 
 def _count_partitions(files: Sequence[File]) -> int:
     return len({file.partition for file in files})
-
-
-def _total(numbers: Sequence[int | None]) -> int | None:
-    """Add up; None where a file of another tool is not counted."""
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import click
 
 from lakebed.archive import open_archive
-from lakebed.archive_http.server import DEFAULT_HOST, DEFAULT_PORT
+from lakebed.archive_http.server import OWN_ADDRESSES
+from lakebed.cli.listening import listens
 from lakebed.cli.options import REPOSITORY_VARIABLE, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.report import find_lake
-from lakebed.lake_http.server import OWN_ADDRESSES
 from lakebed.lake_http.server import serve as serve_lake
 
 TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
@@ -22,23 +22,13 @@ TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
 @click.argument("location", envvar=REPOSITORY_VARIABLE, required=False)
 @click.option("--archive", "storage", metavar="URL", help="Also show this archive: its storage.")
 @click.option("--index", metavar="URL", help="What finds the files of the archive.")
-@click.option("--host", default=DEFAULT_HOST, show_default=True, help="The address to listen at.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    help="The port; 0 takes a free one.",
-)
+@listens
 @click.option(
     "--token",
     envvar=TOKEN_VARIABLE,
     help="What browsers must give as password, of any user, and programs as Authorization: Bearer "
     "TOKEN. Others see the command line of a process: better set the variable.  "
     f"[env: {TOKEN_VARIABLE}]",
-)
-@click.option(
-    "--public-url", metavar="URL", help="How people reach the server, if through a proxy."
 )
 @storage_option
 def serve(

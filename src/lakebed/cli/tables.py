@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakebed.cli.output import to_screen
+from lakebed.model.shown import visible
 
 # A rule under the header and nothing else, in ASCII.
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
@@ -37,7 +37,7 @@ def print_table(
         are_numbers: For each column, whether it is set to the right.
     """
     columns = [
-        _Column(name=to_screen(name), cells=cells, is_number=is_number)
+        _Column(name=visible(name), cells=cells, is_number=is_number)
         for name, cells, is_number in zip(
             names, _turned(rows, len(names)), are_numbers, strict=True
         )
@@ -96,7 +96,7 @@ def _turned(rows: Iterable[Sequence[str]], count: int) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(count)]
     for row in rows:
         for column, cell in zip(columns, row, strict=True):
-            column.append(to_screen(cell))
+            column.append(visible(cell))
     return columns
 
 

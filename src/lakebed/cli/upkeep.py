@@ -16,9 +16,8 @@ from rich.progress import Progress as ProgressBar
 from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
-from lakebed.cli.tree import human_size
 from lakebed.model.progress import OnFiles, Progress
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, human_size
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
 from lakebed.work.cleanup import CleanupReport, parse_age

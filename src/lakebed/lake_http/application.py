@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lakebed.archive import Archive, ArchiveRecord
 from lakebed.archive.query import ArchiveQuery
-from lakebed.archive_http.answers import Refusal, page_arguments
+from lakebed.archive_http.answers import Refusal, is_known, page_arguments
 from lakebed.archive_http.application import build_open
 from lakebed.archive_http.content import content_answer, find_record
 from lakebed.archive_http.gate import Gate
@@ -59,6 +59,8 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+# A browser may keep what everybody may read, and asks each time whether it is still so.
+_ASK_AGAIN = "private, no-cache"
 
 
 def build(
@@ -73,7 +75,9 @@ def build(
     """Return the application; the arguments are checked by `create_app`."""
     base = urlsplit(public_url or "").path
     shown = Starlette(
-        routes=_Pages(repository, name, archive, PageAddresses(base=base)).routes(),
+        routes=_Pages(
+            repository, name, archive, PageAddresses(base=base), may_be_kept=token is None
+        ).routes(),
         exception_handlers={
             LakebedError: _answer_error,
             Refusal: _answer_refusal,
@@ -125,11 +129,14 @@ class _Pages:
         name: str | None,
         archive: Archive | None,
         addresses: PageAddresses,
+        *,
+        may_be_kept: bool,
     ) -> None:
         self._repository = repository
         self._name = name
         self._archive = archive
         self._addresses = addresses
+        self._may_be_kept = may_be_kept
 
     def routes(self) -> list[Route]:
         """Return what can be asked, by GET and HEAD."""
@@ -167,8 +174,8 @@ class _Pages:
         )
         parts = [*lake_part(lake, self._addresses.dataset)]
         if count > 1:
-            parts += [element("p", told), pages.navigation(links)]
-        return self._page(f"Lakebed: {self._repository.uri}", parts)
+            parts += [element("p", told), pages.navigation("Pages", links)]
+        return self._page(request, f"Lakebed: {self._repository.uri}", parts)
 
     def _gathered(self, names: Sequence[str]) -> Lake:
         assert self._repository is not None  # or there is no such route
@@ -195,14 +202,14 @@ class _Pages:
         try:
             facts = gather(self._repository.open(name))
         except LakebedError as error:
-            return self._failed(f"Dataset {name}", error)
+            return self._failed(request, f"Dataset {name}", error)
         parts = [
             element("h1", self._repository.uri),
             *dataset_part(facts, source_link=self._source_address),
             element("h3", "Plan"),
             pages.plan_form(self._addresses, name),
         ]
-        return self._page(f"Lakebed: {name}", parts)
+        return self._page(request, f"Lakebed: {name}", parts)
 
     def _plan(self, request: Request) -> Response:
         name = self._known_name(request)
@@ -210,7 +217,7 @@ class _Pages:
         where = request.query_params.get("where", "")
         parts = [
             element("h1", f"Plans of {name}"),
-            pages.navigation({f"Dataset {name}": self._addresses.dataset(name)}),
+            pages.navigation("Dataset", {f"Dataset {name}": self._addresses.dataset(name)}),
             pages.plan_form(self._addresses, name, where),
         ]
         status = 200
@@ -222,8 +229,8 @@ class _Pages:
             parts.append(pages.alert(error))
             status = 400
         except LakebedError as error:
-            return self._failed(f"Plans of {name}", error)
-        return self._page(f"Lakebed: plans of {name}", parts, status=status)
+            return self._failed(request, f"Plans of {name}", error)
+        return self._page(request, f"Lakebed: plans of {name}", parts, status=status)
 
     def _search(self, request: Request) -> Response:
         assert self._archive is not None  # or there is no such route
@@ -236,7 +243,7 @@ class _Pages:
             except InvalidInputError as error:
                 parts.append(pages.alert(error))
                 status = 400
-        return self._page("Lakebed: archive", parts, status=status)
+        return self._page(request, "Lakebed: archive", parts, status=status)
 
     def _results(self, given: Mapping[str, str], cursor: str | None) -> Markup:
         assert self._archive is not None  # or there is no such route
@@ -255,7 +262,7 @@ class _Pages:
         parts = [element("h1", record.path), pages.record_part(self._addresses, record)]
         if self._repository is not None:
             parts.append(pages.uses_part(self._addresses, self._uses(record)))
-        return self._page(f"Lakebed: {record.path}", parts)
+        return self._page(request, f"Lakebed: {record.path}", parts)
 
     def _uses(self, record: ArchiveRecord) -> Uses:
         assert self._repository is not None  # asked by its only caller
@@ -296,6 +303,10 @@ class _Pages:
         answer = content_answer(self._archive, record, request)
         for header, value in {**_HEADERS, "content-disposition": disposition(record.path)}.items():
             answer.headers[header] = value
+        if self._may_be_kept:
+            answer.headers["cache-control"] = _ASK_AGAIN
+        if answer.status_code == 304:
+            return answer
         answer.headers["content-type"] = "application/octet-stream"
         if record.path.lower().endswith((".gz", ".tgz")) and "content-encoding" in answer.headers:
             # Its name says what it is: whoever downloads it wants it as it is.
@@ -324,16 +335,26 @@ class _Pages:
             raise HTTPException(404)
         return name
 
-    def _page(self, title: str, parts: Iterable[Markup], *, status: int = 200) -> Response:
+    def _page(
+        self, request: Request, title: str, parts: Iterable[Markup], *, status: int = 200
+    ) -> Response:
         links = {}
         if self._repository is not None:
             links["Lake"] = self._addresses.lake()
         if self._archive is not None:
             links["Archive"] = self._addresses.search()
-        return _html(title, [pages.navigation(links), *parts], status)
+        answer = _html(title, parts, status, top=pages.navigation("Lakebed", links))
+        if status != 200 or not self._may_be_kept:
+            return answer
+        digest = hashlib.blake2b(bytes(answer.body), digest_size=16).hexdigest()
+        answer.headers.update({"cache-control": _ASK_AGAIN, "etag": f'"{digest}"'})
+        if is_known(request, answer.headers["etag"]):
+            return Response(status_code=304, headers=_without_body(answer.headers))
+        return answer
 
-    def _failed(self, title: str, error: LakebedError) -> Response:
-        return self._page(title, [element("h1", title), pages.alert(error)], status=_status(error))
+    def _failed(self, request: Request, title: str, error: LakebedError) -> Response:
+        parts = [element("h1", title), pages.alert(error)]
+        return self._page(request, title, parts, status=_status(error))
 
 
 def disposition(path: str) -> str:
@@ -348,6 +369,11 @@ def disposition(path: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
+def _without_body(headers: Mapping[str, str]) -> dict[str, str]:
+    kept = {*_HEADERS, "etag"}
+    return {name: value for name, value in headers.items() if name in kept}
+
+
 def _health(_request: Request) -> Response:
     return JSONResponse({}, headers=_HEADERS)
 
@@ -359,8 +385,10 @@ def _page_of(request: Request, count: int) -> int:
     return int(text)
 
 
-def _html(title: str, parts: Iterable[Markup], status: int) -> Response:
-    text = "".join(whole(title, parts, head=_ICON))
+def _html(
+    title: str, parts: Iterable[Markup], status: int, *, top: Markup | None = None
+) -> Response:
+    text = "".join(whole(title, parts, head=_ICON, top=top))
     # Half of a pair, as a value of a form may be, has no bytes.
     body = text.encode("utf-8", "backslashreplace")
     return Response(body, status, headers=_HEADERS, media_type="text/html")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from lakebed.archive import ArchiveRecord
 from lakebed.archive.query import Page
 from lakebed.errors import LakebedError
-from lakebed.report.facts import human
+from lakebed.model.shown import human_size
 from lakebed.report.markup import Markup, element, joined, table
 from lakebed.report.markup import facts as pairs
 from lakebed.report.page import linked
@@ -99,9 +99,10 @@ class Uses:
     unread: Sequence[str]
 
 
-def navigation(links: Mapping[str, str]) -> Markup:
-    """Return links to other pages."""
-    return element("nav", *(element("a", text, href=to) for text, to in links.items()))
+def navigation(label: str, links: Mapping[str, str]) -> Markup:
+    """Return links to other pages, under a name by which they are told from others."""
+    anchors = (element("a", text, href=to) for text, to in links.items())
+    return element("nav", *anchors, aria_label=label)
 
 
 def alert(error: LakebedError) -> Markup:
@@ -192,7 +193,7 @@ def results(addresses: PageAddresses, page: Page, following: str | None) -> Mark
     return joined(
         [
             table(f"Files on this page: {len(rows)}", columns, rows),
-            *([navigation({"Next page": following})] if following else []),
+            *([navigation("Pages", {"Next page": following})] if following else []),
         ]
     )
 
@@ -214,7 +215,7 @@ def record_part(addresses: PageAddresses, record: ArchiveRecord) -> Markup:
                     "to": _moment(record.end),
                     "work id": record.work_id,
                     "bytes": record.size_bytes,
-                    "size": human(record.size_bytes),
+                    "size": human_size(record.size_bytes),
                     "stored": _moment(record.created_at),
                     "id": record.id,
                     "hash": record.hash,

@@ -10,6 +10,7 @@ from lakebed.archive import Archive
 from lakebed.archive_http.server import (
     DEFAULT_HOST,
     DEFAULT_PORT,
+    OWN_ADDRESSES,
     checked_token,
     checked_url,
     require,
@@ -20,8 +21,6 @@ from lakebed.repository import Repository
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def create_app(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import reprlib
 
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
 
 class _Short(reprlib.Repr):
     """Shortens what a message quotes, also whole numbers that Python refuses to write out."""
@@ -28,6 +30,34 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 row', '1,200 rows', '0 batches')
     """
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def human_size(size_bytes: int | None) -> str:
+    """Return a size in the largest unit that leaves a number of at least 1.
+
+    >>> human_size(0), human_size(1023), human_size(1536), human_size(5 * 2**30), human_size(None)
+    ('0 B', '1023 B', '1.5 KiB', '5.0 GiB', 'unknown')
+    """
+    if size_bytes is None:
+        return "unknown"
+    size, unit = float(size_bytes), 0
+    while size >= 1024 and unit < len(_SIZE_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:,.1f} {_SIZE_UNITS[unit]}" if unit else f"{size_bytes} B"
+
+
+def visible(text: str) -> str:
+    r"""Return a text with a code for each letter that would move the cursor or the eye.
+
+    >>> visible("a\u202eb\nc")
+    'a\\u202eb\\nc'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
 
 
 def cut(text: str, length: int = 200) -> str:

@@ -29,20 +29,7 @@ class Since:
     @property
     def labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The files that came, and those that went; what did both is in neither."""
-        added: dict[str, None] = {}
-        removed: dict[str, None] = {}
-        for entry in self.entries:
-            for label in entry.removed:
-                if label in added:
-                    del added[label]
-                else:
-                    removed[label] = None
-            for label in entry.added:
-                if label in removed:
-                    del removed[label]
-                else:
-                    added[label] = None
-        return tuple(added), tuple(removed)
+        return history.net_labels(self.entries)
 
 
 def find_since(

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lakebed.report.markup import Markup, element, short
+from lakebed.report.markup import Markup, element, short, wide
 
 WIDTH = 720
 _LABELS = 190  # pixels for the labels at the left
 _ROW = 20
-_LETTER = 6.6  # pixels of a letter of this size, about
+_LETTER = 6.7  # pixels of a letter of a label, whose letters are all as wide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ def bars(title: str, records: Sequence[Bar]) -> Markup:
         y = place * _ROW
         width = max(1.0, room * record.value / most) if record.value else 0.0
         rows += [
-            _text(_LABELS - 8, y + 14, _fitted(record.label), anchor="end"),
+            _label(y + 14, record.label),
             element(
                 "rect",
                 x=_LABELS,
@@ -131,7 +132,7 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
     for place, lane in enumerate(lanes):
         y = place * _ROW + _ROW / 2
         parts += [
-            _text(_LABELS - 12, y + 4, _fitted(lane), anchor="end"),
+            _label(y + 4, lane),
             element("line", x1=_LABELS, y1=y, x2=WIDTH - 10, y2=y, class_="rule"),
         ]
     for event in events:
@@ -158,7 +159,7 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
 def heat_map(
     title: str, rows: Sequence[str], columns: Sequence[str], values: Mapping[tuple[int, int], float]
 ) -> Markup:
-    """Return a field of squares, the darker the larger the value; none where there is none.
+    """Return a field of squares, the fuller the larger the value; none where there is none.
 
     Args:
         title: What is shown.
@@ -168,10 +169,7 @@ def heat_map(
     """
     most = max(values.values(), default=0) or 1
     step = (WIDTH - _LABELS - 10) / max(len(columns), 1)
-    parts = [
-        _text(_LABELS - 8, place * 16 + 12, _fitted(label), anchor="end")
-        for place, label in enumerate(rows)
-    ]
+    parts = [_label(place * 16 + 12, label) for place, label in enumerate(rows)]
     for (row, column), value in values.items():
         parts.append(
             element(
@@ -194,14 +192,17 @@ def heat_map(
 
 
 def _picture(title: str, height: float, parts: Sequence[Markup]) -> Markup:
-    return element(
-        "svg",
-        element("title", title),
-        *parts,
-        viewBox=f"0 0 {WIDTH} {height:.0f}",
-        role="img",
-        aria_label=title,
-        class_="chart",
+    return wide(
+        title,
+        element(
+            "svg",
+            element("title", title),
+            *parts,
+            viewBox=f"0 0 {WIDTH} {height:.0f}",
+            role="img",
+            aria_label=title,
+            class_="chart",
+        ),
     )
 
 
@@ -209,8 +210,37 @@ def _text(x: float, y: float, text: str, *, anchor: str | None = None) -> Markup
     return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
+def _label(y: float, text: str) -> Markup:
+    """Return what stands before a row."""
+    return element(
+        "text",
+        _fitted(text),
+        x=f"{_LABELS - 8:.1f}",
+        y=f"{y:.1f}",
+        text_anchor="end",
+        class_="label",
+    )
+
+
 def _fitted(label: str) -> str:
-    """Return the end of a label, where partitions differ, if it is too long."""
+    """Return the end of a label, where partitions differ, if it is too long.
+
+    >>> _fitted("day=2013-06-04"), _fitted("/".join(["year=2013"] * 4)), len(_fitted("日" * 40))
+    ('day=2013-06-04', '…r=2013/year=2013/year=2013', 14)
+    """
     room = int((_LABELS - 8) / _LETTER)
     text = short(label)
-    return text if len(text) <= room else "…" + text[1 - room :]
+    if sum(map(_places, text)) <= room:
+        return text
+    kept, used = 0, 1
+    while used + _places(text[-kept - 1]) <= room:
+        kept += 1
+        used += _places(text[-kept])
+    return "…" + text[-kept:]
+
+
+def _places(letter: str) -> int:
+    """Return how wide a letter is: some scripts, and signs that no font here may have, take two."""
+    if letter.isascii():
+        return 1
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

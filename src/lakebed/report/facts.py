@@ -14,17 +14,15 @@ from lakebed.commit import Commit, File, Partition
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.schema import Field
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, human_size
+from lakebed.model.totals import known_total
 from lakebed.report.charts import Bar, Bin, Event
 from lakebed.state.protections import Protection
 from lakebed.state.sources import SourceFile
+from lakebed.work.defaults import READ_BEST_BYTES
 from lakebed.work.indexing import InvertedIndex
 
 MIB = 1 << 20
-TARGET = (
-    64 * MIB,
-    256 * MIB,
-)  # where data files are read well; what `compact` aims at lies between
 MAX_COMMITS = 200
 MAX_BATCHES = 60
 MAX_PARTITIONS = 40
@@ -135,8 +133,8 @@ def gather(dataset: Dataset) -> DatasetFacts:
         address=address,
         version=pinned.version,
         dataset=dataset,
-        row_count=total([file.row_count for file in files]),
-        size_bytes=total([file.size_bytes for file in files]),
+        row_count=known_total([file.row_count for file in files]),
+        size_bytes=known_total([file.size_bytes for file in files]),
         files=files,
         partitions=partitions,
         history=pinned.history(),
@@ -156,12 +154,6 @@ def gather(dataset: Dataset) -> DatasetFacts:
     )
 
 
-def total(numbers: Sequence[int | None]) -> int | None:
-    """Add up; None where one is not known."""
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
-
-
 def _dead(dataset: Dataset) -> tuple[int | None, int, int, str]:
     """Return bytes and count of what a cleanup would delete, bytes that wait, or why not."""
     try:
@@ -175,7 +167,9 @@ def _dead(dataset: Dataset) -> tuple[int | None, int, int, str]:
 def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partition]) -> list[Advice]:
     warnings = []
     small = Counter(
-        file.partition for file in files if (file.size_bytes or TARGET[0]) < TARGET[0] / 2
+        file.partition
+        for file in files
+        if (file.size_bytes or READ_BEST_BYTES[0]) < READ_BEST_BYTES[0] / 2
     )
     crowded = {path: count for path, count in small.items() if count > _FEW}
     if crowded:
@@ -187,7 +181,7 @@ def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partitio
             )
         )
     sizes = [partition.size_bytes for partition in partitions if partition.size_bytes]
-    if len(sizes) >= 4 and max(sizes) > _SKEW * median(sizes) and max(sizes) > TARGET[1]:
+    if len(sizes) >= 4 and max(sizes) > _SKEW * median(sizes) and max(sizes) > READ_BEST_BYTES[1]:
         largest = max(partitions, key=lambda partition: partition.size_bytes or 0)
         warnings.append(
             Advice(
@@ -219,26 +213,10 @@ def _of_the_dead(address: str, dead_bytes: int | None, files: Sequence[File]) ->
         return []
     return [
         Advice(
-            text=f"{human(dead_bytes)} are dead, beside {human(live)} that are live.",
+            text=f"{human_size(dead_bytes)} are dead, beside {human_size(live)} that are live.",
             command=f"lakebed cleanup {address}",
         )
     ]
-
-
-def human(size_bytes: int | None) -> str:
-    """Return a size for people.
-
-    >>> human(0), human(1536), human(None)
-    ('0 B', '1.5 KiB', 'unknown')
-    """
-    if size_bytes is None:
-        return "unknown"
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1024
-    raise AssertionError
 
 
 def size_bins(files: Sequence[File]) -> list[Bin]:
@@ -249,13 +227,13 @@ def size_bins(files: Sequence[File]) -> list[Bin]:
         for file in files
         if file.size_bytes is not None
     )
-    labels = ["< 1 KiB", *(human(step).replace(".0", "") for step in steps)]
+    labels = ["< 1 KiB", *(human_size(step).replace(".0", "") for step in steps)]
     starts = [0, *steps]
     return [
         Bin(
             label=label,
             count=counts[place],
-            is_target=TARGET[0] <= start < TARGET[1],
+            is_target=READ_BEST_BYTES[0] <= start < READ_BEST_BYTES[1],
         )
         for place, (label, start) in enumerate(zip(labels, starts, strict=True))
     ]
@@ -273,7 +251,7 @@ def partition_bars(partitions: Sequence[Partition]) -> list[Bar]:
         Bar(
             label=partition.path or "(all)",
             value=partition.size_bytes or 0,
-            text=human(partition.size_bytes),
+            text=human_size(partition.size_bytes),
         )
         for partition in partitions
     ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from lakebed.model.shown import visible
+
 MAX_TEXT = 120  # letters of a cell or a label
 
 
@@ -55,12 +57,7 @@ def short(text: str) -> str:
     >>> short("a\u202eb\nc"), len(short("x" * 10_000))
     ('a\\u202eb\\nc', 120)
     """
-    text = text[: MAX_TEXT + 1]
-    if not text.isprintable():
-        text = "".join(
-            letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-            for letter in text
-        )
+    text = visible(text[: MAX_TEXT + 1])
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
@@ -68,31 +65,45 @@ def table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]
 ) -> Markup:
     """Return a table; numbers are set to the right, None is a dash."""
-    head = element("tr", *(element("th", column, scope="col") for column in columns))
-    body = [element("tr", *map(_cell, row)) for row in rows]
+    rows = list(rows)
+    first: Sequence[str | int | None] = rows[0] if rows else columns
+    head = element("tr", *map(_head, columns, first))
+    body = [element("tr", _cell(row[0], of="row"), *map(_cell, row[1:])) for row in rows]
     if not body:
         body = [element("tr", element("td", "none", colspan=len(columns)))]
-    return element(
-        "div",
+    return wide(
+        caption,
         element(
             "table",
             element("caption", caption),
             element("thead", head),
             element("tbody", *body),
         ),
-        class_="wide",
-        tabindex="0",
-        role="region",
-        aria_label=caption,
     )
 
 
-def _cell(value: str | int | None) -> Markup:
+def wide(label: str, *inner: Markup) -> Markup:
+    """Return a box that scrolls sideways where the window is narrow, by keys as well.
+
+    It is no landmark: a page has many of them.
+    """
+    return element("div", *inner, class_="wide", tabindex="0", role="group", aria_label=label)
+
+
+def _head(column: str, first: str | int | None) -> Markup:
+    """Return the head of a column, above its numbers if it has any."""
+    class_ = "number" if isinstance(first, int) else None
+    return element("th", column, scope="col", class_=class_)
+
+
+def _cell(value: str | int | None, *, of: str | None = None) -> Markup:
+    """Return a cell, which may be the head `of` its row."""
+    name = "td" if of is None else "th"
     if value is None:
-        return element("td", "-")
+        return element(name, "-", scope=of)
     if isinstance(value, int):
-        return element("td", f"{value:,}", class_="number")
-    return element("td", value)
+        return element(name, f"{value:,}", scope=of, class_="number")
+    return element(name, value, scope=of)
 
 
 def facts(pairs: Mapping[str, str | int | None]) -> Markup:

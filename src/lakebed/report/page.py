@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from importlib import resources
 
 from lakebed.model.schema import MISSING
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, human_size
+from lakebed.model.totals import known_total
 from lakebed.plan.explanation import Explanation
 from lakebed.report import charts, facts
-from lakebed.report.facts import DatasetFacts, human
+from lakebed.report.facts import DatasetFacts
 from lakebed.report.markup import Markup, element, folded, joined, table
 from lakebed.report.markup import facts as pairs
 from lakebed.state.sources import SourceFile
+from lakebed.work.defaults import READ_BEST_BYTES
 
 MAX_DETAILED = 40  # datasets with a part of their own
 
@@ -51,13 +53,16 @@ def render(lake: Lake) -> Iterator[str]:
     return whole(f"Lakebed: {lake.uri}", _report(lake))
 
 
-def whole(title: str, body: Iterable[Markup], *, head: Markup | None = None) -> Iterator[str]:
+def whole(
+    title: str, body: Iterable[Markup], *, head: Markup | None = None, top: Markup | None = None
+) -> Iterator[str]:
     """Return a page of its parts.
 
     Args:
         title: Of the page.
         body: Its parts.
         head: What else stands in its head.
+        top: What stands before all of it, as on each page.
     """
     yield '<!doctype html>\n<html lang="en">'
     yield element(
@@ -69,7 +74,10 @@ def whole(title: str, body: Iterable[Markup], *, head: Markup | None = None) -> 
         element("style", Markup(style())),
         *([] if head is None else [head]),
     )
-    yield "<body><main>"
+    yield "<body>"
+    if top is not None:
+        yield top
+    yield "<main>"
     yield from body
     yield "</main></body></html>\n"
 
@@ -113,13 +121,13 @@ def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
             f"{lake.made_at:%Y-%m-%d %H:%M:%S} UTC.",
         ),
     )
-    rows = facts.total([each.row_count for each in lake.datasets])
-    size = facts.total([each.size_bytes for each in lake.datasets])
+    rows = known_total([each.row_count for each in lake.datasets])
+    size = known_total([each.size_bytes for each in lake.datasets])
     yield pairs(
         {
             "rows": rows,
             "bytes": size,
-            "size": human(size),
+            "size": human_size(size),
             "data files": sum(len(each.files) for each in lake.datasets),
             "protected": sum(len(each.protections) for each in lake.datasets),
         }
@@ -185,7 +193,7 @@ def dataset_part(
             "version": dataset.version,
             "rows": dataset.row_count,
             "bytes": dataset.size_bytes,
-            "size": human(dataset.size_bytes),
+            "size": human_size(dataset.size_bytes),
             "data files": len(dataset.files),
             "partitions": len(dataset.partitions),
             "last commit": f"{last.operation}, {_moment(last.committed_at)}" if last else None,
@@ -275,7 +283,7 @@ def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
 
 def _files(dataset: DatasetFacts) -> Iterator[Markup]:
     bins = facts.size_bins(dataset.files)
-    low, high = map(human, facts.TARGET)
+    low, high = map(human_size, READ_BEST_BYTES)
     yield element("h3", "Sizes of data files")
     yield element("p", f"Files from {low} to {high} are read best; they stand before the band.")
     yield charts.histogram("Data files by size", bins)
@@ -309,7 +317,7 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         ),
     )
     if len(field.moments) > 1:
-        yield element("p", "When what is live was written: the darker, the more bytes.")
+        yield element("p", "When what is live was written: the fuller the colour, the more bytes.")
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
             field.partitions,
@@ -407,7 +415,7 @@ def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
         yield element(
             "p",
             f"A cleanup now would delete {counted(dataset.dead_count, 'object')} of "
-            f"{human(dataset.dead_bytes)}. {human(dataset.waiting_bytes)} are superseded, and stay "
+            f"{human_size(dataset.dead_bytes)}. {human_size(dataset.waiting_bytes)} are superseded, and stay "
             "until they have been so for a week. ",
             element("code", f"lakebed cleanup {dataset.address}"),
         )

@@ -189,6 +189,30 @@ def labels_of(entries: Sequence[Entry], versions: Collection[int]) -> frozenset[
     return frozenset(labels)
 
 
+def net_labels(entries: Sequence[Entry]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files that came with some commits in a row, and those that went.
+
+    A file that came and went again, or went and came back, is in neither.
+
+    Args:
+        entries: Of the commits, oldest first.
+    """
+    added: dict[str, None] = {}
+    removed: dict[str, None] = {}
+    for entry in entries:
+        for label in entry.removed:
+            if label in added:
+                del added[label]
+            else:
+                removed[label] = None
+        for label in entry.added:
+            if label in removed:
+                del removed[label]
+            else:
+                added[label] = None
+    return tuple(added), tuple(removed)
+
+
 def _no_version(entries: Sequence[Entry], version: int) -> VersionNotFoundError:
     return VersionNotFoundError(
         f"There is no version {version}.",

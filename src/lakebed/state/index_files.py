@@ -26,7 +26,7 @@ from lakebed.index.kartothek import (
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import file_ids
 from lakebed.model.layout import index_key
-from lakebed.state.history import Entry
+from lakebed.state.history import Entry, net_labels
 from lakebed.state.lists import column_of
 from lakebed.state.state import Change, State
 from lakebed.store.at_once import at_once
@@ -132,12 +132,12 @@ def kept_up(
     is_parquet = after.descriptor.format == "parquet"
     if not (columns and after.labels and texts and has_same_schema and is_parquet):
         return {}
-    added, removed = _net(entries)
-    ids = file_ids(list(added))
+    added, removed = net_labels(entries)
+    ids = file_ids(added)
     if (ids < 0).any():
         return {}
     by_id = dict(zip(ids.tolist(), added, strict=True))
-    step = _Step(before, after, changes, by_id, tuple(removed))
+    step = _Step(before, after, changes, by_id, removed)
 
     now = dt.datetime.now(dt.UTC)
 
@@ -155,24 +155,6 @@ def kept_up(
 
     keys = zip(columns, at_once(keep_up, columns, _COLUMNS_AT_ONCE), strict=True)
     return {column: key for column, key in keys if key is not None}
-
-
-def _net(entries: Sequence[Entry]) -> tuple[dict[str, None], dict[str, None]]:
-    """Return the labels that were not there before all entries, and those not there after."""
-    added: dict[str, None] = {}
-    removed: dict[str, None] = {}
-    for entry in entries:
-        for label in entry.removed:
-            if label in added:
-                del added[label]
-            else:
-                removed[label] = None
-        for label in entry.added:
-            if label in removed:
-                del removed[label]
-            else:
-                added[label] = None
-    return added, removed
 
 
 def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> bytes | None:

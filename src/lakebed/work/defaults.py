@@ -8,6 +8,7 @@ MIB = 2**20
 GIB = 2**30
 
 TARGET_BYTES = 128 * MIB  # of a compacted file
+READ_BEST_BYTES = (64 * MIB, 256 * MIB)  # the sizes at which data files are read best
 # What one commit has done need not be done again after a crash.
 COMPACTION_COMMIT_BYTES = 64 * GIB  # of old files
 INDEX_COMMIT_BYTES = 4 * GIB  # of data files that are indexed
