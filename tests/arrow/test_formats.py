@@ -169,7 +169,7 @@ def test_each_format_has_a_default_codec_and_a_suffix() -> None:
 def avro_file(table: pa.Table, compression: str = "deflate") -> bytes:
     writer = AvroWriter(schema_from_arrow(table.schema), compression)
     writer.write(table)
-    return writer.close().data.to_pybytes()
+    return writer.close().content.getvalue()
 
 
 def read(data: bytes, wanted: Schema) -> list[dict]:
@@ -315,7 +315,7 @@ def test_no_bounds_are_written_of_floats_with_nan_and_the_facts_know_them() -> N
         writer.write(pa.Table.from_pylist(rows, pa.schema(types)))
     written = writer.close()
 
-    footer = pq.read_metadata(pa.BufferReader(written.data))
+    footer = pq.read_metadata(pa.BufferReader(written.content.getvalue()))
     assert footer.num_row_groups == len(groups)
     for number in range(len(groups)):
         columns = [footer.row_group(number).column(i) for i in range(footer.num_columns)]
@@ -323,7 +323,7 @@ def test_no_bounds_are_written_of_floats_with_nan_and_the_facts_know_them() -> N
         assert bounded == {"id"}  # nothing is said of a float once one of them holds a NaN
     assert written.columns["x"] == ColumnFacts(min=0.0, max=2.5, null_count=1)
     assert written.columns["y"] == ColumnFacts(min=1.5, max=1.5, null_count=0)
-    rows = pq.read_table(pa.BufferReader(written.data))
+    rows = pq.read_table(pa.BufferReader(written.content.getvalue()))
     assert str(rows["x"].to_pylist()) == str([x for group in groups for x in group])
 
 
@@ -332,7 +332,7 @@ def test_bounds_are_written_of_floats_without_nan() -> None:
     writer = open_writer(descriptor)
     writer.write(pa.table({"x": [1.0, None, 2.0]}))
 
-    footer = pq.read_metadata(pa.BufferReader(writer.close().data))
+    footer = pq.read_metadata(pa.BufferReader(writer.close().content.getvalue()))
 
     statistics = footer.row_group(0).column(0).statistics
     assert (statistics.min, statistics.max, statistics.null_count) == (1.0, 2.0, 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.arrow.reasons import reason_of
@@ -211,6 +213,12 @@ class Conformer:
         if position < 0:
             return pa.array([default_of(field)] * batch.num_rows, target)
         column = batch.column(position)
+        if pat.is_null(column.type):
+            column = _without_hidden_nulls(_cast(column, target, field), field.type)
+        elif _has_required_parts(field.type):
+            # Before the cast, which would not name the part.
+            check_nulls(column, field.type, field.name, nullable=field.nullable)
+            column = _without_hidden_nulls(column, field.type)
         if column.type != target:
             column = _cast(column, target, field)
         check_nulls(column, field.type, field.name, nullable=field.nullable)
@@ -263,10 +271,81 @@ def check_nulls(array: pa.Array, kind: Type, place: str, *, nullable: bool) -> N
             start, end = (present.offsets[i].as_py() for i in (0, len(present)))
             items = present.items.slice(start, end - start)
             check_nulls(items, value, f"{place}{{}}", nullable=value_nullable)
-        case Struct(fields):
-            for position, field in enumerate(fields):
-                here = f"{place}.{field.name}"
-                check_nulls(present.field(position), field.type, here, nullable=field.nullable)
+        case Struct(fields) if pat.is_struct(array.type):
+            for field in fields:
+                if array.type.get_field_index(field.name) >= 0:
+                    here = f"{place}.{field.name}"
+                    part = present.field(field.name)
+                    check_nulls(part, field.type, here, nullable=field.nullable)
+
+
+def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
+    """Return the same values, with nothing null in required parts of what is null itself.
+
+    Such a part has no value, but Arrow neither casts it to its type nor writes it to a file.
+    """
+    if not _has_required_parts(kind):
+        return array
+    match kind:
+        case Struct(fields) if pat.is_struct(array.type) and len(array.type):
+            declared = {field.name: field for field in fields}
+            before = [array.field(number) for number in range(len(array.type))]
+            parts = []
+            for field, part in zip(array.type, before, strict=True):
+                known = declared.get(field.name)
+                if known is not None:
+                    part = _without_hidden_nulls(part, known.type)
+                    part = part if known.nullable else _filled(part)
+                parts.append(part)
+            if all(part is same for part, same in zip(parts, before, strict=True)):
+                return array
+            made = [
+                field.with_type(part.type) for field, part in zip(array.type, parts, strict=True)
+            ]
+            return pa.StructArray.from_arrays(parts, fields=made, mask=array.is_null())
+        case ListOf(element) if not pat.is_map(array.type):
+            before = array.flatten()
+            values = _without_hidden_nulls(before, element)
+            if values is before and array.values.null_count == before.null_count:
+                return array
+            inner = array.type.value_field.with_type(values.type)
+            if pat.is_large_list(array.type):
+                made = pa.large_list(inner)
+                return pa.LargeListArray.from_arrays(_offsets(array), values, type=made)
+            return pa.ListArray.from_arrays(_offsets(array), values, type=pa.list_(inner))
+        case MapOf(value) if pat.is_map(array.type):
+            kind_of_pairs = [array.type.key_field, array.type.item_field]
+            lists = array.cast(pa.list_(pa.struct(kind_of_pairs)))
+            before = lists.flatten().field(1)
+            items = _without_hidden_nulls(before, value)
+            if items is before and array.items.null_count == before.null_count:
+                return array
+            made = pa.map_(array.type.key_type, array.type.item_field.with_type(items.type))
+            keys = lists.flatten().field(0)
+            return pa.MapArray.from_arrays(_offsets(lists), keys, items, type=made)
+    return array
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Return where the values of each list begin in those of all; null for a list that is null."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+    kind = pa.int64() if pat.is_large_list(array.type) else pa.int32()
+    offsets = pa.array(np.cumsum(np.concatenate([[0], lengths])), kind)
+    is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
+    return pc.if_else(is_there, offsets, pa.scalar(None, kind))
+
+
+def _filled(array: pa.Array) -> pa.Array:
+    """Return an array with some value where it is null."""
+    if pat.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not array.null_count:
+        return array
+    # Arrow puts the empty value of a type below a record that is null.
+    empty = pa.array([None], pa.struct([pa.field("part", array.type, nullable=False)])).field(0)
+    places = np.arange(len(array))
+    places[array.is_null().to_numpy(zero_copy_only=False)] = len(array)
+    return pa.concat_arrays([array, empty]).take(pa.array(places))
 
 
 def _has_required_parts(kind: Type) -> bool:

@@ -74,10 +74,12 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
 def _from_pandas(frame: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+        # Of a column, Arrow says the reason first, and then which it is.
+        reason = ": ".join(map(str, reversed(exc.args))) if len(exc.args) > 1 else reason_of(exc)
         raise SchemaMismatchError(
-            f"The pandas frame has a column of mixed types: {reason_of(exc)}.",
-            hint="Give the column one type.",
+            f"The pandas frame cannot be read: {reason}.",
+            hint="Give each column a name of its own, and one type that Arrow has, such as text.",
         ) from exc
 
 

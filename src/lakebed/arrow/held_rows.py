@@ -270,15 +270,19 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
     names = list(dict.fromkeys(name for entity in entities for name in entity))
     columns = {}
     for name in names:
+        if not isinstance(name, str):
+            raise SchemaMismatchError(
+                f"The data has a column {name!r}, whose name is no text.", hint="Rename it."
+            )
         field = descriptor.schema.find(name)
         if field is None:
             try:
                 columns[name] = pa.array([entity.get(name) for entity in entities])
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
                 raise SchemaMismatchError(
-                    f"Column {name!r} of the data, which the dataset lacks, has values of several "
-                    f"types: {reason_of(exc)}.",
-                    hint="Give the column one type.",
+                    f"Column {name!r} of the data, which the dataset lacks, has values that are of "
+                    f"no type, or of several: {reason_of(exc)}.",
+                    hint="Give the column one type that Arrow has, such as text.",
                 ) from exc
         else:
             default = default_of(field)

@@ -10,7 +10,7 @@ partition has one file, however many there are.
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ from lakebed.arrow.caps import CapKeeper
 from lakebed.arrow.conform import Conformer
 from lakebed.arrow.constraint import ViewCheck
 from lakebed.arrow.formats.base import FileWriter
+from lakebed.arrow.formats.content import Content
 from lakebed.arrow.formats.registry import open_writer
 from lakebed.arrow.formats.submissions import with_document_fields
 from lakebed.arrow.numbering import PartitionNumbers
@@ -48,6 +49,7 @@ _FULL, _AIM = 0.93, 0.98
 _MAX_RATIO = 2.0
 # Under pressure, rows of a partition become a row group from this part of one on.
 _SMALL_GROUP = 1 / 8
+_MAX_OPEN_FILES = 64  # on disk; the system lets a process have some hundreds
 _ONE = np.zeros(1, dtype=np.int32)
 _SOURCE = "lakebed.source"  # no field has a dot in its name
 
@@ -329,8 +331,7 @@ class KernelWriter:
         del taken
         if self._waiting.size_bytes > self._limit // 2:
             self._spilled.add(self._waiting.take())
-        while sum(file.size_bytes for file in self._open.values()) > self._limit:
-            self._close(max(self._open, key=lambda number: self._open[number].size_bytes))
+        self._close_largest()
 
     def _due_bytes(self, file: _OpenFile | None) -> float:
         """Return how many bytes of rows shall be the next row group of a file."""
@@ -357,10 +358,7 @@ class KernelWriter:
             if rows.num_rows < 1.05 * count:
                 count = rows.num_rows
             if file is None:
-                label = self._target.new_label(self._numbers.paths[number])
-                file = self._open[number] = _OpenFile(
-                    label, open_writer(self._descriptor), self._postings.new_file(label)
-                )
+                file = self._open[number] = self._new_file(self._numbers.paths[number])
             before = file.writer.size_bytes
             file.write(rows.slice(0, count), self._stored.names)
             self._ratios.append((file.writer.size_bytes - before) / (count * bytes_a_row))
@@ -369,20 +367,35 @@ class KernelWriter:
                 self._close(number)
         return int(rows.num_rows)
 
+    def _new_file(self, partition: str) -> _OpenFile:
+        label = self._target.new_label(partition)
+        content = Content(functools.partial(self._store.begin_file, self._target.key(label)))
+        writer = open_writer(self._descriptor, content)
+        return _OpenFile(label, writer, content, self._postings.new_file(label))
+
+    def _close_largest(self) -> None:
+        """Close files until the others take little enough."""
+        files = self._open
+        while sum(file.held_bytes for file in files.values()) > self._limit:
+            self._close(max(files, key=lambda number: files[number].held_bytes))
+        while sum(file.content.is_on_disk for file in files.values()) > _MAX_OPEN_FILES:
+            self._close(max(files, key=lambda number: files[number].content.size_bytes))
+
     def _close(self, number: int) -> None:
-        file = self._open.pop(number)
+        file = self._open[number]
         written = file.writer.close()
+        del self._open[number]
         self._labels.append(file.label)
         if self._target.is_traced:
             self._runs[file.label] = file.runs
-        self._uploads.put(self._target.key(file.label), written.data)
+        self._uploads.put(self._target.key(file.label), written.content)
         self._postings.add(file.label, file.values)
         self._done.append(
             FileFacts(
                 label=file.label,
                 row_count=written.row_count,
-                size_bytes=written.data.size,
-                checksum=f"sha256:{hashlib.sha256(written.data).hexdigest()}",
+                size_bytes=written.content.size_bytes,
+                checksum=written.content.checksum,
                 columns=written.columns,
             )
         )
@@ -406,6 +419,8 @@ class KernelWriter:
 
     def abort(self) -> None:
         """Delete the files that were written; what cannot be deleted stays invisible garbage."""
+        for file in self._open.values():
+            file.content.discard()
         self._open.clear()
         self._waiting.clear()
         self._spilled.clear()
@@ -419,10 +434,11 @@ class KernelWriter:
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """A data file in the making, in memory until it is closed."""
+    """A data file in the making, which nobody sees until it is closed."""
 
     label: str
     writer: FileWriter
+    content: Content
     values: FileValues
     runs: list[tuple[int, int]] = field(default_factory=list)
 
@@ -438,6 +454,6 @@ class _OpenFile:
         self.writer.write(rows)
 
     @property
-    def size_bytes(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes that the file holds in memory."""
-        return self.writer.size_bytes + self.values.size_bytes
+        return self.content.held_bytes + self.values.size_bytes

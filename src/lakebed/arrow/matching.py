@@ -112,26 +112,84 @@ class Keys:
         Returns:
             Numbers of the rows, ascending, and for each the place of its key.
         """
-        row_count = len(columns[0])
-        rows, codes = np.arange(row_count), np.zeros(row_count, dtype=np.int64)
+        rows = codes = _NOTHING
         for column, (values, distinct) in zip(columns, self.levels, strict=True):
             if not len(values):
                 return _NOTHING, _NOTHING
-            if distinct is not None:
-                column = column.take(pa.array(rows))
-            plain = _plain(column)
-            plain = plain if plain.type == values.type else plain.cast(values.type)
-            own = pc.fill_null(pc.index_in(plain, value_set=values), -1).to_numpy()
-            is_known = own >= 0
-            rows, codes, own = rows[is_known], codes[is_known], own[is_known].astype(np.int64)
             if distinct is None:
-                codes = own
+                rows, codes = self._in_order(column) or _positions(column, values)
                 continue
-            codes = codes * len(values) + own
+            of_rows, own = _positions(column.take(pa.array(rows)), values)
+            rows, codes = rows[of_rows], codes[of_rows] * len(values) + own
             near = np.minimum(np.searchsorted(distinct, codes), len(distinct) - 1)
             is_known = distinct[near] == codes
             rows, codes = rows[is_known], near[is_known]
         return rows, self._places[codes]
+
+    def _in_order(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Find the first part of the keys in files that have it in order, as of an id that counts up.
+
+        There few keys are looked up among many rows, where else each row is looked up among the
+        keys, which takes many times as long.
+
+        Returns:
+            As `_positions`; None if the files are not of this kind.
+        """
+        values, _ = self.levels[0]
+        if column.null_count or column.type != values.type or not _is_whole(column.type):
+            return None
+        keys, order = self._ascending
+        rows, codes, start = [], [], 0
+        for chunk in column.chunks:
+            numbers = _numbers(chunk)
+            if not len(numbers):
+                continue
+            low, high = (
+                np.searchsorted(keys, numbers[0]),
+                np.searchsorted(keys, numbers[-1], "right"),
+            )
+            if high - low > len(numbers) or not (numbers[1:] >= numbers[:-1]).all():
+                return None
+            begins = np.searchsorted(numbers, keys[low:high])
+            counts = np.searchsorted(numbers, keys[low:high], "right") - begins
+            ends = np.cumsum(counts)
+            rows.append(np.arange(counts.sum()) + np.repeat(start + begins - ends + counts, counts))
+            codes.append(np.repeat(order[low:high], counts))
+            start += len(numbers)
+        return np.concatenate([_NOTHING, *rows]), np.concatenate([_NOTHING, *codes])
+
+    @cached_property
+    def _ascending(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values of the first column in order, and the place of each."""
+        numbers = _numbers(self.levels[0][0])
+        order = np.argsort(numbers)
+        return numbers[order], order
+
+
+def _positions(column: pa.ChunkedArray, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Find distinct values in a column.
+
+    Returns:
+        Places in the column with one of them, ascending, and for each the place of its value.
+    """
+    plain = _plain(column)
+    own = pc.index_in(plain if plain.type == values.type else plain.cast(values.type), values)
+    rows = pc.indices_nonzero(own.is_valid()).to_numpy().astype(np.int64)
+    return rows, own.drop_null().to_numpy().astype(np.int64)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    """Whether values of a type are whole numbers, perhaps of days or microseconds."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+    return is_number and not pa.types.is_interval(kind)
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    numbers: np.ndarray = column.to_numpy()
+    return numbers
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

@@ -149,7 +149,8 @@ def _plain_lists(array: pa.Array) -> pa.Array:
     kind = array.type
     if pat.is_map(kind):
         keys, items = _plain(array.keys), _plain(array.items)
-        keys = keys if pat.is_string(keys.type) else keys.cast(pa.string())
+        if pat.is_large_string(keys.type):  # others are no text, and refused by their type
+            keys = keys.cast(pa.string())
         made = pa.map_(keys.type, kind.item_field.with_type(items.type))
         return pa.MapArray.from_arrays(_offsets(array), keys, items, type=made)
     if pat.is_fixed_size_list(kind):

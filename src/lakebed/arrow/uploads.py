@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import pyarrow as pa
-
+from lakebed.arrow.formats.content import Content
 from lakebed.store.base import Store
 
 _THREADS = 8
@@ -26,10 +25,10 @@ class Uploads:
         self._store = store
         self._max_bytes = max_bytes
         self._threads: ThreadPoolExecutor | None = None
-        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._waiting: deque[tuple[Future[None], Content, int]] = deque()
         self._size_bytes = 0
 
-    def put(self, key: str, data: pa.Buffer) -> None:
+    def put(self, key: str, content: Content) -> None:
         """Begin to put an object.
 
         Raises:
@@ -37,13 +36,15 @@ class Uploads:
         """
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-upload")
-        self._waiting.append((self._threads.submit(self._store.put, key, data), data.size))
-        self._size_bytes += data.size
+        size = content.held_bytes
+        future = self._threads.submit(content.put, self._store, key)
+        self._waiting.append((future, content, size))
+        self._size_bytes += size
         while self._size_bytes > self._max_bytes or len(self._waiting) > _MAX_WAITING:
             self._wait_for_first()
 
     def _wait_for_first(self) -> None:
-        future, size = self._waiting.popleft()
+        future, _, size = self._waiting.popleft()
         self._size_bytes -= size
         future.result()
 
@@ -59,8 +60,9 @@ class Uploads:
 
     def abort(self) -> None:
         """Give up what has not begun, and wait for the rest; what failed is not said."""
-        for future, _ in self._waiting:
-            future.cancel()
+        for future, content, _ in self._waiting:
+            if future.cancel():
+                content.discard()
         self._waiting.clear()
         self._size_bytes = 0
         self._close()

@@ -115,21 +115,26 @@ class WaitingRows:
             ranges: Number, start and end of what stays of each partition, in order.
 
         Cost:
-            One copy of what stays, so that the rest can be freed.
+            One copy of what stays of a batch that does not stay as a whole, so that its rest can be
+            freed.
         """
         if not ranges:
             return
         numbers, starts, ends = (np.array(column) for column in zip(*ranges, strict=True))
         kept = np.repeat(numbers, ends - starts)
-        is_kept = np.zeros(taken.rows.num_rows + 1, dtype=np.int64)
-        np.add.at(is_kept, starts, 1)
-        np.add.at(is_kept, ends, -1)
-        mask = pa.array(np.cumsum(is_kept)[:-1].astype(bool))
-        rows = taken.rows.filter(mask)
-        start = 0
-        for batch in rows.combine_chunks().to_batches():
-            self.add(batch, kept[start : start + batch.num_rows])
-            start += batch.num_rows
+        is_kept = np.zeros(taken.rows.num_rows + 1, dtype=np.int8)
+        is_kept[starts] += 1  # of ranges that are apart, or end where the next one begins
+        is_kept[ends] -= 1
+        is_kept = np.cumsum(is_kept[:-1], dtype=np.int8).astype(bool)
+        row = start = 0
+        for batch in taken.rows.to_batches():
+            is_here = is_kept[row : row + batch.num_rows]
+            row += batch.num_rows
+            count = int(np.count_nonzero(is_here))
+            if count:
+                rows = batch if count == batch.num_rows else batch.filter(pa.array(is_here))
+                self.add(rows, kept[start : start + count])
+                start += count
 
 
 class SpilledRows:

@@ -25,6 +25,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     ReadOnlyError,
 )
+from lakebed.store.growing import GrowingFile
 from lakebed.store.last_reads import READS
 from lakebed.store.seekable import SeekableReader
 
@@ -342,6 +343,21 @@ class Store(ABC):
                 raise source.error from None
             raise
 
+    def begin_file(self, key: str) -> GrowingFile | None:
+        """Begin a file for `adopt`, hidden beside the object; None if the store is no directory.
+
+        Whoever begins it adopts or discards it. What a killed process leaves behind is nothing that
+        anybody sees, until `remove_leftovers`.
+
+        Raises:
+            ReadOnlyError: This store has no compare-and-swap.
+
+        Cost:
+            A new file; no request.
+        """
+        self._begin_write("begin_file", key)
+        return self._begin_file(key)
+
     def adopt(self, path: Path, key: str) -> None:
         """Make a file of this machine an immutable object whose key nobody else uses.
 
@@ -512,6 +528,9 @@ class Store(ABC):
         size_bytes: int | None,
     ) -> None:
         """Nothing may be visible before `pieces` has come to its end."""
+
+    def _begin_file(self, key: str) -> GrowingFile | None:  # noqa: ARG002 - most have no files
+        return None
 
     def _adopt(self, path: Path, key: str) -> None:
         self._put(key, memoryview(path.read_bytes()))

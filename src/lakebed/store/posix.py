@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import re
@@ -35,6 +36,7 @@ from lakebed.errors import (
     StorageFullError,
 )
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
+from lakebed.store.growing import GrowingFile
 
 try:
     import fcntl
@@ -257,6 +259,12 @@ class PosixStore(Store):
             temporary.replace(target)
         self._make_name_durable(target)
 
+    def _begin_file(self, key: str) -> GrowingFile:
+        path = _hidden_beside(self._root / key)
+        translating = functools.partial(translating_os_errors, path, writing=True)
+        with translating():
+            return GrowingFile(path, self._open_new(path), translating)
+
     def _adopt(self, path: Path, key: str) -> None:
         target = self._root / key
         with translating_os_errors(target, writing=True):
@@ -369,8 +377,7 @@ class PosixStore(Store):
     @contextlib.contextmanager
     def _temporary(self, target: Path, pieces: Iterable[memoryview]) -> Iterator[Path]:
         """Hold the pieces in a hidden file beside `target`, which is gone afterwards."""
-        stem = target.name[:_LONGEST_NAME_IN_TEMPORARY]
-        temporary = target.with_name(f".{stem}.{uuid.uuid4().hex}.tmp")
+        temporary = _hidden_beside(target)
         descriptor = self._open_new(temporary)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -462,6 +469,11 @@ _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)  # Windows has none and needs none
 
 def _reopen(root: str, durable: bool) -> PosixStore:  # noqa: FBT001 - the form that pickle calls
     return PosixStore(root, durable=durable)
+
+
+def _hidden_beside(target: Path) -> Path:
+    stem = target.name[:_LONGEST_NAME_IN_TEMPORARY]
+    return target.with_name(f".{stem}.{uuid.uuid4().hex}.tmp")
 
 
 def _behind(link: Path) -> StorageError:

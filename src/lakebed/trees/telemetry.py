@@ -353,9 +353,9 @@ class _TreeWriter:
     def _close(self, place: str) -> None:
         written = self._open.pop(place).writer.close()
         path = self._path(place)
-        self.target.put(path, written.data.to_pybytes())
+        self.target.put(path, written.content.getvalue())
         self.files.append(path)
-        self.size_bytes += written.data.size
+        self.size_bytes += written.content.size_bytes
 
     def _path(self, place: str) -> str:
         suffix = _SUFFIXES.get(self.options.compression, self.options.compression)

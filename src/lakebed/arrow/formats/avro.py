@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
+from lakebed.arrow.formats.content import Content
 from lakebed.errors import (
     CorruptMetadataError,
     LakebedError,
@@ -62,17 +63,18 @@ _PROBE = {"type": "record", "name": "probe", "fields": [{"name": "n", "type": "i
 class AvroWriter(FileWriter):
     """Writes rows as blocks of one Avro file. There is no footer, so facts are counted here."""
 
-    def __init__(self, schema: Schema, compression: str) -> None:
+    def __init__(self, schema: Schema, compression: str, content: Content | None = None) -> None:
         """Begin a file.
 
         Args:
             schema: Of the rows.
             compression: One of the descriptor's names for Avro.
+            content: Takes the bytes; None for memory.
 
         Raises:
             MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
         """
-        self._sink = io.BytesIO()
+        self._sink = Content() if content is None else content
         self._row_count = 0
         self._facts = {
             field.name: RunningFacts()
@@ -85,7 +87,7 @@ class AvroWriter(FileWriter):
     @property
     def size_bytes(self) -> int:
         """Bytes of the blocks so far."""
-        return self._sink.tell()
+        return self._sink.size_bytes
 
     def write(self, rows: pa.Table) -> None:
         """Write rows as whole blocks."""
@@ -106,13 +108,13 @@ class AvroWriter(FileWriter):
     def close(self) -> WrittenFile:
         """End the file."""
         return WrittenFile(
-            data=pa.py_buffer(self._sink.getvalue()),
+            content=self._sink,
             row_count=self._row_count,
             columns={name: facts.get() for name, facts in self._facts.items()},
         )
 
 
-def _open_writer(sink: io.BytesIO, schema: Schema, compression: str) -> Any:
+def _open_writer(sink: Content, schema: Schema, compression: str) -> Any:
     fastavro, codec = _fastavro(), _CODECS[compression]
     document = fastavro.parse_schema(schema_to_avro(_portable(schema)))
     try:

@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.arrow.formats.content import Content
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar, is_nan
 from lakebed.state.facts import ColumnFacts
@@ -17,21 +18,21 @@ from lakebed.state.facts import ColumnFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A data file that is complete, and still in memory.
+    """A data file that is complete.
 
     Attributes:
-        data: Its bytes.
+        content: Its bytes.
         row_count: Number of entities.
         columns: Facts by column, of columns without parts.
     """
 
-    data: pa.Buffer
+    content: Content
     row_count: int
     columns: Mapping[str, ColumnFacts]
 
 
 class FileWriter(ABC):
-    """A data file in the making, in memory until it is closed."""
+    """A data file in the making, which nobody sees until it is put."""
 
     @property
     @abstractmethod

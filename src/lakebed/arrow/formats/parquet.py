@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.base import FileWriter, WrittenFile
+from lakebed.arrow.formats.content import Content
 from lakebed.state.facts import ColumnFacts
 
 # Rows that are looked at to choose an encoding: enough to meet values again, a part of the whole.
@@ -25,16 +26,17 @@ class ParquetWriter(FileWriter):
     if nobody had looked. What we know of it stands in our own facts.
     """
 
-    def __init__(self, schema: pa.Schema, compression: str) -> None:
+    def __init__(self, schema: pa.Schema, compression: str, content: Content | None = None) -> None:
         """Begin a file.
 
         Args:
             schema: Of the rows.
             compression: One of the descriptor's names for Parquet.
+            content: Takes the bytes; None for memory.
         """
         self._schema = schema
         self._compression = "none" if compression == "uncompressed" else compression
-        self._sink = pa.BufferOutputStream()
+        self._sink = Content() if content is None else content
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self._repetitive: list[str] = []
@@ -45,7 +47,7 @@ class ParquetWriter(FileWriter):
     def _open(self) -> pq.ParquetWriter:
         bounded = [path for path in _paths(self._schema) if path not in self._unbounded]
         return pq.ParquetWriter(
-            self._sink,
+            pa.PythonFile(self._sink, mode="w"),
             self._schema,
             compression=self._compression,
             use_dictionary=self._repetitive,
@@ -57,7 +59,7 @@ class ParquetWriter(FileWriter):
     @property
     def size_bytes(self) -> int:
         """Bytes of the row groups so far."""
-        return int(self._sink.tell())
+        return self._sink.size_bytes
 
     def write(self, rows: pa.Table) -> None:
         """Write one row group. The first one decides how the columns are encoded."""
@@ -69,7 +71,7 @@ class ParquetWriter(FileWriter):
         elif not with_nan <= self._unbounded:
             self._write_again_without_bounds(self._writer)
         self._see(rows, self._unbounded)
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        _write_group(self._writer, rows)
 
     def _see(self, rows: pa.Table, paths: frozenset[str]) -> None:
         """Take note of what a footer without bounds does not say."""
@@ -83,16 +85,16 @@ class ParquetWriter(FileWriter):
         Which columns have them is told when a file is begun. So this happens once in a file at most.
         """
         writer.close()
-        before = self._sink.getvalue()
+        before = self._sink.take()
         bounded = frozenset(self._floats) - self._unbounded
-        self._sink, self._unbounded = pa.BufferOutputStream(), frozenset(self._floats)
+        self._unbounded = frozenset(self._floats)
         self._footers.clear()
         self._writer = self._open()
-        with pq.ParquetFile(pa.BufferReader(before)) as file:
+        with before, pq.ParquetFile(before) as file:
             for number in range(file.num_row_groups):
                 rows = file.read_row_group(number).cast(self._schema)
                 self._see(rows, bounded)
-                self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+                _write_group(self._writer, rows)
 
     def close(self) -> WrittenFile:
         """Write the footer, and take the facts from it."""
@@ -103,7 +105,15 @@ class ParquetWriter(FileWriter):
         footer = self._footers[0]
         columns = column_facts(footer)
         columns.update((name, self._seen[name]) for name in self._unbounded & self._seen.keys())
-        return WrittenFile(data=self._sink.getvalue(), row_count=footer.num_rows, columns=columns)
+        return WrittenFile(content=self._sink, row_count=footer.num_rows, columns=columns)
+
+
+def _write_group(writer: pq.ParquetWriter, rows: pa.Table) -> None:
+    try:
+        writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+    except BaseException:
+        writer.is_open = False  # else it would try to end the file when it is forgotten
+        raise
 
 
 def _is_float(schema: pa.Schema, path: str) -> bool:

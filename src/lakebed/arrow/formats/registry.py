@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from lakebed.arrow.formats.avro import AvroReader, AvroWriter
 from lakebed.arrow.formats.base import FileReader, FileWriter
+from lakebed.arrow.formats.content import Content
 from lakebed.arrow.formats.parquet import ParquetWriter
 from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 
 
-def open_writer(descriptor: DatasetDescriptor) -> FileWriter:
+def open_writer(descriptor: DatasetDescriptor, content: Content | None = None) -> FileWriter:
     """Begin a data file of a dataset.
+
+    Args:
+        descriptor: Of the dataset.
+        content: Takes the bytes; None for memory.
 
     Raises:
         MissingDependencyError: The format needs a package that is not installed.
@@ -19,11 +24,11 @@ def open_writer(descriptor: DatasetDescriptor) -> FileWriter:
     stored, compression = descriptor.stored_schema, descriptor.compression
     match descriptor.format:
         case "avro":
-            return AvroWriter(stored, compression)
+            return AvroWriter(stored, compression, content)
         case "submissions":
-            return SubmissionsWriter(stored, compression)
+            return SubmissionsWriter(stored, compression, content)
         case _:
-            return ParquetWriter(schema_to_arrow(stored), compression)
+            return ParquetWriter(schema_to_arrow(stored), compression, content)
 
 
 def find_reader(format: str) -> FileReader | None:  # noqa: A002 - the word of the descriptor

@@ -20,6 +20,7 @@ import zstandard
 from lakebed.arrow.documents import document_reader
 from lakebed.arrow.entities import entities_to_batch, to_column
 from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
+from lakebed.arrow.formats.content import Content
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
@@ -180,14 +181,15 @@ def _check_agreement(batch: pa.RecordBatch, name: str, derived: pa.Array) -> Non
 class SubmissionsWriter(FileWriter):
     """Writes lines through one compressor."""
 
-    def __init__(self, schema: Schema, compression: str) -> None:
+    def __init__(self, schema: Schema, compression: str, content: Content | None = None) -> None:
         """Begin a file.
 
         Args:
             schema: Of the rows, which have `uuid` and `document` among their fields.
             compression: One of the descriptor's names for submissions.
+            content: Takes the bytes; None for memory.
         """
-        self._sink = pa.BufferOutputStream()
+        self._sink = Content() if content is None else content
         self._stream = _compressed(self._sink, compression)
         self._row_count = 0
         self._facts = {
@@ -199,7 +201,7 @@ class SubmissionsWriter(FileWriter):
     @property
     def size_bytes(self) -> int:
         """Bytes that have left the compressor so far."""
-        return int(self._sink.tell())
+        return self._sink.size_bytes
 
     def write(self, rows: pa.Table) -> None:
         """Write a line for each row."""
@@ -218,10 +220,10 @@ class SubmissionsWriter(FileWriter):
             self._stream.close()
         columns = {name: facts.get() for name, facts in self._facts.items()}
         columns[DOCUMENT] = ColumnFacts(null_count=0)
-        return WrittenFile(data=self._sink.getvalue(), row_count=self._row_count, columns=columns)
+        return WrittenFile(content=self._sink, row_count=self._row_count, columns=columns)
 
 
-def _compressed(sink: pa.BufferOutputStream, compression: str) -> Any:
+def _compressed(sink: Any, compression: str) -> Any:
     if compression == "uncompressed":
         return sink
     if compression == "gzip":
@@ -232,7 +234,7 @@ def _compressed(sink: pa.BufferOutputStream, compression: str) -> Any:
         # With a checksum of the content, which readers of any kind compare; Arrow writes none.
         compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
         return compressor.stream_writer(sink, closefd=False)
-    return pa.CompressedOutputStream(sink, compression)
+    return pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), compression)
 
 
 class SubmissionsReader:
