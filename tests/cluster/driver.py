@@ -116,7 +116,7 @@ class Functions:
         self.dataset(dataset).build_index(column, self.spark)
 
     def promote(self, dataset, allowed):
-        return self.dataset(dataset).promote(allowed, self.spark).files_rewritten
+        return self.dataset(dataset).promote(allowed, self.spark).rewritten_file_count
 
     def check(self, dataset):
         return [

@@ -104,7 +104,11 @@ class _Judge:
         self.landed: dict[str, HeadEvent] = {}
         for event in world.events:
             if event.is_put:
-                self.landed.setdefault(event.state.commit_id, event)
+                known = self.landed.setdefault(event.state.commit_id, event)
+                # A creation that landed unheard and gave way to a namesake may be made anew.
+                is_anew = known.state.created_at != event.state.created_at
+                if is_anew and known.attempt is event.attempt:
+                    self.landed[event.state.commit_id] = event
         self.dropped: set[str] = set()  # datasets, by creation time, that a drop has taken
         self.versions: dict[int, Known] = {}
         self.born: dict[int, int] = {}  # the version that brought a row
