@@ -82,7 +82,7 @@ def _texts(output: Any) -> list[tuple[Any, str]]:
     data = output.get("data", {})
     return [
         *([(output, "text")] if "text" in output else []),
-        *((data, name) for name in data if name.startswith("text/")),
+        *((data, name) for name in sorted(data) if name.startswith("text/")),
     ]
 
 

@@ -112,9 +112,9 @@ INT_REQUIRED = pa.field("x", pa.int64(), nullable=False)
     [
         ([1, None], pa.int64(), False, "'a'"),
         ([[1], [2, None]], pa.list_(INT_REQUIRED), True, r"'a\[\]'"),
-        ([{"x": 1}, {"x": None}], pa.struct([INT_REQUIRED]), True, "'a'.*field 'x'"),
+        ([{"x": 1}, {"x": None}], pa.struct([INT_REQUIRED]), True, r"'a\.x'"),
         ([[("k", None)]], pa.map_(pa.string(), INT_REQUIRED), True, r"'a\{\}'"),
-        ([[{"x": None}]], pa.list_(pa.struct([INT_REQUIRED])), True, "'a'.*field 'x'"),
+        ([[{"x": None}]], pa.list_(pa.struct([INT_REQUIRED])), True, r"'a\[\]\.x'"),
     ],
 )
 def test_null_where_none_may_be_is_refused_at_any_depth(

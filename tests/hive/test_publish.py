@@ -443,10 +443,10 @@ def before_pointing(monkeypatch, then) -> None:
     point = Metastore.point
     waiting = [then]
 
-    def run(self, locations, keys):
+    def run(self, *arguments):
         if waiting:
             waiting.pop()()
-        point(self, locations, keys)
+        point(self, *arguments)
 
     monkeypatch.setattr(Metastore, "point", run)
 

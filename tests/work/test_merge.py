@@ -557,7 +557,7 @@ class TestRefusals:
             ({"missing_where": "target.v = 1"}, "missing_where is given"),
             ({"missing": "update"}, "nothing says to what"),
             ({"update": []}, "names no column"),
-            ({"update": "v"}, "is the text 'v'"),
+            ({"update": "w"}, "'w'"),
             ({"update": ["w"]}, "'w'"),
             ({"update": ["spot"]}, "lacks column 'spot'"),
             ({"update": {"w": 1}}, "'w'"),
