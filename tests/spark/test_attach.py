@@ -18,6 +18,7 @@ import lakebed
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.predicate import Predicate
 from lakebed.spark.read import read_frame
+from lakebed.spark.session import is_classic
 
 pytestmark = pytest.mark.spark
 
@@ -172,7 +173,8 @@ def test_view_shows_one_version_until_it_is_refreshed(spark: Any, tmp_path: Path
     assert attached.versions == {"v_events": 2, "v_new-one": 1}
     assert spark.sql("SELECT count(*) FROM v_events").collect()[0][0] == 245
     assert spark.sql("SELECT count(*) FROM `v_new-one` WHERE n < 3").collect()[0][0] == 3
-    assert before.count() == 240
+    # On Connect a frame finds its tables anew whenever it is asked.
+    assert before.count() == (240 if is_classic(spark) else 245)
     assert not spark.catalog.tableExists("v_gone")
     attached.detach()
     assert attached.names == ()
@@ -231,6 +233,7 @@ def test_files_of_older_schemas_and_of_other_formats_are_attached(
         assert spark.sql("SELECT * FROM o_empty").count() == 0
 
 
+@pytest.mark.classic("the log is that of the server")
 def test_query_reads_everything_where_the_planner_fails(
     spark: Any, events: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_checkpoint_that_went_back_is_refused_by_name(spark, dataset, incoming
     assert numbers_of(dataset) == [0, 1, 2]
 
 
+@pytest.mark.classic("there a query must be named")
 def test_foreach_batch_takes_the_sink_of_a_dataset(spark, dataset, incoming, checkpoint):
     def start(sink):
         writer = frames(spark, incoming).writeStream.foreachBatch(sink)

@@ -9,6 +9,7 @@ from stream_rows import DESCRIPTOR, numbers_of, run
 import lakebed
 
 pytestmark = pytest.mark.spark
+gathers = pytest.mark.classic("functions of a test are not known to the server")
 
 
 @pytest.fixture
@@ -54,6 +55,7 @@ class Taken:
         return [[row[1] for row in batch] for batch in self.batches]
 
 
+@gathers
 def test_rows_that_are_there_come_first_and_then_what_is_appended(spark, dataset, checkpoint):
     dataset.append(rows(0, 1))
     dataset.append(rows(2))
@@ -67,6 +69,7 @@ def test_rows_that_are_there_come_first_and_then_what_is_appended(spark, dataset
     assert Taken(stream(spark, dataset), checkpoint).numbers == []
 
 
+@gathers
 def test_micro_batches_have_as_many_files_as_are_allowed(spark, dataset, checkpoint):
     dataset.append(rows(0, 1))  # two partitions, two files
     dataset.append(rows(2))
@@ -77,6 +80,7 @@ def test_micro_batches_have_as_many_files_as_are_allowed(spark, dataset, checkpo
     assert taken.numbers == [[0], [1], [2], [4]]
 
 
+@gathers
 def test_columns_tell_of_the_commit_that_brought_a_row(spark, dataset, checkpoint):
     first = dataset.append(rows(0))
     second = dataset.overwrite(rows(2))
@@ -91,6 +95,7 @@ def test_columns_tell_of_the_commit_that_brought_a_row(spark, dataset, checkpoin
     ]
 
 
+@gathers
 def test_a_commit_that_takes_rows_out_ends_the_query_and_can_be_passed(spark, dataset, checkpoint):
     dataset.append(rows(0, 2))
     Taken(stream(spark, dataset), checkpoint)
@@ -104,6 +109,7 @@ def test_a_commit_that_takes_rows_out_ends_the_query_and_can_be_passed(spark, da
     assert Taken(stream(spark, dataset, onChange="skip"), checkpoint).numbers == [[6]]
 
 
+@gathers
 def test_columns_and_a_condition_narrow_what_is_read(spark, dataset, checkpoint):
     dataset.append(rows(*range(6)))
 
@@ -113,6 +119,7 @@ def test_columns_and_a_condition_narrow_what_is_read(spark, dataset, checkpoint)
     assert Taken(frame, checkpoint).batches == [[(2,), (4,)]]
 
 
+@gathers
 def test_a_stream_from_a_version_that_was_cleaned_up_says_so(spark, dataset, checkpoint):
     dataset.append(rows(0))
     dataset.append(rows(2))
@@ -123,6 +130,7 @@ def test_a_stream_from_a_version_that_was_cleaned_up_says_so(spark, dataset, che
         Taken(stream(spark, dataset, startingVersion=1), checkpoint)
 
 
+@gathers
 def test_a_schema_that_changes_ends_the_query_and_the_next_one_reads_it(spark, dataset, checkpoint):
     dataset.append(rows(0))
     query = (
