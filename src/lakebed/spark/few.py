@@ -162,7 +162,9 @@ def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
     """Return the bytes that a value has at least, and the sizes of its texts; None if unknown."""
     from pyspark.sql import types
 
-    fixed = (types.NumericType, types.DatetimeType, types.BooleanType, types.NullType)
+    # Spark 4.0 has no name for all types of time together.
+    times = (types.DateType, types.TimestampType, types.TimestampNTZType)
+    fixed = (types.NumericType, *times, types.BooleanType, types.NullType)
     if isinstance(kind, fixed):
         return 16, []
     if isinstance(kind, types.StringType):
