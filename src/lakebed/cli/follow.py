@@ -21,6 +21,7 @@ _COLUMNS = (
     "kept_back_count",
     "duration_s",
 )
+_INTERRUPTED = "Interrupted; what has begun is finished."
 _PATIENCE_S = 0.5  # after which it is looked whether the query has ended
 
 
@@ -40,11 +41,14 @@ def follow_ingest(
     with begin(runs.put) as query:
         output.note("Looking for new files; interrupt to end.")
         looks = _looks(output, query, runs)
-        if output.is_table:
-            for run in looks:
-                _tell(run)
-        else:
-            output.rows(_COLUMNS, map(_record, looks))
+        try:
+            if output.is_table:
+                for run in looks:
+                    _tell(run)
+            else:
+                output.rows(_COLUMNS, map(_record, looks))
+        except KeyboardInterrupt:  # while a look was shown, and not while one was waited for
+            output.note(_INTERRUPTED)
 
 
 def _looks(
@@ -65,7 +69,7 @@ def _looks(
             elif run.report is not None and run.report.file_count:
                 yield run
     except KeyboardInterrupt:
-        output.note("Interrupted; what has begun is finished.")
+        output.note(_INTERRUPTED)
 
 
 def _record(run: IngestRun) -> dict[str, object]:
