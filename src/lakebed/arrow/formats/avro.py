@@ -74,7 +74,7 @@ class AvroWriter(FileWriter):
         Raises:
             MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
         """
-        self._sink = Content() if content is None else content
+        super().__init__(content)
         self._row_count = 0
         self._facts = {
             field.name: RunningFacts()
@@ -83,11 +83,6 @@ class AvroWriter(FileWriter):
         }
         self._plain = _plain_schema(schema)
         self._writer = _open_writer(self._sink, schema, compression)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the blocks so far."""
-        return self._sink.size_bytes
 
     def write(self, rows: pa.Table) -> None:
         """Write rows as whole blocks."""

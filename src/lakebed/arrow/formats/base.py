@@ -34,10 +34,18 @@ class WrittenFile:
 class FileWriter(ABC):
     """A data file in the making, which nobody sees until it is put."""
 
+    def __init__(self, content: Content | None) -> None:
+        """Begin a file.
+
+        Args:
+            content: Takes the bytes; None for memory.
+        """
+        self._sink = Content() if content is None else content
+
     @property
-    @abstractmethod
     def size_bytes(self) -> int:
-        """Bytes of the file so far."""
+        """Bytes that were written so far; a compressor may hold more."""
+        return self._sink.size_bytes
 
     @abstractmethod
     def write(self, rows: pa.Table) -> None:

@@ -34,9 +34,9 @@ class ParquetWriter(FileWriter):
             compression: One of the descriptor's names for Parquet.
             content: Takes the bytes; None for memory.
         """
+        super().__init__(content)
         self._schema = schema
         self._compression = "none" if compression == "uncompressed" else compression
-        self._sink = Content() if content is None else content
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self._repetitive: list[str] = []
@@ -55,11 +55,6 @@ class ParquetWriter(FileWriter):
             write_page_checksum=True,
             metadata_collector=self._footers,
         )
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the row groups so far."""
-        return self._sink.size_bytes
 
     def write(self, rows: pa.Table) -> None:
         """Write one row group. The first one decides how the columns are encoded."""

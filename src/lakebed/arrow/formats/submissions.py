@@ -189,7 +189,7 @@ class SubmissionsWriter(FileWriter):
             compression: One of the descriptor's names for submissions.
             content: Takes the bytes; None for memory.
         """
-        self._sink = Content() if content is None else content
+        super().__init__(content)
         self._stream = _compressed(self._sink, compression)
         self._row_count = 0
         self._facts = {
@@ -197,11 +197,6 @@ class SubmissionsWriter(FileWriter):
             for field in schema
             if isinstance(field.type, Primitive | Decimal) and field.name != DOCUMENT
         }
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that have left the compressor so far."""
-        return self._sink.size_bytes
 
     def write(self, rows: pa.Table) -> None:
         """Write a line for each row."""
