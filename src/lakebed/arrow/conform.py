@@ -221,6 +221,7 @@ class Conformer:
             column = _without_hidden_nulls(column, field.type)
         if column.type != target:
             column = _cast(column, target, field)
+        # Again, since a value of a dictionary may be null, which shows only now.
         check_nulls(column, field.type, field.name, nullable=field.nullable)
         return column
 
@@ -311,8 +312,8 @@ def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
             inner = array.type.value_field.with_type(values.type)
             if pat.is_large_list(array.type):
                 made = pa.large_list(inner)
-                return pa.LargeListArray.from_arrays(_offsets(array), values, type=made)
-            return pa.ListArray.from_arrays(_offsets(array), values, type=pa.list_(inner))
+                return pa.LargeListArray.from_arrays(_close_offsets(array), values, type=made)
+            return pa.ListArray.from_arrays(_close_offsets(array), values, type=pa.list_(inner))
         case MapOf(value) if pat.is_map(array.type):
             kind_of_pairs = [array.type.key_field, array.type.item_field]
             lists = array.cast(pa.list_(pa.struct(kind_of_pairs)))
@@ -322,12 +323,15 @@ def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
                 return array
             made = pa.map_(array.type.key_type, array.type.item_field.with_type(items.type))
             keys = lists.flatten().field(0)
-            return pa.MapArray.from_arrays(_offsets(lists), keys, items, type=made)
+            return pa.MapArray.from_arrays(_close_offsets(lists), keys, items, type=made)
     return array
 
 
-def _offsets(array: pa.Array) -> pa.Array:
-    """Return where the values of each list begin in those of all; null for a list that is null."""
+def _close_offsets(array: pa.Array) -> pa.Array:
+    """Return where the values of each list begin where only those of lists that are there are kept.
+
+    Null for a list that is null.
+    """
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
     kind = pa.int64() if pat.is_large_list(array.type) else pa.int32()
     offsets = pa.array(np.cumsum(np.concatenate([[0], lengths])), kind)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakebed.arrow.streams import offsets_of
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import AS_IT_IS, Lineage, Reading
@@ -147,10 +147,10 @@ class _Rebuilding:
                 return self._struct(array, held, wanted, place)
             case ListOf(), ListOf():
                 values = self.rebuild(array.values, held.element, wanted.element, f"{place}[]")
-                return pa.ListArray.from_arrays(_offsets(array), values, type=target)
+                return pa.ListArray.from_arrays(offsets_of(array), values, type=target)
             case MapOf(), MapOf():
                 items = self.rebuild(array.items, held.value, wanted.value, f"{place}{{}}")
-                return pa.MapArray.from_arrays(_offsets(array), array.keys, items, type=target)
+                return pa.MapArray.from_arrays(offsets_of(array), array.keys, items, type=target)
         return array.cast(target)
 
     def _struct(self, array: pa.StructArray, held: Struct, wanted: Struct, place: str) -> pa.Array:
@@ -165,9 +165,3 @@ class _Rebuilding:
                 columns.append(self.rebuild(column, types[field.name], field.type, here))
         fields = list(type_to_arrow(wanted))
         return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
-
-
-def _offsets(array: pa.ListArray | pa.MapArray) -> pa.Array:
-    """Return where the values of each list begin in all values; null for a list that is null."""
-    is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
-    return pc.if_else(is_there, array.offsets, pa.scalar(None, pa.int32()))

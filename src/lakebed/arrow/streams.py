@@ -152,7 +152,7 @@ def _plain_lists(array: pa.Array) -> pa.Array:
         if pat.is_large_string(keys.type):  # others are no text, and refused by their type
             keys = keys.cast(pa.string())
         made = pa.map_(keys.type, kind.item_field.with_type(items.type))
-        return pa.MapArray.from_arrays(_offsets(array), keys, items, type=made)
+        return pa.MapArray.from_arrays(offsets_of(array), keys, items, type=made)
     if pat.is_fixed_size_list(kind):
         size = kind.list_size
         values = _plain(array.values.slice(array.offset * size, len(array) * size))
@@ -162,8 +162,8 @@ def _plain_lists(array: pa.Array) -> pa.Array:
     field = kind.value_field.with_type(values.type)
     if pat.is_large_list(kind):
         made = pa.large_list(field)
-        return pa.LargeListArray.from_arrays(_offsets(array), values, type=made)
-    return pa.ListArray.from_arrays(_offsets(array), values, type=pa.list_(field))
+        return pa.LargeListArray.from_arrays(offsets_of(array), values, type=made)
+    return pa.ListArray.from_arrays(offsets_of(array), values, type=pa.list_(field))
 
 
 def _lists_in_order(array: pa.Array) -> pa.Array:
@@ -180,7 +180,7 @@ def _lists_in_order(array: pa.Array) -> pa.Array:
     return pa.LargeListArray.from_arrays(offsets, values, type=made)
 
 
-def _offsets(array: pa.Array) -> pa.Array:
+def offsets_of(array: pa.Array) -> pa.Array:
     """Return where the values of each list begin in all values; null for a list that is null."""
     is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
     return pc.if_else(is_there, array.offsets, pa.scalar(None, array.offsets.type))
