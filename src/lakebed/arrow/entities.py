@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakebed.arrow.conform import check_nulls, check_shapes, default_of
 from lakebed.arrow.documents import compact
-from lakebed.arrow.reasons import reason_of
+from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.arrow.streams import batches_of, is_arrow, stream_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
@@ -74,7 +74,7 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
 def _from_pandas(frame: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+    except VALUE_ERRORS as exc:
         # Of a column, Arrow says the reason first, and then which it is.
         reason = ": ".join(map(str, reversed(exc.args))) if len(exc.args) > 1 else reason_of(exc)
         raise SchemaMismatchError(
@@ -202,7 +202,7 @@ def to_column(given: Sequence[Any], field: Field) -> pa.Array:
         raise
     except InvalidInputError as exc:
         raise SchemaMismatchError(exc.message, hint=exc.hint) from exc
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+    except VALUE_ERRORS as exc:
         raise SchemaMismatchError(
             f"Field {field.name!r} of type {field.type} does not take a value: {reason_of(exc)}.",
             hint="Correct the entity, or evolve the schema.",

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer, default_of
 from lakebed.arrow.entities import as_mapping, to_batches, to_column
-from lakebed.arrow.reasons import reason_of
+from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import SchemaMismatchError, StorageError
 from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -278,7 +278,7 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
         if field is None:
             try:
                 columns[name] = pa.array([entity.get(name) for entity in entities])
-            except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+            except VALUE_ERRORS as exc:
                 raise SchemaMismatchError(
                     f"Column {name!r} of the data, which the dataset lacks, has values that are of "
                     f"no type, or of several: {reason_of(exc)}.",

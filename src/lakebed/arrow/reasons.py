@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+# What Arrow raises where values are of no type, of several, or of another than the one asked for.
+VALUE_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
 
 def reason_of(error: BaseException) -> str:
     """Return the first sentence of an error, on one line and without a full stop.
