@@ -66,23 +66,28 @@ class CommitOptions:
 
     def __post_init__(self) -> None:
         check_given("begun_at", self.begun_at, (dt.datetime,), "Give an aware datetime.")
-        if self.begun_at is not None and self.begun_at.tzinfo is None:
-            raise InvalidInputError(
-                f"begun_at is {self.begun_at}, without a time zone.",
-                hint="Give an aware datetime, such as datetime.now(UTC) when the process begins.",
-            )
-        if self.begun_at is not None and self.begun_at < EPOCH:
-            raise InvalidInputError(
-                f"begun_at is {self.begun_at.isoformat()}, before 1970, which no batch id can tell.",
-                hint="Give when the process began.",
-            )
-        if self.begun_at is not None and self.begun_at > dt.datetime.now(dt.UTC) + _MOST_AHEAD:
-            raise InvalidInputError(
-                f"begun_at is {self.begun_at.isoformat()}, which is yet to come.",
-                hint="Give when the process began; clocks may differ, but not by a day.",
-            )
+        if self.begun_at is not None:
+            _check_begin(self.begun_at)
         if self.lease <= dt.timedelta():
             raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
+
+
+def _check_begin(begun_at: dt.datetime) -> None:
+    if begun_at.tzinfo is None:
+        raise InvalidInputError(
+            f"begun_at is {begun_at}, without a time zone.",
+            hint="Give an aware datetime, such as datetime.now(UTC) when the process begins.",
+        )
+    if begun_at < EPOCH:
+        raise InvalidInputError(
+            f"begun_at is {begun_at.isoformat()}, before 1970, which no batch id can tell.",
+            hint="Give when the process began.",
+        )
+    if begun_at > dt.datetime.now(dt.UTC) + _MOST_AHEAD:
+        raise InvalidInputError(
+            f"begun_at is {begun_at.isoformat()}, which is yet to come.",
+            hint="Give when the process began; clocks may differ, but not by a day.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
