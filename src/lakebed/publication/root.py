@@ -7,8 +7,8 @@ import re
 from lakebed.errors import InvalidInputError
 from lakebed.store.base import Store
 
-# Any object will do to ask for a name.
-_OBJECT = "/x"
+# Stores are asked what an object is called; any one will do.
+_ANY_KEY = "x"
 _BUCKET = re.compile(r"^s3[an]?://")
 
 
@@ -30,9 +30,9 @@ def root_of(store: Store, root: str | None, *, s3: str = "s3a") -> str:
             f"{store.uri} cannot be published: no other process sees it.",
             hint="Publish from a directory or an object store.",
         )
-    named = store.hadoop_uri(_OBJECT[1:])
+    named = _hadoop_root(store)
     if named is None and not store.uri.startswith("az://"):
-        named = f"{store.uri}{_OBJECT}"  # a store that others have added has its own name
+        named = store.uri  # a store that others have added has its own name
     if named is None:
         raise InvalidInputError(
             f"{store.uri} has no name in the file systems of Hadoop, by which readers of a table "
@@ -40,7 +40,7 @@ def root_of(store: Store, root: str | None, *, s3: str = "s3a") -> str:
             hint="Give root, the repository as these readers spell it; of Azure, open it with the "
             "storage option account_name, of which the name is made.",
         )
-    return _BUCKET.sub(f"{s3}://", named.removesuffix(_OBJECT))
+    return _BUCKET.sub(f"{s3}://", named)
 
 
 def key_at(store: Store, location: str) -> str | None:
@@ -50,12 +50,18 @@ def key_at(store: Store, location: str) -> str | None:
     Hadoop and that of Lakebed.
     """
     here = _BUCKET.sub("s3a://", location)
-    roots = [store.hadoop_uri(_OBJECT[1:])]
-    if store.local_path(_OBJECT[1:]) is None:
-        roots.append(f"{store.uri}{_OBJECT}")
+    roots = [_hadoop_root(store)]
+    if store.local_path(_ANY_KEY) is None:
+        roots.append(store.uri)
     for root in roots:
         if root is not None:
-            prefix = _BUCKET.sub("s3a://", root.removesuffix(_OBJECT[1:]))
+            prefix = _BUCKET.sub("s3a://", f"{root}/")
             if here.startswith(prefix):
                 return here.removeprefix(prefix)
     return None
+
+
+def _hadoop_root(store: Store) -> str | None:
+    """Return the root of a store as Hadoop spells it, without a slash at its end."""
+    named = store.hadoop_uri(_ANY_KEY)
+    return None if named is None else named.removesuffix(f"/{_ANY_KEY}")
