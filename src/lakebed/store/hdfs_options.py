@@ -198,9 +198,8 @@ class _Hadoop:
         return cls(said)
 
     def default_authority(self, url: str) -> str:
-        scheme, _, location = self.said.get("fs.defaultFS", "").partition("://")
-        authority = location.partition("/")[0]
-        if scheme != "hdfs" or not authority:
+        authority = self._authority()
+        if not authority:
             raise InvalidInputError(
                 f"{url!r} names no NameNode, and no core-site.xml says which one is meant.",
                 hint="Write it as hdfs://HOST/PATH, or set HADOOP_CONF_DIR.",
@@ -209,15 +208,19 @@ class _Hadoop:
 
     def root_at(self, address: str) -> str | None:
         """Return the default file system, if an HTTP address is of one of its NameNodes."""
-        root, (protocol, _, at) = self.said.get("fs.defaultFS", ""), address.partition("://")
-        scheme, _, location = root.partition("://")
-        host, _, _ = location.partition("/")[0].partition(":")
-        if scheme != "hdfs" or not host:
+        authority, (protocol, _, at) = self._authority(), address.partition("://")
+        host, _, _ = authority.partition(":")
+        if not host:
             return None
         told = self.http_addresses(host, protocol) or (host,)
         port = _DEFAULT_PORTS[protocol]
         is_there = at in {one if ":" in one else f"{one}:{port}" for one in told}
-        return f"hdfs://{location.partition('/')[0]}" if is_there else None
+        return f"hdfs://{authority}" if is_there else None
+
+    def _authority(self) -> str:
+        """Return that of the default file system; nothing where that is not HDFS."""
+        scheme, _, location = self.said.get("fs.defaultFS", "").partition("://")
+        return location.partition("/")[0] if scheme == "hdfs" else ""
 
     def http_addresses(self, host: str, protocol: str = "http") -> tuple[str, ...]:
         key = f"dfs.namenode.{protocol}-address"
