@@ -1,11 +1,13 @@
-"""Filters that Spark pushes to a source, as predicates."""
+"""Filters that Spark pushes to a source, as predicates.
+
+They are known by the names of their classes: Spark 4.0 has them in the JVM alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from pyspark.sql import datasource as spark
-from pyspark.sql.datasource import Filter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import (
@@ -23,15 +25,33 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Type
 
-_OPS: Mapping[type[Filter], Op] = {
-    spark.EqualTo: Op.EQ,
-    spark.GreaterThan: Op.GT,
-    spark.GreaterThanOrEqual: Op.GE,
-    spark.LessThan: Op.LT,
-    spark.LessThanOrEqual: Op.LE,
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+_OPS: Mapping[str, Op] = {
+    "EqualTo": Op.EQ,
+    "GreaterThan": Op.GT,
+    "GreaterThanOrEqual": Op.GE,
+    "LessThan": Op.LT,
+    "LessThanOrEqual": Op.LE,
 }
 _LAST_CHARACTER = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)  # stand for no character
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A filter on one column.
+
+    Attributes:
+        kind: The name of Spark's class.
+        column: With dots, if it is a field in a record.
+        value: It is compared with; the values of an `In`.
+    """
+
+    kind: str
+    column: str
+    value: Any = None
 
 
 def predicate_of(filters: Iterable[Filter], types: Mapping[str, Type]) -> Predicate:
@@ -44,13 +64,22 @@ def predicate_of(filters: Iterable[Filter], types: Mapping[str, Type]) -> Predic
         filters: All of them hold.
         types: Of the columns that a predicate may name.
     """
-    said = (said_by(one, types) for one in filters)
+    said = (_said_by_filter(pushed, types) for pushed in filters)
     return all_of([predicate for predicate in said if predicate is not None])
 
 
-def said_by(one: Filter, types: Mapping[str, Type]) -> Predicate | None:
-    """Return exactly what one filter says, bound; None where that cannot be said."""
-    predicate = _predicate_of(one)
+def _said_by_filter(pushed: Any, types: Mapping[str, Type]) -> Predicate | None:
+    is_negated = False
+    while type(pushed).__name__ == "Not":
+        pushed, is_negated = pushed.child, not is_negated
+    value = getattr(pushed, "value", None)
+    leaf = Leaf(type(pushed).__name__, ".".join(pushed.attribute), value)
+    return said_by(leaf, types, is_negated=is_negated)
+
+
+def said_by(leaf: Leaf, types: Mapping[str, Type], *, is_negated: bool = False) -> Predicate | None:
+    """Return exactly what one filter says, or its negation, bound; None where that cannot be said."""
+    predicate = _negation_of(leaf) if is_negated else _predicate_of(leaf)
     if predicate is None:
         return None
     try:
@@ -59,37 +88,34 @@ def said_by(one: Filter, types: Mapping[str, Type]) -> Predicate | None:
         return None  # a column of another kind, or by our lights a value of another type
 
 
-def _predicate_of(one: Filter) -> Predicate | None:
-    if isinstance(one, spark.Not):
-        return _negation_of(one.child)
-    column = ".".join(one.attribute)  # type: ignore[attr-defined]  # all others have it
-    match one:
-        case spark.IsNull():
+def _predicate_of(leaf: Leaf) -> Predicate | None:
+    column = leaf.column
+    match leaf:
+        case Leaf("IsNull"):
             return NullCheck(column)
-        case spark.IsNotNull():
+        case Leaf("IsNotNull"):
             return NullCheck(column, negated=True)
-        case spark.EqualNullSafe(value=None):
+        case Leaf("EqualNullSafe", value=None):
             return NullCheck(column)
-        case spark.EqualNullSafe(value=value):
+        case Leaf("EqualNullSafe", value=value):
             return Comparison(column, Op.EQ, value)
-        case spark.In(value=values):
+        case Leaf("In", value=values):
             # Nothing is equal to null.
             return Membership(column, tuple(value for value in values if value is not None))
-        case spark.StringStartsWith(value=str(prefix)):
+        case Leaf("StringStartsWith", value=str(prefix)):
             return _begins_with(column, prefix)
-    op = _OPS.get(type(one))
-    value = getattr(one, "value", None)
-    return None if op is None or value is None else Comparison(column, op, value)
+    op = _OPS.get(leaf.kind)
+    return None if op is None or leaf.value is None else Comparison(column, op, leaf.value)
 
 
-def _negation_of(one: Filter) -> Predicate | None:
-    match one:
-        case spark.EqualNullSafe(value=value) if value is not None:
-            column = ".".join(one.attribute)
+def _negation_of(leaf: Leaf) -> Predicate | None:
+    match leaf:
+        case Leaf("EqualNullSafe", value=value) if value is not None:
+            column = leaf.column
             return any_of([NullCheck(column), Comparison(column, Op.NE, value)])
-        case spark.In(value=values) if None in values:
+        case Leaf("In", value=values) if None in values:
             return FALSE  # unknown for each value that is not listed
-    said = _predicate_of(one)
+    said = _predicate_of(leaf)
     return None if said is None else negate(said)
 
 

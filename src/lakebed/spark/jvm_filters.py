@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from pyspark.sql import datasource as spark
-from pyspark.sql.datasource import Filter
 
 from lakebed.model.predicate import Predicate, all_of, any_of
 from lakebed.model.schema import Type
-from lakebed.spark.filters import said_by
+from lakebed.spark.filters import Leaf, said_by
 
-_LEAVES: Mapping[str, type[Filter]] = {
-    kind.__name__: kind
-    for kind in (
-        *(spark.EqualTo, spark.EqualNullSafe, spark.GreaterThan, spark.GreaterThanOrEqual),
-        *(spark.LessThan, spark.LessThanOrEqual, spark.In, spark.IsNull, spark.IsNotNull),
-        spark.StringStartsWith,
-    )
-}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -41,24 +30,18 @@ def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
         if name == "And":
             return all_of(known) if known else None
         return any_of(known) if len(known) == len(sides) else None
-    if name == "Not":
-        leaf = _leaf(condition.child())
-        return None if leaf is None else said_by(spark.Not(leaf), types)
-    leaf = _leaf(condition)
-    return None if leaf is None else said_by(leaf, types)
+    is_negated = name == "Not"
+    leaf = _leaf(condition.child() if is_negated else condition)
+    return None if leaf is None else said_by(leaf, types, is_negated=is_negated)
 
 
-def _leaf(condition: Any) -> Filter | None:
-    kind = _LEAVES.get(condition.getClass().getSimpleName())
-    if kind is None:
+def _leaf(condition: Any) -> Leaf | None:
+    kind = condition.getClass().getSimpleName()
+    if kind not in _VALUE_OF:
         return None
-    attribute = (str(condition.attribute()).replace("`", ""),)
-    if kind in (spark.IsNull, spark.IsNotNull):
-        return kind(attribute)
+    column = str(condition.attribute()).replace("`", "")
     try:
-        if kind is spark.In:
-            return spark.In(attribute, tuple(_value(one) for one in condition.values()))
-        return kind(attribute, _value(condition.value()))  # type: ignore[call-arg]  # of all others
+        return Leaf(kind, column, _VALUE_OF[kind](condition))
     except (ValueError, OverflowError):
         return None  # a year that Python does not know
 
@@ -83,3 +66,16 @@ def _value(value: Any) -> Any:
         return dt.datetime.fromisoformat(value.toString())
     message = f"{name} is no value of a predicate"
     raise ValueError(message)
+
+
+def _single(condition: Any) -> Any:
+    return _value(condition.value())
+
+
+# How to ask each kind of filter that can be said for what it compares with.
+_VALUE_OF: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("EqualTo", "EqualNullSafe", "StringStartsWith"), _single),
+    **dict.fromkeys(("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"), _single),
+    **dict.fromkeys(("IsNull", "IsNotNull"), lambda _: None),
+    "In": lambda condition: tuple(_value(value) for value in condition.values()),
+}
