@@ -60,9 +60,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         classic = item.get_closest_marker("classic")
         if ON_CONNECT and classic is not None:
             item.add_marker(pytest.mark.skip(reason=f"Not on Spark Connect: {classic.args[0]}"))
+        for since in item.iter_markers("since_spark"):
+            _skip_on_older_spark(item, *since.args)
         group = _group_of(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _skip_on_older_spark(item: pytest.Item, release: str, reason: str) -> None:
+    import pyspark
+
+    here, needed = (tuple(map(int, text.split(".")[:2])) for text in (pyspark.__version__, release))
+    if here < needed:
+        item.add_marker(pytest.mark.skip(reason=f"Not before Spark {release}: {reason}"))
 
 
 def _asks_a_server(item: pytest.Item) -> bool:

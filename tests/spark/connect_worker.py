@@ -8,6 +8,7 @@ from lakebed.spark.java import ensure_java
 
 os.environ["JAVA_HOME"] = str(ensure_java().path)
 os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_TESTING"] = "1"  # the server takes a port that is free
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention

@@ -10,6 +10,7 @@ from lakebed.spark.java import ensure_java
 
 os.environ["JAVA_HOME"] = str(ensure_java().path)
 os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_TESTING"] = "1"  # the server takes a port that is free
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pyspark.errors import PySparkException

@@ -70,6 +70,7 @@ def test_rows_that_are_there_come_first_and_then_what_is_appended(spark, dataset
 
 
 @gathers
+@pytest.mark.since_spark("4.2", "sources are not told of limits")
 def test_micro_batches_have_as_many_files_as_are_allowed(spark, dataset, checkpoint):
     dataset.append(rows(0, 1))  # two partitions, two files
     dataset.append(rows(2))
