@@ -58,6 +58,11 @@ def sum_of_one(frame: DataFrame) -> object:
     return frame.agg(F.sum("user_id")).collect()[0][0]
 
 
+def sum_of_delays(frame: DataFrame) -> object:
+    # Of whole numbers, whose sum is the same in any order.
+    return frame.agg(F.sum(F.floor("delay"))).collect()[0][0]
+
+
 def read_all(frame: DataFrame) -> object:
     return frame.write.format("noop").mode("overwrite").save()
 
@@ -66,7 +71,7 @@ ACTIONS: dict[str, tuple[float, list[str] | None, Callable[[DataFrame], object]]
     "create": (1.0, None, lambda frame: frame.schema),
     "1 column": (1.0, ["user_id"], sum_of_one),
     "all columns": (1.0, None, read_all),
-    "1 % of rows": (0.01, None, lambda frame: frame.agg(F.sum("delay")).collect()[0][0]),
+    "1 % of rows": (0.01, None, sum_of_delays),
 }
 
 
@@ -108,12 +113,11 @@ def readers(
 
 def measure(
     server: Place, read_by: dict[str, Read], rounds: int
-) -> dict[str, dict[str, tuple[float, int]]]:
-    """Return median seconds and questions, by action and reader."""
-    measured: dict[str, dict[str, tuple[float, int]]] = {}
+) -> Iterator[tuple[str, dict[str, tuple[float, int]]]]:
+    """Yield each action with the median seconds and the questions of each reader."""
     for action, (share, columns, act) in ACTIONS.items():
         seconds: dict[str, list[float]] = {name: [] for name in NAMES}
-        requests: dict[str, int] = {}
+        questions: dict[str, int] = {}
         for number in range(rounds):
             answers = {}
             for turn in range(len(NAMES)):
@@ -122,13 +126,13 @@ def measure(
                 start = time.perf_counter()
                 answers[name] = act(read_by[name](share, columns))
                 seconds[name].append(time.perf_counter() - start)
-                requests[name] = server.asked()
+                questions[name] = server.asked()
             if action in ("1 column", "1 % of rows") and len(set(answers.values())) != 1:
                 raise SystemExit(f"the readers disagree: {answers}")
-        measured[action] = {
-            name: (statistics.median(seconds[name]), requests[name]) for name in NAMES
-        }
-    return measured
+        yield (
+            action,
+            {name: (statistics.median(seconds[name]), questions[name]) for name in NAMES},
+        )
 
 
 def main() -> None:
@@ -167,15 +171,15 @@ def _measure_on(server: Place, made: Path, arguments: argparse.Namespace) -> Non
         with readers(spark, repository, directory, files * arguments.rows) as read_by:
             for name in NAMES:  # warms up
                 read_by[name](0.01, None).count()
-            figures = measure(server, read_by, arguments.rounds if files < 10_000 else 1)
-        for action, by_name in figures.items():
-            base, asked = by_name[BASE]
-            others = "  ".join(
-                f"{seconds / base:>8.2f} ({number:>6})"
-                for seconds, number in (by_name[name] for name in NAMES[1:])
-            )
-            case = f"{files:>6} x {arguments.rows:<5}"
-            print(f"{case} {action:12} {base:>9.2f} s ({asked:>6})  {others}", flush=True)
+            rounds = arguments.rounds if files < 10_000 else 1
+            for action, by_name in measure(server, read_by, rounds):
+                base, asked = by_name[BASE]
+                others = "  ".join(
+                    f"{seconds / base:>8.2f} ({number:>6})"
+                    for seconds, number in (by_name[name] for name in NAMES[1:])
+                )
+                case = f"{files:>6} x {arguments.rows:<5}"
+                print(f"{case} {action:12} {base:>9.2f} s ({asked:>6})  {others}", flush=True)
 
 
 if __name__ == "__main__":
