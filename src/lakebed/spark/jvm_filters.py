@@ -23,7 +23,7 @@ def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
     Cost:
         Some calls into the JVM for each column that it names, of a tenth of a millisecond.
     """
-    name = condition.getClass().getSimpleName()
+    name = condition.productPrefix()
     if name in ("And", "Or"):
         sides = [said_by_jvm(side, types) for side in (condition.left(), condition.right())]
         known = [side for side in sides if side is not None]
@@ -31,12 +31,14 @@ def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
             return all_of(known) if known else None
         return any_of(known) if len(known) == len(sides) else None
     is_negated = name == "Not"
-    leaf = _leaf(condition.child() if is_negated else condition)
+    if is_negated:
+        condition = condition.child()
+        name = condition.productPrefix()
+    leaf = _leaf(name, condition)
     return None if leaf is None else said_by(leaf, types, is_negated=is_negated)
 
 
-def _leaf(condition: Any) -> Leaf | None:
-    kind = condition.getClass().getSimpleName()
+def _leaf(kind: str, condition: Any) -> Leaf | None:
     if kind not in _VALUE_OF:
         return None
     column = str(condition.attribute()).replace("`", "")

@@ -149,9 +149,10 @@ class PrunedFiles:
 
     def _chosen(self, partition_filters: Any, data_filters: Any) -> Any:
         """Return the list of the files to read; None if there are none."""
-        if data_filters.isEmpty():
+        filters = _elements(data_filters)
+        if not filters:
             return self._whole  # of partitions Spark knows by itself
-        filters = [*_elements(partition_filters), *_elements(data_filters)]
+        filters += _elements(partition_filters)
         predicate = all_of([said for said in map(self._said_by, filters) if said is not None])
         places = tuple(self._choose(predicate))
         if len(places) == self._file_count:
