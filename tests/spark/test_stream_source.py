@@ -9,6 +9,7 @@ from stream_rows import DESCRIPTOR, numbers_of, run
 import lakebed
 
 pytestmark = pytest.mark.spark
+limits = pytest.mark.since_spark("4.2", "sources are not told of limits")
 gathers = pytest.mark.classic("functions of a test are not known to the server")
 
 
@@ -70,7 +71,7 @@ def test_rows_that_are_there_come_first_and_then_what_is_appended(spark, dataset
 
 
 @gathers
-@pytest.mark.since_spark("4.2", "sources are not told of limits")
+@limits
 def test_micro_batches_have_as_many_files_as_are_allowed(spark, dataset, checkpoint):
     dataset.append(rows(0, 1))  # two partitions, two files
     dataset.append(rows(2))
@@ -153,6 +154,7 @@ def test_a_schema_that_changes_ends_the_query_and_the_next_one_reads_it(spark, d
     assert taken.batches == [[("p0", 2, "m")]]
 
 
+@limits
 def test_a_dataset_streams_into_another_one(spark, lake, dataset, checkpoint):
     copy = lake.create("copy", DESCRIPTOR)
     for n in range(3):
