@@ -162,6 +162,9 @@ def test_heat_map_tells_when_batches_began_whatever_form_their_ids_have(tmp_path
 def test_page_that_cannot_be_written_leaves_the_old_one_and_says_why(repository, tmp_path):
     with pytest.raises(InvalidInputError, match="No such file"):
         repository.report(tmp_path / "missing" / "lake.html")
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(InvalidInputError, match="Not a directory"):
+        repository.report(tmp_path / "file" / "lake.html")
 
 
 @pytest.mark.parametrize("what", ["", "/d"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from lakebed.dataset import Dataset
@@ -69,7 +70,8 @@ def write_report(
             page.writelines(render(lake))
         unfinished.replace(path)
     except OSError as exc:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # perhaps what keeps it from being written keeps it from going
+            unfinished.unlink(missing_ok=True)
         raise InvalidInputError(
             f"The report cannot be written to {path}: {exc.strerror or exc}.",
             hint="Name a file in a directory that exists and that you may write to.",
