@@ -361,25 +361,9 @@ def _name_column(store: Store, dataset: str, column: str, options: CommitOptions
                 f"Dataset {dataset!r} has no column {column!r}.",
                 hint=nearest(column, names) or f"Columns are: {', '.join(names)}.",
             )
-        return with_index(old, (*old.index, column))
+        return replace(old, index=(*old.index, column))
 
     update(store, dataset, with_column, options)
-
-
-def with_index(descriptor: DatasetDescriptor, index: Sequence[str]) -> DatasetDescriptor:
-    """Return the descriptor with other indexed columns.
-
-    Raises:
-        InvalidInputError: A column cannot have an index.
-    """
-    return DatasetDescriptor(
-        schema=descriptor.schema,
-        partition_by=descriptor.partition_by,
-        format=descriptor.format,
-        compression=descriptor.compression,
-        index=index,
-        properties=descriptor.properties,
-    )
 
 
 def drop_index(
@@ -395,7 +379,7 @@ def drop_index(
                 or nearest(column, old.index)
                 or f"Indexed are: {', '.join(old.index) or 'no columns'}.",
             )
-        return with_index(old, tuple(name for name in old.index if name != column))
+        return replace(old, index=tuple(name for name in old.index if name != column))
 
     done = update(store, dataset, without_column, options)
     return done.entry, done.base
