@@ -69,6 +69,7 @@ class DatasetFacts:
         name: Of the dataset.
         address: That the command line takes.
         version: That everything is of.
+        dataset: The dataset itself.
         row_count: Of the version; None where files of other tools are not counted.
         size_bytes: Of its data files; None likewise.
         file_count: How many data files it has.
