@@ -10,7 +10,7 @@ from shown_page import ShownPage
 
 import lakebed
 from lakebed import by
-from lakebed.errors import InvalidInputError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -120,12 +120,15 @@ def test_dataset_that_cannot_be_read_is_told_beside_the_others(repository, tmp_p
     shutil.copytree(repository.uri.removeprefix("file://"), copy)
     for segment in (copy / "d" / "history").iterdir():
         segment.write_bytes(b"damaged")
+    (copy / "beheaded.by-dataset-metadata.json").write_text("{")
 
     text = lakebed.open_repository(str(copy)).report(tmp_path / "x.html").read_text("utf-8")
 
     page = ShownPage(text)
-    assert [row["dataset"] for row in page.rows("Not read")] == ["d"]
+    assert [row["dataset"] for row in page.rows("Not read")] == ["beheaded", "d"]
     assert [row["dataset"] for row in page.rows("Datasets")] == ["empty"]
+    with pytest.raises(DatasetNotFoundError, match="'missing' not found"):
+        lakebed.open_repository(str(copy)).report(tmp_path / "x.html", names=["empty", "missing"])
 
 
 def test_lake_of_many_datasets_tells_the_largest_in_detail_and_all_in_a_table(tmp_path):
