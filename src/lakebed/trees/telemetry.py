@@ -198,10 +198,11 @@ def export(
     writer = _TreeWriter(target, options)
     columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
     tally = Tally(on_progress, f"export {plan.layout.name}")
-    for batch in scan(store, plan, columns):
-        tally.add(row_count=batch.num_rows)
-        for values, rows in _grouped(batch, levels, schema):
-            writer.write(values, rows)
+    with scan(store, plan, columns) as batches:
+        for batch in batches:
+            tally.add(row_count=batch.num_rows)
+            for values, rows in _grouped(batch, levels, schema):
+                writer.write(values, rows)
     writer.finish()
     return TelemetryExport(
         target=target.uri,
