@@ -24,7 +24,7 @@ from lakebed.cli.options import (
     verb,
 )
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record
+from lakebed.cli.records import commit_record, facts_of
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, LakebedError
@@ -124,8 +124,7 @@ def zoned(time: dt.datetime | None) -> dt.datetime | None:
 def show_commit(output: Output, commit: Commit) -> None:
     """Show what a write has done."""
     record = commit_record(commit)
-    facts = {key.replace("_", " "): value for key, value in record.items() if key != "commit_id"}
-    output.record(record, facts=facts)
+    output.record(record, facts=facts_of(record, hidden=["commit_id"]))
 
 
 @verb("append", example="lakebed append lake/flights january.csv february.csv --null-text NA")
