@@ -271,15 +271,10 @@ def _names(dataset: Dataset, wanted: list[str] | None) -> list[str]:
 
 
 def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[dict[str, object]]:
-    with view.record_batches(wanted) as batches:
-        remaining = limit
+    rows = view if limit is None else view.limit(limit)
+    with rows.record_batches(wanted) as batches:
         for batch in batches:
-            part = batch if remaining is None else batch.slice(0, remaining)
-            yield from part.to_pylist(maps_as_pydicts="strict")
-            if remaining is not None:
-                remaining -= part.num_rows
-                if remaining <= 0:
-                    return
+            yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
 @verb("explain", example="lakebed explain lake/flights --where \"time_hour < '2013-02-01'\"")
