@@ -9,6 +9,9 @@ from typing import Any
 
 import fastavro
 
+from lakebed.model.partition import PartitionFunction, PartitionStrategy
+from lakebed.model.schema import Kind, Primitive, Schema
+
 Place = Callable[[Mapping[str, Any]], Iterable[tuple[str, object]]]
 
 
@@ -82,3 +85,67 @@ def write_avro(
         fastavro.writer(sink, fastavro.parse_schema(schema), rows, codec=codec)
     (folder / f".{uuid.uuid4()}.avro.tmp").write_bytes(b"half")
     return path
+
+
+def to_expression(strategy: PartitionStrategy, schema: Schema) -> str:
+    """Return a partition strategy as `descriptor.properties` has it."""
+    calls = [_call_of(function, schema) for function in strategy]
+    return calls[0] if len(calls) == 1 else f"[{', '.join(calls)}]"
+
+
+def _call_of(function: PartitionFunction, schema: Schema) -> str:
+    head = [function.source, function.name]
+    parameters = function.parameters()
+    match function.type_name:
+        case "identity":
+            return _call("identity", *head, _java_type(function, schema), -1)
+        case "hash":
+            return _call("hash", *head, parameters["buckets"])
+        case "range":
+            return _call("range", *head, *parameters["bounds"])
+        case "fixed_range":
+            return _call("fixedSizeRange", *head, parameters["size"])
+        case "date_format":
+            return _call("dateFormat", *head, parameters["format"])
+        case "provided":
+            return _call("provided", function.name, parameters.get("values", "string"))
+    return _call(function.type_name, *head)  # a part of a date
+
+
+_JAVA_TYPES = {
+    Kind.BOOLEAN: "Boolean",
+    Kind.INT: "Integer",
+    Kind.LONG: "Long",
+    Kind.FLOAT: "Float",
+    Kind.DOUBLE: "Double",
+}
+
+
+def _java_type(function: PartitionFunction, schema: Schema) -> str:
+    kind = function.source_type(schema)
+    named = _JAVA_TYPES.get(kind.kind) if isinstance(kind, Primitive) else None
+    return f"java.lang.{named or 'String'}"
+
+
+def _call(name: str, *arguments: object) -> str:
+    texts = [f'"{one}"' if isinstance(one, str) else str(one) for one in arguments]
+    return f"{name}({', '.join(texts)})"
+
+
+def to_properties(properties: Mapping[str, str]) -> str:
+    """Return a file of Java's properties."""
+    return "".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in properties.items())
+
+
+def _escaped(text: str) -> str:
+    named = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+    return "".join(
+        named.get(one)
+        or (f"\\{one}" if one in "\\=:#! " else one if 32 <= ord(one) < 127 else _unicode(one))
+        for one in text
+    )
+
+
+def _unicode(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

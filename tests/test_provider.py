@@ -265,6 +265,25 @@ def test_of_many_who_create_one_wins_and_of_those_who_save_each_is_whole(tmp_pat
     assert provider.load("d") in [described(f"s{n}") for n in range(4)]
 
 
+def test_descriptor_that_others_delete_while_it_is_saved_is_saved_all_the_same(
+    tmp_path: Path,
+) -> None:
+    class DeletedMeanwhile(lakebed.FileMetadataProvider):
+        def create(self, name: str, descriptor: lakebed.DatasetDescriptor) -> None:
+            try:
+                super().create(name, descriptor)
+            except DatasetExistsError:
+                self.delete(name)
+                raise
+
+    provider = DeletedMeanwhile(tmp_path)
+    provider.create("d", described("a"))
+
+    provider.save("d", described("b"))
+
+    assert provider.load("d") == described("b")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', "\xff"])
 def test_file_that_describes_nothing_is_corrupt(tmp_path: Path, text: str) -> None:
     (tmp_path / "d.descriptor.json").write_text(text, encoding="latin-1")

@@ -14,6 +14,7 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     InvalidNameError,
+    LakebedError,
     ObjectExistsError,
     noting,
 )
@@ -464,7 +465,7 @@ class Repository:
 
         Raises:
             DatasetNotFoundError: There is no dataset of a name.
-            InvalidInputError: The file cannot be written.
+            InvalidInputError: A name is not legal, or the file cannot be written.
 
         Cost:
             For each dataset the head, the history, the file table, and a LIST of what it has on
@@ -473,9 +474,20 @@ class Repository:
         from lakebed.report import write_report
 
         listed = self.list() if names is None else given_names("names", names)
-        datasets = [self.open(name) for name in listed]
+        datasets, failures = [], []
+        for name in listed:
+            try:
+                datasets.append(self.open(name))
+            except LakebedError as exc:
+                is_missing = isinstance(exc, DatasetNotFoundError)
+                if names is not None and (is_missing or isinstance(exc, InvalidNameError)):
+                    raise
+                if not is_missing:  # else it was dropped since it was listed
+                    failures.append((name, exc.message))
         page = Path(path)
-        write_report(self.uri, datasets, page, view=view, on_progress=on_progress)
+        write_report(
+            self.uri, datasets, page, failures=failures, view=view, on_progress=on_progress
+        )
         return page
 
     def follow_metadata(self) -> tuple[str, ...]:

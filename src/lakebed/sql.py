@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, MissingDependencyError
+from lakebed.model.names import find_alike
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,14 +94,12 @@ def tables_of(query: str) -> tuple[str, ...]:
         raise _no_select()
     names = dict.fromkeys(_name(table) for table in statement.find_all(exp.Table))
     names.pop("", None)
-    by_fold: dict[str, str] = {}
-    for name in names:
-        other = by_fold.setdefault(name.casefold(), name)
-        if other != name:
-            raise InvalidInputError(
-                f"DuckDB does not tell {other!r} from {name!r}.",
-                hint="Ask about one of them at a time, and write its name the same each time.",
-            )
+    alike = find_alike(names)
+    if alike is not None:
+        raise InvalidInputError(
+            f"DuckDB does not tell {alike[0]!r} from {alike[1]!r}.",
+            hint="Ask about one of them at a time, and write its name the same each time.",
+        )
     return tuple(names)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -222,6 +223,35 @@ def test_many_partitions_beyond_the_memory_make_one_file_each(store: Store) -> N
     for one in facts:
         table = read(store, one["label"])
         assert table["x"].to_pylist() == expected[table["n"][0].as_py()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which files are open")
+def test_rows_that_find_no_room_to_wait_leave_none_taken_while_their_error_is_held(
+    store: Store,
+) -> None:
+    import resource
+
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="identity(n) as part")
+    rng = np.random.default_rng(0)
+    rows = numbers(10_000, n=rng.integers(0, 500, 10_000), x=rng.random(10_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = deleted_files_that_are_open()
+
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+        with pytest.raises(StorageError, match="Rows that wait for their files") as caught:
+            write_batches(store, target_of(descriptor, memory_bytes=200_000), [rows])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert caught.value.__traceback__ is not None
+    assert deleted_files_that_are_open() == before
+    assert not keys(store)
+
+
+def deleted_files_that_are_open() -> int:
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(str(link.readlink()).endswith("(deleted)") for link in links)
 
 
 @pytest.mark.slow

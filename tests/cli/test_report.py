@@ -10,7 +10,8 @@ from shown_page import ShownPage
 
 import lakebed
 from lakebed import by
-from lakebed.errors import InvalidInputError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])
@@ -119,12 +120,15 @@ def test_dataset_that_cannot_be_read_is_told_beside_the_others(repository, tmp_p
     shutil.copytree(repository.uri.removeprefix("file://"), copy)
     for segment in (copy / "d" / "history").iterdir():
         segment.write_bytes(b"damaged")
+    (copy / "beheaded.by-dataset-metadata.json").write_text("{")
 
     text = lakebed.open_repository(str(copy)).report(tmp_path / "x.html").read_text("utf-8")
 
     page = ShownPage(text)
-    assert [row["dataset"] for row in page.rows("Not read")] == ["d"]
+    assert [row["dataset"] for row in page.rows("Not read")] == ["beheaded", "d"]
     assert [row["dataset"] for row in page.rows("Datasets")] == ["empty"]
+    with pytest.raises(DatasetNotFoundError, match="'missing' not found"):
+        lakebed.open_repository(str(copy)).report(tmp_path / "x.html", names=["empty", "missing"])
 
 
 def test_lake_of_many_datasets_tells_the_largest_in_detail_and_all_in_a_table(tmp_path):
@@ -142,9 +146,28 @@ def test_lake_of_many_datasets_tells_the_largest_in_detail_and_all_in_a_table(tm
     assert "dataset-d0" not in page.ids
 
 
+@pytest.mark.parametrize("form", list(BatchIds))
+def test_heat_map_tells_when_batches_began_whatever_form_their_ids_have(tmp_path, form):
+    repository = lakebed.open_repository(f"memory://heat-map-{form}")
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties={BATCH_IDS: str(form)})
+    dataset = repository.create("d", descriptor)
+    moments = [dt.datetime(2013, month, 1, 12, tzinfo=dt.UTC) for month in (1, 2, 12)]
+    for moment in moments:
+        options = lakebed.CommitOptions(begun_at=moment)
+        dataset.append([{"day": None, "name": "a", "n": 1}], commit_options=options)
+
+    page = ShownPage(repository.report(tmp_path / "x.html").read_text("utf-8"))
+
+    told = [row["from"] for row in page.rows("Live bytes by time of writing")]
+    assert told == ["2013-01-01 12:00", "2013-12-01 12:00"]
+
+
 def test_page_that_cannot_be_written_leaves_the_old_one_and_says_why(repository, tmp_path):
     with pytest.raises(InvalidInputError, match="No such file"):
         repository.report(tmp_path / "missing" / "lake.html")
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(InvalidInputError, match="Not a directory"):
+        repository.report(tmp_path / "file" / "lake.html")
 
 
 @pytest.mark.parametrize("what", ["", "/d"])

@@ -1,5 +1,6 @@
 """Datasets as Delta and as Iceberg tables: readers of these get what readers of the dataset do."""
 
+import dataclasses
 import datetime as dt
 import decimal
 import json
@@ -27,6 +28,8 @@ from lakebed.errors import (
     MissingDependencyError,
     StorageError,
 )
+from lakebed.hive.publication import Publication
+from lakebed.publication.report import TablePublication
 from lakebed.state import published
 from lakebed.store.posix import PosixStore
 from lakebed.testing import CountingStore, DelegatingStore
@@ -774,3 +777,17 @@ def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, 
         assert info.value.extra == "iceberg"
     assert days.publish_delta().created
     days.cleanup("0s", dry_run=False)
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        Publication(table="lake.t", version=1, mode="partitions", is_applied=True),
+        TablePublication(kind="delta", table="lake/t", version=1, is_applied=True),
+    ],
+)
+def test_table_that_only_a_second_round_has_created_is_told_as_created(done):
+    later = dataclasses.replace(done, version=2, created=True)
+
+    assert done.followed_by(later).created
+    assert later.followed_by(done).created

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kite_trees import bucket, write_avro, write_kite
+from kite_trees import bucket, to_expression, to_properties, write_avro, write_kite
 
 import lakebed
 from lakebed import DatasetDescriptor, by
@@ -22,7 +22,7 @@ from lakebed.errors import (
     PartitionSpecError,
     SchemaMismatchError,
 )
-from lakebed.model.kite import parse_expression, parse_properties, to_expression, to_properties
+from lakebed.model.kite import parse_expression, parse_properties
 
 USER = {
     "type": "record",
@@ -375,12 +375,6 @@ def test_expression_gives_every_strategy_back(functions: list) -> None:
 @given(properties=st.dictionaries(st.text(min_size=1), st.text()))
 def test_properties_read_back_as_they_were(properties: dict[str, str]) -> None:
     assert parse_properties(to_properties(properties)) == properties
-
-
-def test_function_that_kite_lacks_has_no_expression() -> None:
-    descriptor = DatasetDescriptor(schema=USER, partition_by=by.dimension("username", ["a"]))
-    with pytest.raises(PartitionSpecError, match="dimension"):
-        to_expression(descriptor.partition_by, descriptor.schema)
 
 
 def test_schema_that_is_missing_is_told_with_its_place(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_each_file_has_its_reason_size_and_the_version_since_which_it_is_dead(
     report = dataset.cleanup("0s")
     commits = {commit.version: commit for commit in dataset.history()}
 
+    assert len(report.files) == 4
     for file in report.files:
         assert file.reason == "superseded"
         assert file.size_bytes == lake.store.size(file.key)

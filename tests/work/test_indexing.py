@@ -348,10 +348,10 @@ def test_an_index_file_for_others_is_never_named_beside_files_that_it_lacks(
     racing.open("flights").build_index("plane")
 
     state = state_of(repository)
-    for key in state.indices.values():
-        table = pq.read_table(pa.BufferReader(repository.store.get(key).data))
-        labels = {label for labels in table.column("partition").to_pylist() for label in labels}
-        assert labels == set(state.labels)
+    (key,) = state.indices.values()
+    table = pq.read_table(pa.BufferReader(repository.store.get(key).data))
+    labels = {label for labels in table.column("partition").to_pylist() for label in labels}
+    assert labels == set(state.labels)
 
 
 class _RacingIndexFile(DelegatingStore):

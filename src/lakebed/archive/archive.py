@@ -195,9 +195,8 @@ class Archive:
             )
             for path in paths
         ]
-        _check_all(paths, prepared)
+        sizes = _checked_sizes(paths, prepared)
         left = list(paths)
-        sizes = {path: Path(path).stat().st_size for path in paths}
         tally = Tally(on_progress, f"push {what}", sizes)
 
         def push(number: int) -> ArchiveRecord:
@@ -512,20 +511,25 @@ def times_of(
     return {"start": to_datetime(first), "end": end}
 
 
-def _check_all(paths: Sequence[str], prepared: Sequence[Mapping[str, object]]) -> None:
-    """Check what can be known before the first file is stored.
+def _checked_sizes(
+    paths: Sequence[str], prepared: Sequence[Mapping[str, object]]
+) -> dict[str, int]:
+    """Return the sizes of files, after a check of all that can be known before the first is stored.
 
     Raises:
         InvalidInputError: A file is missing or named twice, or a field breaks a rule.
     """
     seen: set[object] = set()
+    sizes = {}
     for path, fields in zip(paths, prepared, strict=True):
         if fields["path"] in seen:
             msg = f"{path} is named twice."
             raise InvalidInputError(msg, hint="Name each file once.")
         seen.add(fields["path"])
-        with opened(path):
+        with opened(path) as file:
             files.check_fields(fields)
+            sizes[path] = os.fstat(file.fileno()).st_size
+    return sizes
 
 
 def prepare_fields(

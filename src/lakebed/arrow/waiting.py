@@ -197,13 +197,19 @@ class _Run:
     def __init__(self, sorted_rows: SortedRows, rows_a_chunk: int) -> None:
         self.places = {number: (start, end) for number, start, end in sorted_rows}
         self._rows_a_chunk = rows_a_chunk
-        self._file = tempfile.TemporaryFile(prefix="lakebed-")  # noqa: SIM115 - lives as long as the run
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        rows = sorted_rows.rows.combine_chunks()
-        with pa.ipc.new_file(pa.PythonFile(self._file, "w"), rows.schema, options=options) as sink:
-            sink.write_table(rows, max_chunksize=rows_a_chunk)
-        self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
         self._chunk: tuple[int, pa.RecordBatch] | None = None
+        self._file = tempfile.TemporaryFile(prefix="lakebed-")  # noqa: SIM115 - lives as long as the run
+        try:
+            self._write(sorted_rows.rows.combine_chunks())
+            self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
+        except BaseException:
+            self.close()  # whoever keeps the error would keep the room that the file takes
+            raise
+
+    def _write(self, rows: pa.Table) -> None:
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_file(pa.PythonFile(self._file, "w"), rows.schema, options=options) as sink:
+            sink.write_table(rows, max_chunksize=self._rows_a_chunk)
 
     def take(self, number: int) -> pa.Table:
         start, end = self.places.pop(number)

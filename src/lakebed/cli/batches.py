@@ -24,7 +24,7 @@ from lakebed.cli.data import (
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.cli.records import COMMIT_COLUMNS, commit_record, facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
 from lakebed.model.shown import counted
@@ -217,10 +217,11 @@ def rollback(
     commit = dataset.rollback(version=version, time=time, batch_id=batch_id, view=view, base=base)
     if commit is None:
         output.note("That is the current state, so there is no new version.")
-        output.record({**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0})
+        record: dict[str, object] = {**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0}
+        output.record(record, facts=facts_of(record))
         return
     record = commit_record(commit)
-    output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
+    output.record(record, facts=facts_of(record))
 
 
 @verb("stage", example="lakebed stage lake/flights day.csv --operation rerun --run 2013-01-01")
@@ -273,7 +274,7 @@ def stage(
             lease=lease,
         )
     record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
-    output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
+    output.record(record, facts=facts_of(record))
 
 
 @verb("staged", example="lakebed staged lake/flights")
@@ -383,4 +384,4 @@ def discard(
             question = f"Delete batch {batch} of {counted(staged_batch.row_count, 'row')}?"
             click.confirm(question, abort=True, err=True)
         staged_batch.discard()
-    output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
+    output.record(record, facts=facts_of(record))

@@ -24,7 +24,7 @@ from lakebed.cli.options import (
     verb,
 )
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record
+from lakebed.cli.records import commit_record, facts_of
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, LakebedError
@@ -124,8 +124,7 @@ def zoned(time: dt.datetime | None) -> dt.datetime | None:
 def show_commit(output: Output, commit: Commit) -> None:
     """Show what a write has done."""
     record = commit_record(commit)
-    facts = {key.replace("_", " "): value for key, value in record.items() if key != "commit_id"}
-    output.record(record, facts=facts)
+    output.record(record, facts=facts_of(record, hidden=["commit_id"]))
 
 
 @verb("append", example="lakebed append lake/flights january.csv february.csv --null-text NA")
@@ -272,15 +271,10 @@ def _names(dataset: Dataset, wanted: list[str] | None) -> list[str]:
 
 
 def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[dict[str, object]]:
-    with view.record_batches(wanted) as batches:
-        remaining = limit
+    rows = view if limit is None else view.limit(limit)
+    with rows.record_batches(wanted) as batches:
         for batch in batches:
-            part = batch if remaining is None else batch.slice(0, remaining)
-            yield from part.to_pylist(maps_as_pydicts="strict")
-            if remaining is not None:
-                remaining -= part.num_rows
-                if remaining <= 0:
-                    return
+            yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
 @verb("explain", example="lakebed explain lake/flights --where \"time_hour < '2013-02-01'\"")

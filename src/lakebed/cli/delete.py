@@ -9,7 +9,7 @@ import click
 from lakebed.cli.data import base_option, run_option
 from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.cli.records import COMMIT_COLUMNS, commit_record, facts_of
 from lakebed.model.shown import counted
 from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri
@@ -78,7 +78,7 @@ def delete(
         record = {**dict.fromkeys(COMMIT_COLUMNS), **counts}
     else:
         record = commit_record(commit)
-    output.record(record, facts={key.replace("_", " "): value for key, value in record.items()})
+    output.record(record, facts=facts_of(record))
 
 
 def _open(target: str, storage_options: Mapping[str, str], where: str | None) -> tuple[Store, View]:

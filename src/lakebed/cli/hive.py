@@ -11,7 +11,7 @@ import click
 
 from lakebed.cli.options import takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output, OutputFormat
-from lakebed.cli.records import dataset_facts, dataset_record
+from lakebed.cli.records import dataset_facts, dataset_record, facts_of
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
 from lakebed.hive.table import MODES
@@ -110,8 +110,7 @@ def publish(
             assert table is not None  # as was checked
             done = dataset.publish(metastore, table=table, mode=mode, root=root, **wish)
     record = _record(done) if isinstance(done, Publication) else _table_record(done)
-    facts = {key.replace("_", " "): value for key, value in record.items()}
-    output.record(record, facts=facts)
+    output.record(record, facts=facts_of(record))
     if not done.is_applied and not done.is_in_step:
         output.note("The table is not in step." if is_check else "Nothing was changed.")
     if is_check and not done.is_in_step:

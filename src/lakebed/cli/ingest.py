@@ -17,6 +17,7 @@ from lakebed.cli.follow import follow_ingest
 from lakebed.cli.load import note_rejects, pays_off, start_spark
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
+from lakebed.cli.records import facts_of
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
@@ -337,8 +338,7 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
         "changed": list(check.changed),
         "left_out": _left_out_records(check.left_out),
     }
-    hidden = ("new", "left_out")
-    shown = {key.replace("_", " "): value for key, value in record.items() if key not in hidden}
+    shown = facts_of(record, hidden=["new", "left_out"])
     _tell_left_out(output, check.left_out)
     output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
@@ -357,8 +357,8 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
     note_rejects(output, quarantine, report.name, report.rejected_count)
     record = report.to_record()
-    facts = {key.replace("_", " "): value for key, value in record.items()}
-    output.record({**record, "left_out": _left_out_records(report.left_out)}, facts=facts)
+    told = {**record, "left_out": _left_out_records(report.left_out)}
+    output.record(told, facts=facts_of(record))
 
 
 def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:

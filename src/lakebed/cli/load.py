@@ -21,7 +21,7 @@ from lakebed.cli.datasets import read_partitions
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import AttachedOption, takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record
+from lakebed.cli.records import commit_record, facts_of
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
@@ -277,5 +277,4 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
         "size_bytes": report.size_bytes,
         "is_repeated": report.is_repeated,
     }
-    facts = {key.replace("_", " "): value for key, value in record.items() if key != "commit_id"}
-    output.record(record, facts=facts)
+    output.record(record, facts=facts_of(record, hidden=["commit_id"]))

@@ -26,6 +26,7 @@ from lakebed.cli.data import (
 from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
+from lakebed.cli.records import facts_of
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched
@@ -172,5 +173,4 @@ def _show(output: Output, report: MergeReport) -> None:
         "added_file_count": report.added_file_count,
         "commit_id": None if commit is None else commit.commit_id,
     }
-    facts = {key.replace("_", " "): value for key, value in record.items() if key != "commit_id"}
-    output.record(record, facts=facts)
+    output.record(record, facts=facts_of(record, hidden=["commit_id"]))

@@ -178,8 +178,9 @@ class ReadTasks:
                 yield from self._constants(file)
         if opened:
             plan = Scan(layout=self.layout, files=opened, residual=self.residual)
-            for batch in scan(self.store, plan, self.names):
-                yield self._in_form(batch)
+            with scan(self.store, plan, self.names) as batches:
+                for batch in batches:
+                    yield self._in_form(batch)
 
     def _is_known(self, file: DataFile) -> bool:
         """Whether the plan tells all that is asked of a file."""

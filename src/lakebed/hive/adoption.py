@@ -61,7 +61,6 @@ from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference, read_footers, sound_footers
 from lakebed.publication.root import key_at
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.lists import Lists
 from lakebed.state.reader import read_own_head
@@ -530,9 +529,7 @@ def label_of(file: FoundFile, partition: str, batch_id: int) -> str:
     return "/".join(filter(None, (partition, level, adopted_file_name(path))))
 
 
-def commit_adoption(
-    store: Store, dataset: str, adoption: Adoption, options: CommitOptions | None = None
-) -> None:
+def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
     """Make the files that were found a dataset that was just created, with its history.
 
     All versions become visible by one put. Whatever happens, no file of the table is deleted: the
@@ -553,7 +550,7 @@ def commit_adoption(
     segment = file_table.new_segment(dataset, adoption.facts)
     assert segment is not None  # there is at least one file
     *earlier, last = _changes(created, adoption)
-    with Transaction.on(store, created, "adopt", options=options) as transaction:
+    with Transaction.on(store, created, "adopt") as transaction:
         transaction.put(segment.key, file_table.encode(adoption.facts))
         last["edits"] = Lists(files=(segment,)).additions()
         transaction.commit(earlier=earlier, **last)

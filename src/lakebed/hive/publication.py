@@ -125,7 +125,7 @@ class Publication:
         """Return what two rounds of one publication did."""
         return replace(
             later,
-            created=self.created,
+            created=self.created or later.created,
             schema_changes=(*self.schema_changes, *later.schema_changes),
             added=tuple(dict.fromkeys((*self.added, *later.added))),
             changed=tuple(dict.fromkeys((*self.changed, *later.changed))),

@@ -10,6 +10,7 @@ from typing import Literal, Self, get_args
 
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
+from lakebed.model.names import find_alike
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -162,15 +163,13 @@ def _check_nested(kind: Type, place: str) -> None:
 
 
 def _check_cases(names: Iterable[str], place: str) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            raise SchemaMismatchError(
-                f"Fields {other!r} and {name!r} of {place} differ only in case, which a metastore "
-                "does not tell apart.",
-                hint="Give one of them another name.",
-            )
+    alike = find_alike(names)
+    if alike is not None:
+        raise SchemaMismatchError(
+            f"Fields {alike[0]!r} and {alike[1]!r} of {place} differ only in case, which a metastore "
+            "does not tell apart.",
+            hint="Give one of them another name.",
+        )
 
 
 def _key_type(name: str, kind: Type) -> str:

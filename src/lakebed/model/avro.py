@@ -56,7 +56,7 @@ _TO_LOGICAL = {
 }
 
 
-def schema_from_avro(document: object, *, strict_names: bool = True) -> Schema:
+def schema_from_avro(document: object) -> Schema:
     """Read a schema from parsed Avro JSON.
 
     Enums become strings and fixed becomes bytes. A union of null and one type is a nullable
@@ -64,7 +64,6 @@ def schema_from_avro(document: object, *, strict_names: bool = True) -> Schema:
 
     Args:
         document: A record schema.
-        strict_names: Whether field names must be legal for a new dataset.
 
     Raises:
         SchemaMismatchError: The document is no record, or a type in it is not supported;
@@ -76,15 +75,13 @@ def schema_from_avro(document: object, *, strict_names: bool = True) -> Schema:
             f"Not an Avro record schema: {_shown(document)}.",
             hint='A schema is an object with "type": "record" and "fields".',
         )
-    reader = _Reader(strict_names=strict_names)
-    struct = reader.record(document, place="", namespace="")
+    struct = _Reader().record(document, place="", namespace="")
     name = document.get("name")
     return Schema(fields=struct.fields, name=name if isinstance(name, str) else "entity")
 
 
 class _Reader:
-    def __init__(self, *, strict_names: bool) -> None:
-        self._strict_names = strict_names
+    def __init__(self) -> None:
         self._depth = 0
         self._named: dict[str, Type | None] = {}  # None: being read, so a use is a recursion
 
@@ -106,9 +103,7 @@ class _Reader:
                 f"A field{_at(place)} is no object with a name: {_shown(document)}.",
                 hint='Write it as {"name": "…", "type": "…"}.',
             )
-        name: str = document["name"]
-        if self._strict_names:
-            check_field_name(name)
+        name = check_field_name(document["name"])
         here = f"{place}.{name}" if place else name
         kind, nullable = self._nullable(document.get("type"), here, namespace)
         doc = document.get("doc")

@@ -1,11 +1,42 @@
-"""Dividing files into groups of about equal size, for tasks that read them side by side."""
+"""Dividing files: into groups of about equal size, to be read side by side, or one after the other."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from lakebed.errors import InvalidInputError
+
+
+class HasSize(Protocol):
+    """A thing of some bytes."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many."""
+
+
+_Sized = TypeVar("_Sized", bound=HasSize)
+
+
+def portions(things: Iterable[_Sized], limit_bytes: int) -> Iterator[list[_Sized]]:
+    """Cut things in their order into portions, such as what one commit takes.
+
+    Args:
+        things: Any number.
+        limit_bytes: Of a portion, unless it is of one thing alone.
+    """
+    portion: list[_Sized] = []
+    size_bytes = 0
+    for thing in things:
+        if portion and size_bytes + thing.size_bytes > limit_bytes:
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append(thing)
+        size_bytes += thing.size_bytes
+    if portion:
+        yield portion
 
 
 def balanced_groups(

@@ -182,67 +182,6 @@ def _unread(text: str) -> PartitionSpecError:
     )
 
 
-def to_expression(strategy: PartitionStrategy, schema: Schema) -> str:
-    """Return a partition strategy as `descriptor.properties` has it.
-
-    Raises:
-        PartitionSpecError: Kite has no such function.
-    """
-    calls = [_call_of(function, schema) for function in strategy]
-    return calls[0] if len(calls) == 1 else f"[{', '.join(calls)}]"
-
-
-def _call_of(function: PartitionFunction, schema: Schema) -> str:
-    head = [function.source, function.name]
-    parameters = function.parameters()
-    match function.type_name:
-        case "identity":
-            return _call("identity", *head, _java_type(function, schema), -1)
-        case "hash":
-            return _call("hash", *head, parameters["buckets"])
-        case "range":
-            return _call("range", *head, *parameters["bounds"])
-        case "fixed_range":
-            return _call("fixedSizeRange", *head, parameters["size"])
-        case "date_format":
-            return _call("dateFormat", *head, parameters["format"])
-        case "provided":
-            return _call("provided", function.name, parameters.get("values", "string"))
-        case calendar if calendar in _CALENDAR and not parameters:
-            return _call(calendar, *head)
-    raise PartitionSpecError(
-        f"Kite has no partition function like {function}.",
-        hint="It knows identity, hash, range, date_format, provided, and calendar parts of "
-        "milliseconds.",
-    )
-
-
-_JAVA_TYPES = {
-    Kind.BOOLEAN: "Boolean",
-    Kind.INT: "Integer",
-    Kind.LONG: "Long",
-    Kind.FLOAT: "Float",
-    Kind.DOUBLE: "Double",
-}
-
-
-def _java_type(function: PartitionFunction, schema: Schema) -> str:
-    kind = function.source_type(schema)
-    named = _JAVA_TYPES.get(kind.kind) if isinstance(kind, Primitive) else None
-    return f"java.lang.{named or 'String'}"
-
-
-def _call(name: str, *arguments: object) -> str:
-    for argument in arguments:
-        if isinstance(argument, str) and re.search(r'["\\\n\r]', argument):
-            raise PartitionSpecError(
-                f"Kite's partition expression cannot hold {argument!r}.",
-                hint="Leave out quotes and backslashes.",
-            )
-    texts = [f'"{one}"' if isinstance(one, str) else str(one) for one in arguments]
-    return f"{name}({', '.join(texts)})"
-
-
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
@@ -292,26 +231,3 @@ def _unescaped(text: str) -> str:
     )
     # Java writes what is outside the first plane as two units.
     return plain.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
-
-
-def to_properties(properties: Mapping[str, str]) -> str:
-    r"""Return a file of Java's properties; `parse_properties` gives them back.
-
-    >>> to_properties({"location": "file:/data"})
-    'location=file\\:/data\n'
-    """
-    return "".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in properties.items())
-
-
-def _escaped(text: str) -> str:
-    named = {value: f"\\{letter}" for letter, value in _ESCAPES.items()}
-    return "".join(
-        named.get(one)
-        or (f"\\{one}" if one in "\\=:#! " else one if 32 <= ord(one) < 127 else _unicode(one))
-        for one in text
-    )
-
-
-def _unicode(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -88,6 +88,20 @@ def check_partition_name(name: str) -> str:
     return name
 
 
+def find_alike(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return two names that differ in nothing but case; None if there are none.
+
+    >>> find_alike(["id", "day", "id", "Day"])
+    ('day', 'Day')
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.casefold(), name)
+        if other != name:
+            return other, name
+    return None
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, as a sentence; empty if none is near."""
     names, begin = list(known), str(name)

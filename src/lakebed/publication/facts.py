@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import batch_id_of, split_label, started_ms
+from lakebed.model.names import find_alike
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Type
 from lakebed.model.values import Scalar
 from lakebed.publication.footers import read_footers, sound_footers
@@ -209,12 +210,10 @@ def check_cases(state: State, names: Sequence[str], table: str) -> None:
     Raises:
         InvalidInputError: Two do.
     """
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            raise InvalidInputError(
-                f"Fields {other!r} and {name!r} of dataset {state.name!r} differ only in case, "
-                f"which readers of {table} do not tell apart.",
-                hint="Give one of them another name.",
-            )
+    alike = find_alike(names)
+    if alike is not None:
+        raise InvalidInputError(
+            f"Fields {alike[0]!r} and {alike[1]!r} of dataset {state.name!r} differ only in case, "
+            f"which readers of {table} do not tell apart.",
+            hint="Give one of them another name.",
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from lakebed.dataset import Dataset
@@ -19,6 +20,7 @@ def write_report(
     datasets: Iterable[Dataset],
     path: Path,
     *,
+    failures: Sequence[tuple[str, str]] = (),
     view: View | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Lake:
@@ -28,6 +30,7 @@ def write_report(
         uri: What the page is called.
         datasets: That it is about.
         path: Of the HTML file.
+        failures: Names of other datasets, which cannot be opened, and why.
         view: Whose plan is shown, if one is asked for.
         on_progress: Is told how many datasets have been read.
 
@@ -41,7 +44,7 @@ def write_report(
     chosen = list(datasets)
     known: list[DatasetFacts] = []
     detailed: set[str] = set()
-    failures: list[tuple[str, str]] = []
+    unread = list(failures)
     sizes = dict.fromkeys((dataset.name for dataset in chosen), 0)
     tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
     for dataset in chosen:
@@ -54,13 +57,13 @@ def write_report(
                     known[place] = each.in_short()
         except LakebedError as error:
             # One that cannot be read is told on the page, beside all others.
-            failures.append((dataset.name, error.message))
+            unread.append((dataset.name, error.message))
         tally.add(dataset.name)
     lake = Lake(
         uri=uri,
         made_at=dt.datetime.now(dt.UTC),
         datasets=known,
-        failures=failures,
+        failures=sorted(unread),
         plan=None if view is None else view.plan().explain(),
     )
     unfinished = path.with_name(path.name + ".unfinished")
@@ -69,7 +72,8 @@ def write_report(
             page.writelines(render(lake))
         unfinished.replace(path)
     except OSError as exc:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # perhaps what keeps it from being written keeps it from going
+            unfinished.unlink(missing_ok=True)
         raise InvalidInputError(
             f"The report cannot be written to {path}: {exc.strerror or exc}.",
             hint="Name a file in a directory that exists and that you may write to.",

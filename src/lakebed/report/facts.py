@@ -13,6 +13,7 @@ from lakebed.batches.listing import Batch
 from lakebed.commit import Commit, File, Partition, partitions_of
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
+from lakebed.model.keys import started_ms
 from lakebed.model.schema import Field
 from lakebed.model.shown import counted, human_size
 from lakebed.model.totals import known_total
@@ -68,6 +69,7 @@ class DatasetFacts:
         name: Of the dataset.
         address: That the command line takes.
         version: That everything is of.
+        dataset: The dataset itself.
         row_count: Of the version; None where files of other tools are not counted.
         size_bytes: Of its data files; None likewise.
         file_count: How many data files it has.
@@ -274,14 +276,15 @@ def heat_map(files: Sequence[File], partitions: Sequence[Partition]) -> HeatMap:
     for file in files:
         if file.partition in chosen and file.batch_id is not None:
             written[file.partition, file.batch_id] += file.size_bytes or 0
-    batches = sorted({batch_id for _, batch_id in written})
-    if not batches:
+    began = {batch_id: started_ms(batch_id) for _, batch_id in written}
+    if not began:
         return HeatMap(partitions=tuple(chosen), moments=(), sizes={})
-    count = min(MAX_MOMENTS, len(batches))
-    first, span = batches[0], max(batches[-1] - batches[0], 1)
+    count = min(MAX_MOMENTS, len(began))
+    first = min(began.values())
+    span = max(max(began.values()) - first, 1)
     sizes: dict[tuple[int, int], float] = defaultdict(float)
     for (path, batch_id), size in written.items():
-        column = min(int((batch_id - first) * count / span), count - 1)
+        column = min((began[batch_id] - first) * count // span, count - 1)
         sizes[chosen[path], column] += size
     moments = tuple(_moment(first + span * place // max(count - 1, 1)) for place in range(count))
     return HeatMap(partitions=tuple(chosen), moments=moments, sizes=dict(sizes))

@@ -187,9 +187,8 @@ def dataset_part(
     """
     descriptor = dataset.dataset.descriptor
     last = dataset.last_commit
-    yield Markup(
-        f'<section id="{_anchor(dataset.name)}">'
-    )  # a name has letters, digits, + - _ only
+    # A name has letters, digits and + - _ only.
+    yield Markup(f'<section id="{_anchor(dataset.name)}">')
     yield element("h2", dataset.name)
     yield pairs(
         {

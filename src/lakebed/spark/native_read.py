@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
+from lakebed.model.names import find_alike
 from lakebed.model.predicate import Predicate, roots_of
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.plan.plan import Scan
@@ -42,7 +43,7 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
-    alike = _find_alike(plan.layout.column_types)
+    alike = _find_alike_columns(plan.layout.column_types)
     if alike:
         return f"Spark takes the columns {' and '.join(map(repr, alike))} for one"
     partition_types = plan.layout.partition_types
@@ -60,16 +61,10 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     return ""
 
 
-def _find_alike(types: Mapping[str, Type]) -> tuple[str, str] | None:
+def _find_alike_columns(types: Mapping[str, Type]) -> tuple[str, str] | None:
     """Return two names on one level that Spark does not tell apart; it does not look at case."""
-    known: dict[str, str] = {}
-    for name in types:
-        folded = name.casefold()
-        if folded in known:
-            return known[folded], name
-        known[folded] = name
-    inner = (_find_alike(fields) for kind in types.values() for fields in _inner(kind))
-    return next((pair for pair in inner if pair), None)
+    inner = (_find_alike_columns(fields) for kind in types.values() for fields in _inner(kind))
+    return find_alike(types) or next((pair for pair in inner if pair), None)
 
 
 def _inner(kind: Type) -> list[dict[str, Type]]:

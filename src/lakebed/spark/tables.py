@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from lakebed.errors import InvalidInputError
 from lakebed.model.given import given_names
 from lakebed.model.html import facts_to_html
+from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.shown import shown
 from lakebed.plan.plan import plan
@@ -145,15 +146,15 @@ def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:
     Raises:
         InvalidInputError: Two of them are one name to Spark.
     """
-    known: dict[str, str] = {}
-    for name in datasets:
-        other = known.setdefault(name.casefold(), name)
-        if other != name:
-            raise InvalidInputError(
-                f"Views {prefix + other!r} and {prefix + name!r} are one to Spark.",
-                hint="Name the datasets to attach, and give each a prefix of its own.",
-            )
-    return list(known.values())
+    names = list(dict.fromkeys(datasets))
+    alike = find_alike(names)
+    if alike is not None:
+        one, other = (prefix + name for name in alike)
+        raise InvalidInputError(
+            f"Views {one!r} and {other!r} are one to Spark.",
+            hint="Name the datasets to attach, and give each a prefix of its own.",
+        )
+    return names
 
 
 def attach(

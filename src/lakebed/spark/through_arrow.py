@@ -51,8 +51,10 @@ def reading_task(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             files = tuple(planned_files(layout, batch))
-            for rows in scan(store, Scan(layout=layout, files=files, residual=residual), names):
-                yield to_spark_types(pa.Table.from_batches([rows])).to_batches()[0]
+            chosen = Scan(layout=layout, files=files, residual=residual)
+            with scan(store, chosen, names) as read:
+                for rows in read:
+                    yield to_spark_types(pa.Table.from_batches([rows])).to_batches()[0]
 
     return run
 

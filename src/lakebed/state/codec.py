@@ -36,10 +36,8 @@ _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
 _NO_TEXTS = "[]"
 _POSTINGS = "postings"
-_ALWAYS = {
-    FILES,
-    HISTORY,
-}  # others only where there are any: heads of other datasets stay as they are
+# Others are named only where there are any: heads of other datasets stay as they are.
+_ALWAYS = {FILES, HISTORY}
 _NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
 _T = TypeVar("_T")
 

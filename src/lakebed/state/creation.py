@@ -211,9 +211,8 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
         time.sleep(wait_s)
         head = _own_first_head(store, state, etag)
         if head.state.moved_from != CREATION:
-            return (
-                head  # from an answer that was lost; or somebody has committed to it, or moved it
-            )
+            # The answer to the last put was lost; or somebody has committed to it, or moved it.
+            return head
         data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
         try:
             store.replace(head.key, data, if_match=head.etag)

@@ -10,6 +10,7 @@ import msgspec
 from lakebed.errors import (
     ConflictError,
     DatasetExistsError,
+    DatasetNotFoundError,
     ObjectExistsError,
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -65,8 +66,8 @@ class FileMetadataProvider(MetadataProvider):
             except DatasetExistsError:
                 try:
                     self.update(name, descriptor)
-                except (ConflictError, ObjectNotFoundError):
-                    continue
+                except (ConflictError, DatasetNotFoundError):
+                    continue  # others have changed it, or deleted it
             return
         raise _changed(name)
 

@@ -169,7 +169,10 @@ class Change:
         run: Name of the run, if it has one.
         added: Labels of the new data files.
         row_count: Entities in them.
-        deleted_row_count: Entities that a delete takes out, though files may go on without them.
+        deleted_row_count: Entities that a delete or a merge takes out, though files may go on
+            without them.
+        inserted_row_count: Entities that a merge adds.
+        updated_row_count: Entities that a merge changes.
         caught: What the caps of dimensions sent to `OTHER`.
         edits: What it changes in the lists of segments; none but its own of the history and of
             the runs, which the commit writes down itself.

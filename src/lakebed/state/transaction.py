@@ -37,7 +37,6 @@ from lakebed.state.protections import Protection
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.reservation import (
     BatchRecord,
-    ManifestFile,
     Reservation,
     ScopeNote,
     Staging,
@@ -529,7 +528,7 @@ class Transaction:
         lease: dt.timedelta | None = None,
     ) -> None:
         try:
-            self._reserved.complete(_manifest(written), staging=staging, lease=lease)
+            self._reserved.complete(written.manifest, staging=staging, lease=lease)
         except PreconditionFailedError as exc:
             raise self._taken_away() from exc
 
@@ -654,9 +653,3 @@ class Transaction:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.abort()
-
-
-def _manifest(written: Written) -> tuple[ManifestFile, ...]:
-    names = ("label", "row_count", "size_bytes", "checksum")
-    columns = [written.facts.column(name).to_pylist() for name in names]
-    return tuple(ManifestFile(*row) for row in zip(*columns, strict=True))

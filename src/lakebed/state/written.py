@@ -15,6 +15,7 @@ from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import Schema
 from lakebed.state.caught import Caught, total
 from lakebed.state.facts import facts_schema
+from lakebed.state.reservation import ManifestFile
 from lakebed.state.sources import Origins
 
 
@@ -57,6 +58,13 @@ class Written:
     def labels(self) -> tuple[str, ...]:
         """Of the data files."""
         return tuple(self.facts.column("label").to_pylist())
+
+    @property
+    def manifest(self) -> tuple[ManifestFile, ...]:
+        """The data files as the manifest of a batch lists them."""
+        names = ("label", "row_count", "size_bytes", "checksum")
+        columns = (self.facts.column(name).to_pylist() for name in names)
+        return tuple(ManifestFile(*row) for row in zip(*columns, strict=True))
 
     @property
     def partitions(self) -> frozenset[str]:

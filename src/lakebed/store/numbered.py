@@ -57,7 +57,6 @@ _NEW = ".new"
 _GONE = ".gone"
 _TMP = ".tmp"
 _REMOVED = "removed"  # what a removal has moved away
-_PREPARED = re.compile(r"[0-9a-f]{32}\.tmp")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _NUMBER = re.compile(r"[0-9]+")
 _MOST_LOOKS = 50  # at an object that others write all the time

@@ -60,7 +60,6 @@ def find_telemetry(
     name: str,
     schema: DimensionSchema | str | os.PathLike[str],
     *,
-    named: int | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
     """Look at a tree that is to be adopted, and prove that it can be; see `Repository.adopt_telemetry`."""
@@ -78,8 +77,8 @@ def find_telemetry(
             continue
         check_folder(info.key, name)
         if layout is None:
-            count = _named_in(info, name, dimensions) if named is None else named
-            layout = TelemetryLayout(schema=dimensions, base=name, named=count)
+            named = _named_in(info, name, dimensions)
+            layout = TelemetryLayout(schema=dimensions, base=name, named=named)
         values = {flat(key): value for key, value in layout.values(info.key).items()}
         tree.files.append(TreeFile(info=info, partition=encode_path(values)))
     functions = tuple(Provided(name=flat(rule.field_name)) for rule in dimensions)
@@ -199,10 +198,11 @@ def export(
     writer = _TreeWriter(target, options)
     columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
     tally = Tally(on_progress, f"export {plan.layout.name}")
-    for batch in scan(store, plan, columns):
-        tally.add(row_count=batch.num_rows)
-        for values, rows in _grouped(batch, levels, schema):
-            writer.write(values, rows)
+    with scan(store, plan, columns) as batches:
+        for batch in batches:
+            tally.add(row_count=batch.num_rows)
+            for values, rows in _grouped(batch, levels, schema):
+                writer.write(values, rows)
     writer.finish()
     return TelemetryExport(
         target=target.uri,

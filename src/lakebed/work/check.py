@@ -563,7 +563,7 @@ class _Checker:
         """Tell of what no version needs; `cleanup` says more."""
         sight = look(self._store, self.state.name)
         rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=CLOCK_SKEW)
-        judge = sight.judge_by(sight.head.state, rules)
+        judge = sight.judge_by(sight.state, rules)
         for file in judge.judge(sight.objects):
             if file.reason in (Reason.UNKNOWN, Reason.RESERVED, Reason.ABANDONED):
                 yield Finding(

@@ -306,7 +306,7 @@ def _plan(sight: Sight, rules: Rules) -> tuple[State, list[JudgedFile]]:
 
     The horizon goes no further than needed: to the last version that took out a dead file.
     """
-    state = sight.head.state
+    state = sight.state
     judge = sight.judge_by(state, rules)
     judge.judge(sight.objects)
     expired = judge.expired_batches
@@ -339,7 +339,7 @@ def _give_up(
     is_pruning = True
     for rounds_left in reversed(range(_ROUNDS)):
         planned, judged = _plan(sight, rules)
-        state = sight.head.state
+        state = sight.state
         given_up = sight.judge_by(state, rules).judge(sight.objects)
         wanted = _keys_of_dead(judged)
         if (
@@ -353,8 +353,8 @@ def _give_up(
             with Transaction.on(store, state, "cleanup", options=options) as transaction:
                 committed = transaction.commit(**_changes(state, planned, segments))
         except CommitConflictError:
-            head, entries = read_history(store, state.name)
-            sight = replace(sight, head=head, entries=entries)
+            now, entries = read_history(store, state.name)
+            sight = replace(sight, state=now, entries=entries)
             if not rounds_left:
                 raise
             continue
@@ -367,15 +367,15 @@ def _give_up(
             f"Version {committed.entry.version} has given up what is dead, and nothing of it is deleted: "
             "run the cleanup again."
         ):
-            head, entries = read_history(store, state.name)
-        if head.state.created_at != state.created_at:
+            now, entries = read_history(store, state.name)
+        if now.created_at != state.created_at:
             raise CommitConflictError(
                 f"Dataset {state.name!r} was dropped and created again meanwhile.",
                 hint="Nothing was deleted.",
                 expected=state.version,
-                actual=head.state.version,
+                actual=now.version,
             )
-        after = replace(sight, entries=entries).judge_by(head.state, rules).judge(sight.objects)
+        after = replace(sight, entries=entries).judge_by(now, rules).judge(sight.objects)
         # Nothing else than what was planned: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
@@ -383,7 +383,7 @@ def _give_up(
             else file
             for file in after
         ]
-        return head.state, final, committed.entry.version
+        return now, final, committed.entry.version
     raise AssertionError  # the last round returned or raised
 
 
@@ -433,7 +433,7 @@ def _changes(state: State, planned: State, files: Segments | None) -> Changes:
 
 def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:
     """Return the file table without the files that are given up, once these are most of it."""
-    state = sight.head.state
+    state = sight.state
     kept = sight.judge_by(planned, rules).kept_labels
     total = sum(segment.weight for segment in state.lists.files)
     if total <= 2 * len(kept):
@@ -458,7 +458,7 @@ def _free(
     store: Store, workers: Workers, sight: Sight, rules: Rules, on_progress: OnProgress
 ) -> list[JudgedFile]:
     """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
-    state = sight.head.state
+    state = sight.state
     judged = sight.judge_by(state, rules).judge(sight.objects)
     needs_commit = _may_be_named(sight, judged)
     dead = [
@@ -473,7 +473,7 @@ def _free(
 def _too_full(
     sight: Sight, cause: StorageFullError, freed: Sequence[JudgedFile] = ()
 ) -> StorageFullError:
-    name = sight.head.state.name
+    name = sight.state.name
     done = sum(file.size_bytes or 0 for file in freed)
     return StorageFullError(
         f"There is no room for the commit by which a cleanup of {name!r} gives files up, and "
@@ -496,7 +496,7 @@ def _delete_noted(
     if not dead:
         return
     try:
-        _write_log(store, state.name, state, dead)
+        _write_log(store, state, dead)
         is_noted = True
     except StorageFullError:
         is_noted = False
@@ -504,7 +504,7 @@ def _delete_noted(
     if is_noted:
         return
     try:
-        _write_log(store, state.name, state, dead)
+        _write_log(store, state, dead)
     except StorageFullError as exc:
         _log.warning(
             "not written down what was deleted dataset=%s objects=%d reason=%s",
@@ -514,9 +514,9 @@ def _delete_noted(
         )
 
 
-def _write_log(store: Store, dataset: str, state: State, dead: Sequence[JudgedFile]) -> None:
+def _write_log(store: Store, state: State, dead: Sequence[JudgedFile]) -> None:
     """Note what is about to be deleted, for whoever asks where a file has gone."""
-    segment = Segment.new(Folder.CLEANUPS.of(dataset), state.version, _LOG_SUFFIX)
+    segment = Segment.new(Folder.CLEANUPS.of(state.name), state.version, _LOG_SUFFIX)
     document = {
         "version": state.version,
         "deleted_at": dt.datetime.now(dt.UTC),

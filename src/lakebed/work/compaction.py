@@ -20,7 +20,7 @@ from lakebed.arrow.rewrite import (
 )
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
-from lakebed.model.grouping import balanced_groups
+from lakebed.model.grouping import balanced_groups, portions
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
@@ -280,7 +280,7 @@ def compact(
                 {label: size for unit in units for label, size in unit.sizes.items()},
                 {label: rows for unit in units for label, rows in unit.row_counts.items()},
             )
-            for portion in _portions(units, options.commit_bytes):
+            for portion in portions(units, options.commit_bytes):
                 attempt = _Attempt(store, name, options, spark, tally)
                 try:
                     commit, compacted, changed = attempt.run(portion)
@@ -392,20 +392,6 @@ def _cut_partitions(units: Iterable[_Unit]) -> set[str]:
     """Return the partitions that were cut into pieces, each of which may leave a small file."""
     counts = Counter(unit.key for unit in units)
     return {key.partition for key, count in counts.items() if count > 1}
-
-
-def _portions(units: Iterable[_Unit], limit_bytes: int) -> Iterator[list[_Unit]]:
-    """Cut units into what becomes one commit each."""
-    portion: list[_Unit] = []
-    size_bytes = 0
-    for unit in units:
-        if portion and size_bytes + unit.size_bytes > limit_bytes:
-            yield portion
-            portion, size_bytes = [], 0
-        portion.append(unit)
-        size_bytes += unit.size_bytes
-    if portion:
-        yield portion
 
 
 @dataclass(frozen=True, slots=True)

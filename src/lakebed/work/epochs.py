@@ -157,10 +157,7 @@ def _is_same(store: Store, base: State, last: QueryProgress, written: Written) -
         manifest = read_record(store, key_of(base.name, last.batch_id))
     except (ObjectNotFoundError, CorruptMetadataError):
         return False
-    before = manifest.files or ()
-    names = ("label", "row_count", "size_bytes", "checksum")
-    columns = [written.facts.column(name).to_pylist() for name in names]
-    now = [ManifestFile(*row) for row in zip(*columns, strict=True)]
+    before, now = manifest.files or (), written.manifest
     if _contents(before) == _contents(now):
         return True
     if _counts(before) != _counts(now):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +40,7 @@ from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.grouping import balanced_groups
+from lakebed.model.grouping import balanced_groups, portions
 from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
 from lakebed.model.layout import Layout
@@ -310,7 +310,7 @@ def build_index(
                 {one.file.label: one.size_bytes for one in sized},
                 {one.file.label: one.row_count for one in sized if one.row_count is not None},
             )
-            for files in _portions(sized, commit_bytes):
+            for files in portions(sized, commit_bytes):
                 with Transaction.on(store, state, "index", options=options) as transaction:
                     postings = _index_files(store, state, column, files, workers, tally)
                     transaction.commit(edits=Lists(postings=postings).additions())
@@ -361,25 +361,9 @@ def _name_column(store: Store, dataset: str, column: str, options: CommitOptions
                 f"Dataset {dataset!r} has no column {column!r}.",
                 hint=nearest(column, names) or f"Columns are: {', '.join(names)}.",
             )
-        return with_index(old, (*old.index, column))
+        return replace(old, index=(*old.index, column))
 
     update(store, dataset, with_column, options)
-
-
-def with_index(descriptor: DatasetDescriptor, index: Sequence[str]) -> DatasetDescriptor:
-    """Return the descriptor with other indexed columns.
-
-    Raises:
-        InvalidInputError: A column cannot have an index.
-    """
-    return DatasetDescriptor(
-        schema=descriptor.schema,
-        partition_by=descriptor.partition_by,
-        format=descriptor.format,
-        compression=descriptor.compression,
-        index=index,
-        properties=descriptor.properties,
-    )
 
 
 def drop_index(
@@ -395,7 +379,7 @@ def drop_index(
                 or nearest(column, old.index)
                 or f"Indexed are: {', '.join(old.index) or 'no columns'}.",
             )
-        return with_index(old, tuple(name for name in old.index if name != column))
+        return replace(old, index=tuple(name for name in old.index if name != column))
 
     done = update(store, dataset, without_column, options)
     return done.entry, done.base
@@ -427,20 +411,6 @@ def _sized(store: Store, state: State, files: Sequence[DataFile]) -> list[_Sized
             _Sized(file, store.size(file.key) if size_bytes is None else size_bytes, row_count)
         )
     return sized
-
-
-def _portions(files: Sequence[_Sized], commit_bytes: int) -> Iterator[list[_Sized]]:
-    """Cut files into what one commit indexes."""
-    portion: list[_Sized] = []
-    total = 0
-    for file in files:
-        if portion and total + file.size_bytes > commit_bytes:
-            yield portion
-            portion, total = [], 0
-        portion.append(file)
-        total += file.size_bytes
-    if portion:
-        yield portion
 
 
 def _index_files(

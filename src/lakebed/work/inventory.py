@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import (
@@ -33,8 +32,8 @@ from lakebed.model.layout import (
 from lakebed.state import history, published, reservation
 from lakebed.state.history import Entry
 from lakebed.state.published import Shown
-from lakebed.state.readable import kept_files, protected_batches, protected_versions
-from lakebed.state.reader import Head, read_own_head
+from lakebed.state.readable import kept_files, protected_batches
+from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
@@ -208,8 +207,8 @@ class Sight:
 
     Attributes:
         objects: As listed.
-        head: As read after the listing.
-        entries: The history of that head.
+        state: Of the dataset, as read after the listing.
+        entries: The history of that state.
         reserved: The batches that are not committed, by id.
         published: What tables may show, by what publications have noted.
         shown: Directories that tables of a metastore show, with the name of one of the tables.
@@ -217,7 +216,7 @@ class Sight:
     """
 
     objects: tuple[ObjectInfo, ...]
-    head: Head
+    state: State
     entries: tuple[Entry, ...]
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
@@ -226,15 +225,7 @@ class Sight:
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return who judges what was seen by what a head says."""
-        return Judge(
-            state,
-            self.entries,
-            self.reserved,
-            rules,
-            self.published,
-            self.shown,
-            self.dead_metadata,
-        )
+        return Judge(self, state, rules)
 
 
 def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
@@ -255,7 +246,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     read_own_head(store, dataset)  # a name that is no dataset of ours is refused before the LIST
     objects = tuple(store.list(f"{dataset}/"))
     listed = reservation.listed(store, dataset)
-    head, entries = read_history(store, dataset)
+    state, entries = read_history(store, dataset)
     open_ids = sorted(listed.keys() - _committed(entries))
     read = at_once(lambda batch_id: _read(store, listed[batch_id]), open_ids, REQUESTS_AT_ONCE)
     reserved = {
@@ -265,7 +256,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     tables = [note.table for note in notes if note.kind == "hive"]
     return Sight(
         objects=objects,
-        head=head,
+        state=state,
         entries=entries,
         reserved=reserved,
         published=notes,
@@ -273,10 +264,10 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     )
 
 
-def read_history(store: Store, dataset: str) -> tuple[Head, tuple[Entry, ...]]:
-    """Return the head of a dataset of ours, and its whole history."""
-    head = read_own_head(store, dataset)
-    return head, history.read(store, head.state.lists.history)
+def read_history(store: Store, dataset: str) -> tuple[State, tuple[Entry, ...]]:
+    """Return the state of a dataset of ours, and its whole history."""
+    state = read_own_head(store, dataset).state
+    return state, history.read(store, state.lists.history)
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:
@@ -300,19 +291,10 @@ class Judge:
     about to commit.
     """
 
-    def __init__(
-        self,
-        state: State,
-        entries: Sequence[Entry],
-        reserved: Mapping[int, Reserved],
-        rules: Rules,
-        published: Sequence[Shown] = (),
-        shown: Mapping[str, str] = MappingProxyType({}),
-        dead_metadata: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, sight: Sight, state: State, rules: Rules) -> None:
+        entries, published = sight.entries, sight.published
         self._state = state
-        self._entries = entries
-        self._reserved = reserved
+        self._reserved = sight.reserved
         self._rules = rules
         self._committed = _committed(entries)
         self._live = frozenset(state.labels)
@@ -324,11 +306,11 @@ class Judge:
             held = note.held_since(rules.cutoff)
             if held is not None:
                 versions.update(range(held, state.version + 1))
-        self._directories = shown
+        self._directories = sight.shown
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
-        self._dead_metadata = dead_metadata
+        self._dead_metadata = sight.dead_metadata
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -353,7 +335,7 @@ class Judge:
         self._times = history.landing_times(entries)
         living = [
             batch
-            for batch_id, batch in reserved.items()
+            for batch_id, batch in sight.reserved.items()
             if self._state.may_commit(batch_id) or not self._is_expired(batch_id)
         ]
         self._staged_segments = frozenset(key for batch in living for key in batch.segments)
@@ -622,6 +604,5 @@ __all__ = [
     "Sight",
     "horizon_of",
     "look",
-    "protected_versions",
     "read_history",
 ]

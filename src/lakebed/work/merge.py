@@ -338,7 +338,7 @@ class _Merge:
         outcome.add(self._look(matcher, state, files, outcome))
         new_count = self._count_new(matcher, outcome)
         self._check_new(matcher, state, new_count)
-        return self._report(outcome, new_count, None, is_dry_run=True)
+        return self._report(outcome, new_count, is_dry_run=True)
 
     def run(self, transaction: Transaction) -> MergeReport:
         """Look for what changes, write it, and commit it."""
@@ -370,7 +370,7 @@ class _Merge:
             state = now
             transaction.keep_alive()
         assert inserted is not None  # there is at least one time
-        report = self._report(outcome, inserted.row_count, None)
+        report = self._report(outcome, inserted.row_count, is_dry_run=False)
         if not (inserted.labels or outcome.labels(changed=True)):
             return report
         partitions = _partitions_of(predicate, base)
@@ -590,18 +590,12 @@ class _Merge:
         return sum(self._workers.map(of_part, range(len(packed)), int))
 
     def _report(
-        self,
-        outcome: _Outcome,
-        inserted_row_count: int,
-        commit: Commit | None,
-        *,
-        is_dry_run: bool = False,
+        self, outcome: _Outcome, inserted_row_count: int, *, is_dry_run: bool
     ) -> MergeReport:
         looks = outcome.looks.values()
         return MergeReport(
             dataset=self._target.name,
             is_dry_run=is_dry_run,
-            commit=commit,
             inserted_row_count=inserted_row_count,
             updated_row_count=sum(looked.updated_count for looked in looks),
             deleted_row_count=sum(looked.deleted_count for looked in looks),

@@ -23,7 +23,7 @@ from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
-from lakebed.work.inventory import Judge, Rules
+from lakebed.work.inventory import Rules, Sight
 
 _ROUNDS = 3
 # So many segments are worth merging. Of the history there always are a merged one and that of the
@@ -147,4 +147,6 @@ def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> froz
         shown: What tables of a metastore show: their files are kept too.
     """
     rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
-    return Judge(state, history.read(store, state.lists.history), {}, rules, shown).kept_labels
+    entries = history.read(store, state.lists.history)
+    alone = Sight(objects=(), state=state, entries=entries, reserved={}, published=tuple(shown))
+    return alone.judge_by(state, rules).kept_labels

@@ -210,14 +210,7 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
         kept = None if isinstance(rule, OneOf) else before.cap
         wanted[before.name] = replace(before, allowed=rule, cap=kept if cap is None else cap)
     functions = [wanted.get(function.name, function) for function in old.partition_by]
-    new = DatasetDescriptor(
-        schema=old.schema,
-        partition_by=PartitionStrategy(tuple(functions)),
-        format=old.format,
-        compression=old.compression,
-        index=old.index,
-        properties=old.properties,
-    )
+    new = replace(old, partition_by=PartitionStrategy(tuple(functions)))
     grown = grown_dimensions(old, new)
     for old_function, new_function in zip(old.partition_by, new.partition_by, strict=True):
         if old_function != new_function and old_function.name not in grown:

@@ -80,7 +80,7 @@ class Done:
         due: What there was to read, without files that turned out to be kept back.
         run: Name of the run, also of one that was given none.
         commit: Of the rows; None if there was nothing to do.
-        set_aside: Commit of what did not fit; None if everything did.
+        set_aside: Commit of what did not fit; None if everything did, or no row was loaded.
         row_count: Rows that were loaded.
         rejected_count: Lines, or rests of damaged files, that were not.
         carried_count: Rows of other files that were written anew.
