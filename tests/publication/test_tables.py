@@ -173,9 +173,20 @@ def test_what_the_format_does_not_have_is_refused_by_name(door, lake):
     with pytest.raises(InvalidInputError, match="is of format 'avro'"):
         door.publish(avro)
 
-    cased = pa.schema([("n", pa.int64()), ("N", pa.int64())])
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("n", pa.int64()), ("N", pa.int64())]),
+        pa.schema([("r", pa.list_(pa.struct([("n", pa.int64()), ("N", pa.int64())])))]),
+    ],
+    ids=["columns", "nested"],
+)
+def test_fields_that_differ_only_in_case_are_refused_by_name(door, lake, schema):
+    cased = lake.create("cased", lakebed.DatasetDescriptor(schema=schema))
+
     with pytest.raises(InvalidInputError, match="'n' and 'N'"):
-        door.publish(lake.create("cased", lakebed.DatasetDescriptor(schema=cased)))
+        door.publish(cased)
 
 
 def with_schema(dataset, *fields: tuple[str, pa.DataType]) -> None:

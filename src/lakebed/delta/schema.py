@@ -105,7 +105,7 @@ def table_metadata(state: State) -> TableMetadata:
         Field(name=name, type=kind) for name, kind in levels.items() if name not in declared
     )
     fields = (*declared, *derived)
-    facts.check_cases(state, [field.name for field in fields], "Delta")
+    facts.check_cases(state, fields, "Delta")
     used = {kind for field in fields for kind in _kinds(field)}
     return TableMetadata(
         schema=_struct(fields, ""),

@@ -10,7 +10,6 @@ from typing import Literal, Self, get_args
 
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
-from lakebed.model.names import find_alike
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -20,6 +19,7 @@ from lakebed.model.schema import (
     Primitive,
     Struct,
     Type,
+    find_alike_fields,
 )
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
@@ -138,7 +138,13 @@ def columns_of(state: State, mode: Mode) -> Columns:
         state.layout.partition_types if mode == "batches" else state.layout.partition_level_types
     )
     data = tuple(field for field in state.descriptor.schema if field.name not in key_types)
-    _check_cases((*(field.name for field in data), *key_types), f"dataset {name!r}")
+    alike = find_alike_fields({**{field.name: field.type for field in data}, **key_types})
+    if alike is not None:
+        raise SchemaMismatchError(
+            f"Fields {alike[0]!r} and {alike[1]!r} of dataset {name!r} differ only in case, which a "
+            "metastore does not tell apart.",
+            hint="Give one of them another name.",
+        )
     return Columns(
         data=tuple(_column(field) for field in data),
         keys=tuple(Column(name=key, type=_key_type(key, kind)) for key, kind in key_types.items()),
@@ -146,30 +152,7 @@ def columns_of(state: State, mode: Mode) -> Columns:
 
 
 def _column(field: Field) -> Column:
-    _check_nested(field.type, field.name)
     return Column(name=field.name, type=ddl_type(field.type), doc=field.doc)
-
-
-def _check_nested(kind: Type, place: str) -> None:
-    match kind:
-        case Struct(fields=fields):
-            _check_cases((field.name for field in fields), f"field {place!r}")
-            for field in fields:
-                _check_nested(field.type, f"{place}.{field.name}")
-        case ListOf(element=element):
-            _check_nested(element, place)
-        case MapOf(value=value):
-            _check_nested(value, place)
-
-
-def _check_cases(names: Iterable[str], place: str) -> None:
-    alike = find_alike(names)
-    if alike is not None:
-        raise SchemaMismatchError(
-            f"Fields {alike[0]!r} and {alike[1]!r} of {place} differ only in case, which a metastore "
-            "does not tell apart.",
-            hint="Give one of them another name.",
-        )
 
 
 def _key_type(name: str, kind: Type) -> str:

@@ -76,7 +76,7 @@ def columns_of(state: State) -> tuple[Field, ...]:
     levels = state.layout.partition_types.items()
     derived = (Field(name=name, type=kind) for name, kind in levels if name not in declared)
     fields = (*declared, *derived)
-    facts.check_cases(state, [field.name for field in fields], "Iceberg")
+    facts.check_cases(state, fields, "Iceberg")
     return fields
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.html import MAX_ITEMS, facts_to_html, shortened
-from lakebed.model.names import nearest
+from lakebed.model.names import find_alike, nearest
 
 
 class Kind(StrEnum):
@@ -238,6 +238,28 @@ def path_of(column: str, types: Mapping[str, Type]) -> tuple[str, ...]:
     root, *_ = path = column.split(".")
     # Datasets of other tools may have a dot in the name of a field.
     return tuple(path) if isinstance(types.get(root), Struct) else (column,)
+
+
+def find_alike_fields(types: Mapping[str, Type]) -> tuple[str, str] | None:
+    """Return two fields of one record that differ in nothing but case; None if there are none.
+
+    Many readers do not tell them apart, at any depth.
+
+    Args:
+        types: Of the columns.
+    """
+    inner = (find_alike_fields(record) for kind in types.values() for record in _records_in(kind))
+    return find_alike(types) or next((pair for pair in inner if pair), None)
+
+
+def _records_in(kind: Type) -> list[dict[str, Type]]:
+    """Return the fields of each record that lies in a type, but not in another record."""
+    match kind:
+        case Struct(fields):
+            return [{member.name: member.type for member in fields}]
+        case ListOf(element=inner) | MapOf(value=inner):
+            return _records_in(inner)
+    return []
 
 
 def _check_distinct(fields: tuple[Field, ...]) -> None:

@@ -12,8 +12,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import batch_id_of, split_label, started_ms
-from lakebed.model.names import find_alike
-from lakebed.model.schema import Decimal, Field, Kind, Primitive, Type
+from lakebed.model.schema import Decimal, Field, Kind, Primitive, Type, find_alike_fields
 from lakebed.model.values import Scalar
 from lakebed.publication.footers import read_footers, sound_footers
 from lakebed.state import file_table
@@ -204,13 +203,13 @@ def check_format(state: State, table: str) -> None:
         )
 
 
-def check_cases(state: State, names: Sequence[str], table: str) -> None:
-    """Check that no two columns differ only in case.
+def check_cases(state: State, fields: Sequence[Field], table: str) -> None:
+    """Check that no two columns, or fields of one record, differ only in case.
 
     Raises:
         InvalidInputError: Two do.
     """
-    alike = find_alike(names)
+    alike = find_alike_fields({field.name: field.type for field in fields})
     if alike is not None:
         raise InvalidInputError(
             f"Fields {alike[0]!r} and {alike[1]!r} of dataset {state.name!r} differ only in case, "

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
-from lakebed.model.names import find_alike
 from lakebed.model.predicate import Predicate, roots_of
-from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
+from lakebed.model.schema import (
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    find_alike_fields,
+)
 from lakebed.plan.plan import Scan
 from lakebed.spark.column import literal, to_spark_column
 from lakebed.spark.file_lists import FileList, NativeWay
@@ -43,7 +52,7 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
-    alike = _find_alike_columns(plan.layout.column_types)
+    alike = find_alike_fields(plan.layout.column_types)
     if alike:
         return f"Spark takes the columns {' and '.join(map(repr, alike))} for one"
     partition_types = plan.layout.partition_types
@@ -59,21 +68,6 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
             if value == "":
                 return f"partition field {name!r} holds the empty text"
     return ""
-
-
-def _find_alike_columns(types: Mapping[str, Type]) -> tuple[str, str] | None:
-    """Return two names on one level that Spark does not tell apart; it does not look at case."""
-    inner = (_find_alike_columns(fields) for kind in types.values() for fields in _inner(kind))
-    return find_alike(types) or next((pair for pair in inner if pair), None)
-
-
-def _inner(kind: Type) -> list[dict[str, Type]]:
-    """Return the fields of each record that lies in a type, but not in another record."""
-    if isinstance(kind, Struct):
-        return [{field.name: field.type for field in kind.fields}]
-    if isinstance(kind, ListOf):
-        return _inner(kind.element)
-    return _inner(kind.value) if isinstance(kind, MapOf) else []
 
 
 def needed_columns(plan: Scan, names: Sequence[str]) -> tuple[str, ...]:
