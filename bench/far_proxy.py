@@ -21,11 +21,14 @@ class Distance:
     def __init__(self) -> None:
         self.delay_s = 0.0
         self.messages = 0
+        # The loop itself only knows them weakly.
+        self._connections: set[asyncio.Task[None] | None] = set()
 
     async def serve(
         self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Pass on what comes over one connection, in both directions."""
+        self._connections.add(asyncio.current_task())
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
         held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         try:
@@ -39,6 +42,7 @@ class Distance:
         finally:
             there_writer.close()
             writer.close()
+            self._connections.discard(asyncio.current_task())
 
     async def _hold(
         self, reader: asyncio.StreamReader, held: asyncio.Queue[tuple[float, bytes]]
