@@ -284,6 +284,24 @@ def test_day_that_no_calendar_has_is_no_time_of_1970(name):
         times_in_name(r"[\d_]+", f"/in/{name}")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (r"\d{6}", "sales-202601.csv"),
+        (r"\d{4}-\d\d", "sales-2026-01.csv"),
+        (r"\d{4}", "sales-2026.csv"),
+        (r"\d+", "part-00017.csv"),
+        (r"(jan|feb)\w+", "sales-february.csv"),
+        ("now", "now.csv"),
+    ],
+)
+def test_part_of_a_date_is_no_time_of_1970_and_takes_no_day_from_today(pattern, name):
+    with pytest.raises(lakebed.LakebedError, match=f"of the name '{name}' is no time") as caught:
+        times_in_name(pattern, f"/in/{name}")
+
+    assert "a whole date such as 20150320" in caught.value.hint
+
+
 def test_group_of_another_name_is_refused():
     with pytest.raises(lakebed.LakebedError, match="group 'begin'"):
         times_in_name(r"(?P<begin>\d{4})", "/in/sales-20260102.csv")
