@@ -225,6 +225,15 @@ def test_row_in_a_directory_that_is_not_its_own_is_refused(tmp_path: Path) -> No
     assert [one.name for one in tmp_path.iterdir()] == ["users"]
 
 
+def test_link_is_refused_by_its_name_as_its_rows_would_be_missing(tmp_path: Path) -> None:
+    home = tmp_path / "ns" / "users"
+    write_kite(home, [USER], EXPRESSION, USERS, place)
+    (home / "year=2012").symlink_to(tmp_path)
+
+    with pytest.raises(InvalidInputError, match=r"year=2012' is a symbolic link"):
+        lakebed.open_repository(tmp_path / "ns").adopt("users", kite=True)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import os
 import re
 import uuid
 from collections import Counter
@@ -269,6 +270,36 @@ def test_file_that_is_none_of_the_tree_is_refused_and_nothing_written(
         lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
 
     assert [one.name for one in tmp_path.iterdir()] == ["pings"]
+
+
+@pytest.mark.parametrize("place", ["1/nightly/winnt/002", "1/nightly/darwin"])
+def test_link_is_refused_by_its_name_as_its_rows_would_be_missing(
+    tmp_path: Path, place: str
+) -> None:
+    home = tmp_path / "lake" / "pings"
+    put(home / "1/nightly/winnt/001", "a\t{}\n")
+    put(tmp_path / "elsewhere/001", "b\t{}\n")
+    is_directory = place.endswith("darwin")
+    (home / place).symlink_to(tmp_path / ("elsewhere" if is_directory else "elsewhere/001"))
+
+    with pytest.raises(InvalidInputError, match="is a symbolic link") as caught:
+        lakebed.open_repository(tmp_path / "lake").adopt("pings", telemetry=DIMENSIONS)
+
+    assert str(home / place) in caught.value.message
+    assert [one.name for one in (tmp_path / "lake").iterdir()] == ["pings"]
+
+
+@pytest.mark.parametrize("name", [b"win\nnt", b"win\\nt", "M\u00fcnchen".encode("latin-1")])
+def test_name_that_no_listing_shows_is_refused_as_its_rows_would_be_missing(
+    tmp_path: Path, name: bytes
+) -> None:
+    put(tmp_path / "pings/1/nightly/winnt/001", "a\t{}\n")
+    put(tmp_path / "pings/1/nightly" / os.fsdecode(name) / "001", "b\t{}\n")
+
+    with pytest.raises(InvalidInputError, match="which is in no name of a store") as caught:
+        lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
+
+    caught.value.message.encode()  # and can be printed
 
 
 def test_file_that_grows_while_the_tree_is_looked_at_is_refused(tmp_path: Path) -> None:

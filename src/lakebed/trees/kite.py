@@ -23,7 +23,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
-from lakebed.hive.adoption import Adoption
+from lakebed.hive.adoption import Adoption, check_all_listed
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_level, encode_path
@@ -65,12 +65,14 @@ def find_kite(
     Raises:
         NotFoundError: There is no such dataset, or no data in it.
         FormatError: Its metadata cannot be read.
-        InvalidInputError: A file does not lie where the strategy puts its rows.
+        InvalidInputError: A file does not lie where the strategy puts its rows, or is a symbolic
+            link.
     """
     descriptor = read_descriptor(metadata, name)
     layout = Layout.of_ours(name, descriptor)
     strategy = descriptor.partition_by
     tree = ForeignTree()
+    check_all_listed(store, name)
     for info in store.list(f"{name}/"):
         *levels, file = info.key.removeprefix(f"{name}/").split("/")
         if any(level.startswith((".", "_")) for level in (*levels, file)):

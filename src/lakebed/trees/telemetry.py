@@ -23,7 +23,7 @@ import pyarrow as pa
 from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
 from lakebed.arrow.scan import scan
 from lakebed.errors import AlreadyExistsError, InvalidInputError, SchemaMismatchError
-from lakebed.hive.adoption import Adoption
+from lakebed.hive.adoption import Adoption, check_all_listed
 from lakebed.model.allowed import TOKENS, UNKNOWN
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
@@ -67,6 +67,7 @@ def find_telemetry(
     dimensions = (
         schema if isinstance(schema, DimensionSchema) else DimensionSchema.from_json(schema)
     )
+    check_all_listed(store, name)
     listed = [info for info in store.list(f"{name}/") if not _is_hidden(info.key)]
     tree, layout = ForeignTree(), None
     for info in listed:
