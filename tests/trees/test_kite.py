@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,32 @@ def test_provided_partitions_and_unpartitioned_datasets(tmp_path: Path) -> None:
     released.with_("release", 8).append(USERS[:1])
     assert released.count() == len(USERS) + 1
     assert (plain.count(), plain.descriptor.is_partitioned) == (len(USERS), False)
+
+
+@pytest.mark.parametrize("text", ["1_0", "+5", "%203", "99999999999", "x"])
+def test_number_that_kite_does_not_read_is_no_partition(tmp_path: Path, text: str) -> None:
+    home = tmp_path / "users"
+    write_kite(home, [USER], 'provided("release", "int")', [])
+    write_avro(home / f"release={text}", USER, USERS)
+
+    with pytest.raises(InvalidInputError, match=r"cannot be adopted: .* of type int"):
+        lakebed.open_repository(tmp_path).adopt("users", kite=True)
+
+
+def test_value_that_is_no_number_equals_itself_as_a_partition(tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "ratio", "type": "double"}]
+    schema = {"type": "record", "name": "Part", "fields": fields}
+    expression = 'identity("ratio", "ratio_copy", "java.lang.Double", -1)'
+    parts = [{"id": 1, "ratio": math.nan}, {"id": 2, "ratio": 0.5}]
+    texts = {1: "NaN", 2: "0.5"}
+    write_kite(
+        tmp_path / "a", [schema], expression, parts, lambda one: [("ratio_copy", texts[one["id"]])]
+    )
+
+    adopted = lakebed.open_repository(tmp_path).adopt("a", kite=True)
+
+    assert [row["id"] for row in adopted.with_("ratio", 0.5).reader()] == [2]
+    assert sorted(row["id"] for row in adopted.reader()) == [1, 2]
 
 
 def test_row_in_a_directory_that_is_not_its_own_is_refused(tmp_path: Path) -> None:

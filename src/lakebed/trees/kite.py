@@ -7,6 +7,7 @@ that it ever had. Kite reads paths with tolerance: `day=5`, `day=05` and `05` ar
 from __future__ import annotations
 
 import json
+import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,7 @@ _OWN_PROPERTIES = frozenset(
     {"version", "format", "compressionType", "location", "partitionExpression"}
 )
 _SCHEMA_FILE = re.compile(r"([0-9]{1,9})\.avsc")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 _WHOLE = {Primitive(Kind.INT), Primitive(Kind.LONG)}
 _COMPRESSIONS = {
     ("avro", "deflate"): "deflate",
@@ -173,7 +175,10 @@ def _value(level: str, kind: Type, name: str, key: str) -> Scalar:
     """Read a directory as Kite does: what stands before the last `=` does not count."""
     text = urllib.parse.unquote_plus(level.rpartition("=")[2], errors="replace")
     try:
-        return int(text) if kind in _WHOLE else parse_value(text, kind, name)
+        if kind not in _WHOLE:
+            return parse_value(text, kind, name)
+        # Python reads 1_0 and " 5" as well, which Kite does not.
+        return int(text) if _NUMBER.fullmatch(text) else parse_value(text, kind, name)
     except (ValueError, InvalidInputError) as exc:
         raise InvalidInputError(
             f"{key!r} cannot be adopted: {text!r} is no value of {name!r} of type {kind}.",
@@ -193,12 +198,14 @@ def _count_rows(layout: Layout, file: TreeFile, data: pa.Buffer) -> int:
         row_count += batch.num_rows
         arrays = descriptor.partition_by.arrays(batch, descriptor.schema, provided)
         for name, array in zip(types, arrays, strict=True):
-            same = pc.equal(array, pa.scalar(values[name], array.type))
+            value = values[name]
+            is_nan = isinstance(value, float) and math.isnan(value)
+            same = pc.is_nan(array) if is_nan else pc.equal(array, pa.scalar(value, array.type))
             if not pc.all(pc.fill_null(same, False)).as_py():  # noqa: FBT003 - Arrow's form
                 position = pc.index(pc.fill_null(same, False), False).as_py()  # noqa: FBT003
                 level = encode_level(name, array[position].as_py())
                 raise InvalidInputError(
-                    f"it holds a row of {level} in {encode_level(name, values[name])}", hint=""
+                    f"it holds a row of {level} in {encode_level(name, value)}", hint=""
                 )
     return row_count
 
