@@ -343,6 +343,7 @@ def test_embedded_strategy_gives_way_to_one_that_is_given() -> None:
         [{"source": "username", "type": "keyAsColumn", "family": "f"}],
         [{"source": "userId", "type": "key"}],
         [{"source": "userId", "type": "occVersion"}, {"source": "seen", "type": "occVersion"}],
+        [{"source": "userId", "type": ["column"], "family": "f", "qualifier": "q"}],
     ],
 )
 def test_mapping_that_does_not_fit_is_refused(mapping: object) -> None:
