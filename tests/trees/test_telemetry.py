@@ -1,5 +1,6 @@
 """Telemetry trees: written for other tools, and adopted as they left them."""
 
+import datetime as dt
 import json
 import lzma
 import os
@@ -141,6 +142,46 @@ def test_schema_of_the_export_says_levels_and_allowed_values(
     done = pings.export_telemetry(tmp_path / "tree", schema)
 
     assert done.files == ("OTHER/001.lz4", "UNKNOWN/001.lz4", "release/001.lz4")
+
+
+@pytest.mark.parametrize("is_partitioned", [True, False])
+def test_schema_that_a_dataset_was_made_by_exports_it_whatever_its_types(
+    tmp_path: Path, is_partitioned: bool
+) -> None:
+    allowed = {"n": {"min": 1, "max": 500}, "k": [1, 2], "day": {"min": "2013-06-01"}, "b": "*"}
+    schema = DimensionSchema.from_document(
+        {
+            "version": 1,
+            "dimensions": [
+                {"field_name": name, "allowed_values": values} for name, values in allowed.items()
+            ],
+        }
+    )
+    fields = [("uuid", pa.string()), ("document", pa.string()), ("n", pa.int64())]
+    fields += [("k", pa.int32()), ("day", pa.date32()), ("b", pa.bool_())]
+    descriptor = DatasetDescriptor(
+        schema=pa.schema(fields), partition_by=schema.partition_by() if is_partitioned else ()
+    )
+    dataset = lakebed.open_repository(tmp_path / "lake").create("pings", descriptor)
+    days = [dt.date(2013, 6, 12), dt.date(2013, 5, 31), None]
+    rows = [(7, 2, days[0], True), (501, 3, days[1], False), (None, None, days[2], None)]
+    names = ("n", "k", "day", "b")
+    dataset.append(
+        {"uuid": f"u{number}", "document": "{}", **dict(zip(names, row, strict=True))}
+        for number, row in enumerate(rows)
+    )
+
+    files = dataset.export_telemetry(tmp_path / "tree", schema).files
+
+    # Partition fields of dimensions are texts.
+    day, yes, no = (
+        ("2013_06_12", "true", "false") if is_partitioned else ("20130612", "True", "False")
+    )
+    assert files == (
+        f"7/2/{day}/{yes}/001.lz4",
+        f"OTHER/OTHER/OTHER/{no}/001.lz4",
+        "UNKNOWN/UNKNOWN/UNKNOWN/UNKNOWN/001.lz4",
+    )
 
 
 def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: Path) -> None:

@@ -22,21 +22,26 @@ import pyarrow as pa
 
 from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
 from lakebed.arrow.scan import scan
-from lakebed.errors import AlreadyExistsError, InvalidInputError, SchemaMismatchError
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    PartitionSpecError,
+    SchemaMismatchError,
+)
 from lakebed.hive.adoption import Adoption, check_all_listed
-from lakebed.model.allowed import TOKENS, UNKNOWN
+from lakebed.model.allowed import OTHER, TOKENS, UNKNOWN, AllowedValues
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
-from lakebed.model.partition import PartitionStrategy
+from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.partition.function import flat
 from lakebed.model.partition.provided import Provided
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.model.schema import Field, Kind, Primitive, Schema
-from lakebed.model.telemetry_layout import TelemetryLayout, limited
-from lakebed.model.values import Scalar, format_value
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
+from lakebed.model.telemetry_layout import TelemetryLayout
+from lakebed.model.values import Scalar, format_value, parse_value
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
@@ -198,11 +203,12 @@ def export(
             f"{target.uri} is not empty.", hint="Export to a directory that is yet to be."
         )
     writer = _TreeWriter(target, options)
+    rules = None if schema is None else _rules(plan.layout, levels, schema)
     columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
     tally = Tally(on_progress, f"export {plan.layout.name}")
     for batch in scan(store, plan, columns):
         tally.add(row_count=batch.num_rows)
-        for values, rows in _grouped(batch, levels, schema):
+        for values, rows in _grouped(batch, levels, rules):
             writer.write(values, rows)
     writer.finish()
     return TelemetryExport(
@@ -251,8 +257,54 @@ def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
     return levels
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a schema allows at a level.
+
+    Attributes:
+        allowed: Bound to the type.
+        kind: Of the values; those of a dimension's partition field are texts of it.
+    """
+
+    allowed: AllowedValues
+    kind: Type
+
+    def text(self, value: Scalar) -> str:
+        """Return what the tree has of a value; what the dataset has sent elsewhere is there."""
+        text = _text(value)
+        if value is None or text in TOKENS:
+            return text
+        try:
+            typed = value if not isinstance(value, str) else parse_value(value, self.kind, "")
+        except InvalidInputError:
+            return OTHER
+        return text if self.allowed.allows(text if self.kind == _TEXT else typed) else OTHER
+
+
+def _rules(layout: Layout, levels: Sequence[str], schema: DimensionSchema) -> tuple[_Rule, ...]:
+    """Bind what a schema allows to the types of the values.
+
+    Raises:
+        PartitionSpecError: It cannot be bound to one of them, nor to its text.
+    """
+    functions = {one.name: one for one in layout.descriptor.partition_by}
+    rules = []
+    for rule, level in zip(schema, levels, strict=True):
+        function, kind = functions.get(level), layout.column_types[level]
+        if isinstance(function, Dimension):
+            kind = function.source_type(layout.descriptor.schema)
+        place = f"dimension {rule.field_name!r}"
+        try:
+            rules.append(_Rule(rule.allowed.bind(kind, place), kind))
+        except PartitionSpecError:
+            if kind == _TEXT:
+                raise
+            rules.append(_Rule(rule.allowed.bind(_TEXT, place), _TEXT))
+    return tuple(rules)
+
+
 def _grouped(
-    batch: pa.RecordBatch, levels: Sequence[str], schema: DimensionSchema | None
+    batch: pa.RecordBatch, levels: Sequence[str], rules: Sequence[_Rule] | None
 ) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
     """Yield the rows of each combination of values."""
     columns = [batch.column(name).to_pylist() for name in levels]
@@ -261,9 +313,8 @@ def _grouped(
         positions.setdefault(values, []).append(position)
     lines = batch.select([UUID, DOCUMENT])
     for values, rows in positions.items():
-        texts = tuple(map(_text, values))
-        told = texts if schema is None else _allowed(schema, texts)
-        yield told, pa.Table.from_batches([lines.take(pa.array(rows))])
+        told = map(_text, values) if rules is None else map(_Rule.text, rules, values)
+        yield tuple(told), pa.Table.from_batches([lines.take(pa.array(rows))])
 
 
 def _text(value: Scalar) -> str:
@@ -277,12 +328,6 @@ def _is_date(value: Scalar) -> bool:
     import datetime as dt
 
     return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
-
-
-def _allowed(schema: DimensionSchema, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return texts as a schema allows them; what the dataset has sent elsewhere is there."""
-    told = limited(schema, texts)
-    return tuple(text if text in TOKENS else one for text, one in zip(texts, told, strict=True))
 
 
 def _safe(text: str) -> str:
