@@ -124,6 +124,14 @@ def test_names_are_such_that_every_store_takes_them(archive, path, name):
     assert archive.record(record.url).path == path
 
 
+@pytest.mark.parametrize(("length", "name"), [(94, 160), (200, 54), (253, 1), (254, 0)])
+def test_name_gives_way_to_a_long_id_of_ones_own(archive, length, name):
+    record = push(archive, path="/logs/" + "x" * 250, id="i" * length)
+
+    assert contents(archive)[0].rpartition("/")[2] == f"{record.id}-{'x' * name}"
+    assert archive.open(record.id).read() == b"mwahaha"
+
+
 def test_notifications_of_such_a_key_bring_the_file_in_and_take_it_out(s3_options):
     archive = lakebed.open_archive(
         "s3://lake", index="sqlite://", storage_options=s3_options, keys="original"
