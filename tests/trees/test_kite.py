@@ -180,6 +180,52 @@ def test_files_of_older_schemas_are_read_as_the_newest_says(tmp_path: Path) -> N
     assert users.where("age = 7").count() == 1
 
 
+@pytest.mark.parametrize("form", ["avro", "parquet"])
+@pytest.mark.parametrize("kind", ["string", ["string", "null"]])
+def test_field_that_older_files_lack_has_its_default(
+    tmp_path: Path, form: str, kind: object
+) -> None:
+    older = {"type": "record", "name": "U", "fields": [{"name": "id", "type": "long"}]}
+    plan = {"name": "plan", "type": kind, "default": "free"}
+    newer = {**older, "fields": [*older["fields"], plan]}
+    home = tmp_path / "users"
+    expression = 'identity("plan", "plan_copy", "java.lang.String", -1)'
+    write_kite(home, [older, newer], expression, [], properties={"format": form})
+    files = {"free": {"id": [1]}, "paid": {"id": [2], "plan": ["paid"]}}
+    for name, columns in files.items():
+        folder = home / f"plan_copy={name}"
+        entities = pa.table(columns)
+        if form == "avro":
+            write_avro(folder, newer if "plan" in columns else older, entities.to_pylist())
+        else:
+            folder.mkdir()
+            pq.write_table(entities, folder / "x.parquet")
+
+    users = lakebed.open_repository(tmp_path).adopt("users", kite=True)
+
+    whole = [{"id": 1, "plan": "free"}, {"id": 2, "plan": "paid"}]
+    assert sorted(users.reader(), key=lambda row: row["id"]) == whole
+    assert list(users.where("plan = 'free'").reader()) == whole[:1]
+    assert users.where("plan != 'free'").count() == 1
+
+
+def test_change_of_a_default_is_none_of_what_older_files_hold(tmp_path: Path) -> None:
+    first = {"type": "record", "name": "U", "fields": [{"name": "id", "type": "long"}]}
+    write_kite(tmp_path / "users", [first], None, [{"id": 1}])
+    repository = lakebed.open_repository(tmp_path)
+    users = repository.adopt("users", kite=True)
+
+    for default in ("free", "paid"):
+        plan = {"name": "plan", "type": ["string", "null"], "default": default}
+        schema = {**first, "fields": [*first["fields"], plan]}
+        repository["users"].update(
+            DatasetDescriptor(schema=schema, format="avro", compression="snappy")
+        )
+
+    assert list(repository["users"].reader()) == [{"id": 1, "plan": "free"}]
+    assert users.count() == 1
+
+
 def test_parquet_of_kite_is_adopted(tmp_path: Path) -> None:
     home = tmp_path / "users"
     flat = {**USER, "fields": USER["fields"][:3]}

@@ -11,12 +11,14 @@ import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.avro import AvroReader
+from lakebed.arrow.older import constant
 from lakebed.errors import (
     FormatError,
     InvalidInputError,
@@ -31,7 +33,7 @@ from lakebed.model.keys import encode_level, encode_path
 from lakebed.model.kite import parse_expression, parse_properties
 from lakebed.model.layout import Layout
 from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.model.schema import MISSING, Kind, Primitive, Schema, Type
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference
 from lakebed.store.base import Store
@@ -218,21 +220,24 @@ def _batches(layout: Layout, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
         return
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as parquet:
-            reason = difference(parquet.metadata, stored)
+            # A file of an older schema may lack what has a default now.
+            asked = tuple(
+                replace(one, nullable=one.nullable or one.default is not MISSING) for one in stored
+            )
+            reason = difference(parquet.metadata, Schema(fields=asked))
             if reason:
                 raise SchemaMismatchError(reason, hint="")
-            wanted = schema_to_arrow(stored)
             for batch in parquet.iter_batches():
-                yield _as_wanted(batch, wanted)
+                yield _as_wanted(batch, stored)
     except (pa.ArrowException, OSError) as exc:
         raise InvalidInputError(f"it cannot be read as Parquet: {exc}", hint="") from exc
 
 
-def _as_wanted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def _as_wanted(batch: pa.RecordBatch, wanted: Schema) -> pa.RecordBatch:
     columns = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in wanted
+        else constant(None if one.default is MISSING else one.default, one.type, batch.num_rows)
+        for one, field in zip(wanted, schema_to_arrow(wanted), strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, names=wanted.names)
+    return pa.RecordBatch.from_arrays(columns, names=list(wanted.names))
