@@ -184,6 +184,31 @@ def test_schema_that_a_dataset_was_made_by_exports_it_whatever_its_types(
     )
 
 
+@pytest.mark.parametrize(("named", "most"), [(0, 255), (2, 198)])
+def test_value_too_long_for_a_name_is_refused_with_the_remedy(
+    tmp_path: Path, named: int, most: int
+) -> None:
+    schema = DimensionSchema.from_document(
+        {
+            "version": 1,
+            "dimensions": [{"field_name": name, "allowed_values": "*"} for name in ("day", "k")],
+        }
+    )
+    fields = [(name, pa.string()) for name in ("uuid", "document", "day", "k")]
+    descriptor = DatasetDescriptor(schema=pa.schema(fields))
+    options = TelemetryOptions(named=named)
+    for length in (most, most + 1):
+        dataset = lakebed.open_repository(tmp_path).create(f"pings{length}", descriptor)
+        dataset.append([{"uuid": "u", "document": "{}", "day": "1", "k": "x" * length}])
+        target = tmp_path / f"tree{length}"
+        if length == most:
+            assert dataset.export_telemetry(target, schema, options=options).row_count == 1
+            continue
+        with pytest.raises(InvalidInputError, match="too many for a name") as caught:
+            dataset.export_telemetry(target, schema, options=options)
+        assert "to OTHER" in caught.value.hint
+
+
 def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: Path) -> None:
     repository = lakebed.open_repository(tmp_path / "lake")
     descriptor = DatasetDescriptor(schema=SCHEMA, format="submissions", partition_by="channel")

@@ -32,7 +32,7 @@ from lakebed.hive.adoption import Adoption, check_all_listed
 from lakebed.model.allowed import OTHER, TOKENS, UNKNOWN, AllowedValues
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.keys import encode_path
+from lakebed.model.keys import MAX_COMPONENT_BYTES, encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension, PartitionStrategy
@@ -50,6 +50,7 @@ NAMED = 2
 """So many dimensions stand in the names of files, in trees of the finished code."""
 MAX_BYTES = 500_000_000  # of lines in a file, as the finished code has it
 _OPEN_FILES = 64
+_MAX_BEGINNING = 200  # of a file's name, whose end tells version, number and compression
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
 _UNFINISHED = (".compressing", ".compressme", ".tmp")
 _SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
@@ -336,6 +337,20 @@ def _safe(text: str) -> str:
     return f"_{safe[1:]}" if safe.startswith(".") else safe
 
 
+def _fitting(part: str, most: int = MAX_COMPONENT_BYTES) -> str:
+    """Return a part of a path if it is short enough for one.
+
+    Raises:
+        InvalidInputError: It is not.
+    """
+    if len(part) > most:
+        raise InvalidInputError(
+            f"A dimension value is written with {len(part)} bytes, too many for a name: {part[:40]!r}….",
+            hint="Give a dimension schema whose allowed values send it to OTHER.",
+        )
+    return part
+
+
 @dataclass(slots=True)
 class _Growing:
     """A file that is being written."""
@@ -390,11 +405,11 @@ class _TreeWriter:
         parts = list(map(_safe, values))
         named = self.options.named
         if not named:
-            return "/".join(parts)
+            return "/".join(map(_fitting, parts))
         # A name is read from its end: only what stands first may hold dots.
         first, *others = parts[-named:]
         name = ".".join((first, *(part.replace(".", "_") for part in others)))
-        return "/".join((*parts[:-named], name))
+        return "/".join((*map(_fitting, parts[:-named]), _fitting(name, _MAX_BEGINNING)))
 
     def _close(self, place: str) -> None:
         written = self._open.pop(place).writer.close()
