@@ -96,9 +96,7 @@ def compacted(lake: Lake) -> lakebed.Dataset:
 
 def push(lake: Lake, tell: Callable[[lakebed.Progress], None]) -> None:
     archive = lakebed.open_archive(lake.root / "archive", index=f"sqlite:///{lake.root}/a.db")
-    list(
-        archive.push_many(lake.raw, where="here", what="csv", start="2013-01-01", on_progress=tell)
-    )
+    archive.push_many(lake.raw, where="here", what="csv", start="2013-01-01", on_progress=tell)
 
 
 @dataclass(frozen=True)

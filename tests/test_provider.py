@@ -172,6 +172,21 @@ def test_a_dataset_is_created_from_what_the_provider_keeps() -> None:
     assert dataset.descriptor == described("a")
 
 
+def test_a_provider_that_counts_its_descriptors_is_taken_while_it_has_none() -> None:
+    class Counting(Catalog):
+        def __len__(self) -> int:
+            return len(self.documents)
+
+    catalog = Counting()
+
+    assert repository(metadata=catalog).metadata is catalog
+
+
+def test_what_is_no_provider_is_refused_at_once() -> None:
+    with pytest.raises(InvalidInputError, match="metadata is 'catalog'"):
+        lakebed.open_repository("memory://refused", metadata="catalog")  # type: ignore[arg-type]
+
+
 def test_a_dataset_that_the_provider_does_not_know_needs_a_descriptor() -> None:
     with pytest.raises(DatasetNotFoundError, match="catalog"):
         repository(metadata=Catalog()).create("d")

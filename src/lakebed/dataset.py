@@ -1164,7 +1164,8 @@ class Dataset(View):
             root: The repository as the readers of the table spell it, if not by its own URL.
 
         Returns:
-            Statements in the words of Hive, Spark and Athena, without final semicolons.
+            Statements in the words of Hive, Spark and Athena, each one line without semicolons. A
+            column of times without zone is created as `timestamp_ntz`, which only Spark knows.
 
         Raises:
             InvalidInputError: As `publish`; or it is not known any more what has happened since.

@@ -20,7 +20,7 @@ from lakebed.errors import (
 )
 from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import given_names
+from lakebed.model.given import check_given, given_names
 from lakebed.model.html import facts_to_html
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.names import check_dataset_name
@@ -66,6 +66,7 @@ class Repository:
     ) -> None:
         """Use `open_repository` instead, unless you have made a store of your own."""
         self._store = store
+        check_given("metadata", metadata, MetadataProvider, "Give a MetadataProvider, opened.")
         self._told = metadata
         self._storage_options = StorageOptions(storage_options or {})
 
@@ -93,7 +94,7 @@ class Repository:
     @property
     def metadata(self) -> MetadataProvider:
         """Where descriptors are kept: the provider that the repository was opened with, else the heads."""
-        return self._told or HeadProvider(self)
+        return HeadProvider(self) if self._told is None else self._told
 
     def create(
         self,

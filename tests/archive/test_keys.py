@@ -124,6 +124,14 @@ def test_names_are_such_that_every_store_takes_them(archive, path, name):
     assert archive.record(record.url).path == path
 
 
+@pytest.mark.parametrize(("length", "name"), [(94, 160), (200, 54), (253, 1), (254, 0)])
+def test_name_gives_way_to_a_long_id_of_ones_own(archive, length, name):
+    record = push(archive, path="/logs/" + "x" * 250, id="i" * length)
+
+    assert contents(archive)[0].rpartition("/")[2] == f"{record.id}-{'x' * name}"
+    assert archive.open(record.id).read() == b"mwahaha"
+
+
 def test_notifications_of_such_a_key_bring_the_file_in_and_take_it_out(s3_options):
     archive = lakebed.open_archive(
         "s3://lake", index="sqlite://", storage_options=s3_options, keys="original"
@@ -167,10 +175,8 @@ class TestMany:
     def test_each_file_has_the_time_of_its_name(self, files, tmp_path):
         archive = lakebed.open_archive(tmp_path / "raw")
 
-        records = list(
-            archive.push_many(
-                files, where="shop", what="sales", start_from_name=r"\d+-\d+-\d+", work_id="job-1"
-            )
+        records = archive.push_many(
+            files, where="shop", what="sales", start_from_name=r"\d+-\d+-\d+", work_id="job-1"
         )
 
         assert [record.path for record in records] == [str(path) for path in files]
@@ -187,17 +193,15 @@ class TestMany:
         given = {"where": "shop", "what": "sales"}
 
         with pytest.raises(InvalidInputError, match=r"not found in the name 'notes\.txt'"):
-            list(
-                archive.push_many(
-                    [*files, tmp_path / "in" / "notes.txt"], **given, start_from_name=r"\d{4}.*\d"
-                )
+            archive.push_many(
+                [*files, tmp_path / "in" / "notes.txt"], **given, start_from_name=r"\d{4}.*\d"
             )
         with pytest.raises(InvalidInputError, match="cannot be used"):
-            list(archive.push_many([*files, tmp_path / "missing"], **given, start=0))
+            archive.push_many([*files, tmp_path / "missing"], **given, start=0)
         with pytest.raises(InvalidInputError, match="named twice"):
-            list(archive.push_many([*files, files[0]], **given, start=0))
+            archive.push_many([*files, files[0]], **given, start=0)
         with pytest.raises(InvalidInputError, match="where"):
-            list(archive.push_many(files, where="Not legal", what="sales", start=0))
+            archive.push_many(files, where="Not legal", what="sales", start=0)
 
         assert not (tmp_path / "raw").exists()
 
@@ -206,23 +210,29 @@ class TestMany:
         archive = lakebed.open_archive(tmp_path / "raw")
 
         with pytest.raises(InvalidInputError, match="to be given, as such or by a pattern"):
-            list(archive.push_many(files, where="shop", what="sales", **given))
+            archive.push_many(files, where="shop", what="sales", **given)
 
     def test_a_failure_names_what_is_not_stored_and_the_rest_is_found(self, files, tmp_path):
-        store = FailingStore(lakebed.open_archive(tmp_path / "raw").store, fail_on="create", nth=20)
+        store = FailingStore(lakebed.open_archive(tmp_path / "raw").store, fail_on="create", nth=10)
         archive = Archive(store, lakebed.open_archive(tmp_path / "raw").index)
 
         with pytest.raises(lakebed.LakebedError) as caught:
-            list(
-                archive.push_many(files, where="shop", what="sales", start_from_name=r"\d+-\d+-\d+")
-            )
+            archive.push_many(files, where="shop", what="sales", start_from_name=r"\d+-\d+-\d+")
 
         (note,) = [note for note in caught.value.__notes__ if "are stored" in note]
         found = {record.path for record in archive.list("sales", start=0, end="now")}
         assert note.startswith(f"{len(found)} of 31 files are stored.")
-        assert 19 <= len(found) < 31
+        assert 9 <= len(found) < 25
         missing = [str(path) for path in files if str(path) not in found]
-        assert all(path in note for path in missing[:5])
+        assert len(missing) > 5
+        assert all(path in note for path in missing)
+
+    def test_files_are_stored_though_nobody_looks_at_the_records(self, files, tmp_path):
+        archive = lakebed.open_archive(tmp_path / "raw")
+
+        archive.push_many(files, where="shop", what="sales", start="2026-01-01")
+
+        assert len(list(archive.list("sales", start="2026-01-01", end="2026-01-01"))) == 31
 
     def test_a_push_of_many_asks_no_more_of_the_storage_than_each_alone(self, files, tmp_path):
         opened = lakebed.open_archive(tmp_path / "raw")
@@ -232,7 +242,7 @@ class TestMany:
         archive.push(files[0], **given)
         alone = store.reset()
 
-        list(archive.push_many(files[1:], **given))
+        archive.push_many(files[1:], **given)
 
         assert store.counts.total == 30 * alone.total
 
@@ -282,6 +292,24 @@ def test_patterns_that_find_no_time(pattern, message):
 def test_day_that_no_calendar_has_is_no_time_of_1970(name):
     with pytest.raises(lakebed.LakebedError, match=f"of the name '{name}' is no time"):
         times_in_name(r"[\d_]+", f"/in/{name}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (r"\d{6}", "sales-202601.csv"),
+        (r"\d{4}-\d\d", "sales-2026-01.csv"),
+        (r"\d{4}", "sales-2026.csv"),
+        (r"\d+", "part-00017.csv"),
+        (r"(jan|feb)\w+", "sales-february.csv"),
+        ("now", "now.csv"),
+    ],
+)
+def test_part_of_a_date_is_no_time_of_1970_and_takes_no_day_from_today(pattern, name):
+    with pytest.raises(lakebed.LakebedError, match=f"of the name '{name}' is no time") as caught:
+        times_in_name(pattern, f"/in/{name}")
+
+    assert "a whole date such as 20150320" in caught.value.hint
 
 
 def test_group_of_another_name_is_refused():

@@ -116,6 +116,18 @@ def test_start_that_is_days_ahead_is_refused() -> None:
         ).run(begun_at=5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("form", [None, "seconds", "yyyyMMddHHmm", "yyyyMMddHHmmss"])
+def test_start_is_told_from_1990_on_and_refused_before(form: str | None) -> None:
+    customers = make(form)
+    first = dt.datetime(1990, 1, 1, tzinfo=dt.UTC)
+
+    customers.append([{"dt": "1", "n": 1}], commit_options=CommitOptions(begun_at=first))
+
+    assert [one.started_at for one in customers.batches()] == [first]
+    with pytest.raises(InvalidInputError, match="before 1990, which not every batch id can tell"):
+        CommitOptions(begun_at=first - dt.timedelta(seconds=1))
+
+
 def test_start_needs_a_zone() -> None:
     with pytest.raises(InvalidInputError, match="without a time zone"):
         CommitOptions(begun_at=dt.datetime(2015, 12, 10))

@@ -233,6 +233,14 @@ def test_link_is_refused_by_its_name(lake, home, tmp_path, part):
     assert snapshot(home) == before
 
 
+def test_name_that_no_listing_shows_is_refused(lake, home):
+    (home / "dt=2013-01-02").rename(home / "dt=2013-01-02\n")
+
+    with pytest.raises(InvalidInputError, match="which is in no name of a store"):
+        adopt(lake)
+    assert lake.list() == []
+
+
 def test_nothing_to_adopt_and_unknown_types_are_said(lake, home):
     with pytest.raises(NotFoundError, match="no file to adopt"):
         lake.adopt("nothing")

@@ -65,6 +65,8 @@ STRANGE = [
     "*?[1]{2}",
     ".x",
     "_x",
+    "a;b",
+    "two\nlines",
 ]
 
 
@@ -79,6 +81,7 @@ def test_every_row_reads_as_in_the_dataset(spark, way, lake, table):
             ("u", pa.uint64()),
             ("price", pa.decimal128(8, 2)),
             ("more", pa.list_(pa.struct([("x", pa.int32())]))),
+            ("delta", pa.int32()),
         ]
     )
     dataset = lake.create(
@@ -91,6 +94,7 @@ def test_every_row_reads_as_in_the_dataset(spark, way, lake, table):
                 by.dimension("Carrier", ["UA"]),
                 by.hash("u", 4),
                 by.identity("flag"),
+                by.identity("delta"),
             ],
         ),
     )
@@ -105,6 +109,7 @@ def test_every_row_reads_as_in_the_dataset(spark, way, lake, table):
                 "u": 2**64 - 1 - n,
                 "price": None,
                 "more": [{"x": n}],
+                "delta": -n,
             }
             for n, one in enumerate([*STRANGE, None])
         ]
@@ -112,7 +117,8 @@ def test_every_row_reads_as_in_the_dataset(spark, way, lake, table):
 
     done = dataset.publish(spark, table=table)
 
-    names = ["k", "day", "Carrier_dimension", "u_hash", "flag", "at", "wall", "u", "price", "more"]
+    names = ["k", "day", "Carrier_dimension", "u_hash", "flag", "delta", "at", "wall", "u"]
+    names += ["price", "more"]
     assert rows_of(spark, table, names) == counted(
         *map(tuple, dataset.spark(spark, columns=names).collect())
     )

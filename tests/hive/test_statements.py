@@ -81,6 +81,62 @@ def test_table_without_partitions_moves_as_a_whole(tmp_path: Path) -> None:
     assert "/flat/data/batch_id=" in flat.publish_statements(table="flat", since=0)[-1]
 
 
+ODD = ["a;b", "it's", "back\\", "${env:HOME}", "two\nlines", "日本"]
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> lakebed.Dataset:
+    """Values that a shell or a parser may take for something else."""
+    doc = "it's a 'doc';\r\nDROP TABLE ${env:HOME}\\"
+    fields = [
+        {"name": "dt", "type": "string"},
+        {"name": "k", "type": "int"},
+        {"name": "big", "type": "long"},
+        {"name": "n", "type": "long", "doc": doc},
+    ]
+    schema = {"type": "record", "name": "odd", "fields": fields}
+    descriptor = DatasetDescriptor(schema=schema, partition_by="dt, k, big")
+    odd = lakebed.open_repository(tmp_path / "lake").create("odd", descriptor)
+    odd.append({"dt": value, "k": -n, "big": n - 2, "n": n} for n, value in enumerate(ODD))
+    return odd
+
+
+def test_statement_is_one_line_that_no_shell_cuts_or_fills_in(odd: lakebed.Dataset) -> None:
+    told = odd.publish_statements(table="odd")
+
+    assert not [one for one in told if "\n" in one or ";" in one or "${" in one]
+    assert r"COMMENT 'it\'s a \'doc\'\u003B\r\nDROP TABLE \u0024{env:HOME}\\'" in told[1]
+    for text in (r"a\u003Bb", r"it\'s", r"back\\", r"\u0024{env:HOME}", r"two\nlines", "日本"):
+        assert [one for one in told if "SET LOCATION" in one and f"`dt`='{text}'" in one]
+
+
+def test_negative_number_is_a_text_since_hive_takes_no_sign(odd: lakebed.Dataset) -> None:
+    told = [one for one in odd.publish_statements(table="odd") if "SET LOCATION" in one]
+
+    assert any("`k`=0, `big`='-2')" in one for one in told)
+    assert any("`k`='-5', `big`=3L)" in one for one in told)
+
+
+@pytest.mark.spark
+def test_hive_and_spark_read_every_statement_as_it_is_meant(spark, odd: lakebed.Dataset) -> None:
+    told = odd.publish_statements(table="odd_statements.odd")
+    hive = spark._jvm.org.apache.hadoop.hive.ql.parse.ParseDriver
+    for statement in told:
+        hive().parse(statement)
+    spark.sql("CREATE DATABASE IF NOT EXISTS odd_statements")
+    spark.sql(
+        "CREATE TABLE odd_statements.odd (n BIGINT, dt STRING, k INT, big BIGINT) USING parquet "
+        f"PARTITIONED BY (dt, k, big) LOCATION '{odd.uri}/hive/none'"
+    )
+
+    for statement in told[2:]:
+        spark.sql(statement)
+
+    rows = spark.sql("SELECT dt, k, big, n FROM odd_statements.odd ORDER BY n").collect()
+    assert [tuple(row) for row in rows] == [(text, -n, n - 2, n) for n, text in enumerate(ODD)]
+    spark.sql("DROP TABLE odd_statements.odd")
+
+
 @pytest.mark.spark
 def test_statements_make_a_table_show_the_current_version(spark, sales: lakebed.Dataset) -> None:
     spark.sql("CREATE DATABASE IF NOT EXISTS statement_tests")

@@ -57,11 +57,11 @@ def test_values_are_typed_literals():
         Column(name="b", type="boolean"),
         TEXT,
     ]
-    spec = Spec.of({"d": dt.date(2013, 1, 1), "n": -7, "b": True, "Text": "it's a \\ b"}, keys)
+    spec = Spec.of({"d": dt.date(2013, 1, 1), "n": 7, "b": True, "Text": "it's a \\ b"}, keys)
 
     assert (
         spec.sql(keys)
-        == r"PARTITION (`d`=DATE'2013-01-01', `n`=-7, `b`=true, `Text`='it\'s a \\ b')"
+        == r"PARTITION (`d`=DATE'2013-01-01', `n`=7, `b`=true, `Text`='it\'s a \\ b')"
     )
 
 

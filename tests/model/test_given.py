@@ -13,7 +13,7 @@ import pytest
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor
-from lakebed.errors import InvalidInputError
+from lakebed.errors import FormatError, InvalidInputError
 
 ROWS = [{"n": 1}]
 
@@ -95,3 +95,31 @@ def test_a_text_is_one_name_wherever_names_are_asked_for(tmp_path: Path) -> None
 
 def test_whole_numbers_of_other_libraries_name_a_version(dataset: Dataset) -> None:
     assert dataset.at(version=np.int64(1)).count() == 1
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "schema": lambda text: DatasetDescriptor(schema=text),
+    "dimensions": lakebed.DimensionSchema.from_json,
+    "ingest": lakebed.Ingest.from_toml,
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_text_that_is_neither_a_document_nor_a_file_is_refused_by_name(reader, tmp_path) -> None:
+    latin = tmp_path / "latin"
+    latin.write_bytes("naïve".encode("latin-1"))
+
+    for text in ("x" * 5000, "a\0b", "", str(tmp_path)):
+        with pytest.raises(lakebed.LakebedError, match=r"^No ") as caught:
+            reader(text)
+        assert len(caught.value.message) < 600
+    with pytest.raises(FormatError, match="latin' is no UTF-8"):
+        reader(str(latin))
+
+
+def test_schema_may_begin_with_the_mark_of_its_encoding(tmp_path) -> None:
+    file = tmp_path / "user.avsc"
+    text = '{"type": "record", "name": "U", "fields": [{"name": "n", "type": "long"}]}'
+    file.write_text(text, encoding="utf-8-sig")
+
+    assert DatasetDescriptor(schema=file).schema.names == ("n",)

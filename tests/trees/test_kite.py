@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,52 @@ def test_files_of_older_schemas_are_read_as_the_newest_says(tmp_path: Path) -> N
     assert users.where("age = 7").count() == 1
 
 
+@pytest.mark.parametrize("form", ["avro", "parquet"])
+@pytest.mark.parametrize("kind", ["string", ["string", "null"]])
+def test_field_that_older_files_lack_has_its_default(
+    tmp_path: Path, form: str, kind: object
+) -> None:
+    older = {"type": "record", "name": "U", "fields": [{"name": "id", "type": "long"}]}
+    plan = {"name": "plan", "type": kind, "default": "free"}
+    newer = {**older, "fields": [*older["fields"], plan]}
+    home = tmp_path / "users"
+    expression = 'identity("plan", "plan_copy", "java.lang.String", -1)'
+    write_kite(home, [older, newer], expression, [], properties={"format": form})
+    files = {"free": {"id": [1]}, "paid": {"id": [2], "plan": ["paid"]}}
+    for name, columns in files.items():
+        folder = home / f"plan_copy={name}"
+        entities = pa.table(columns)
+        if form == "avro":
+            write_avro(folder, newer if "plan" in columns else older, entities.to_pylist())
+        else:
+            folder.mkdir()
+            pq.write_table(entities, folder / "x.parquet")
+
+    users = lakebed.open_repository(tmp_path).adopt("users", kite=True)
+
+    whole = [{"id": 1, "plan": "free"}, {"id": 2, "plan": "paid"}]
+    assert sorted(users.reader(), key=lambda row: row["id"]) == whole
+    assert list(users.where("plan = 'free'").reader()) == whole[:1]
+    assert users.where("plan != 'free'").count() == 1
+
+
+def test_change_of_a_default_is_none_of_what_older_files_hold(tmp_path: Path) -> None:
+    first = {"type": "record", "name": "U", "fields": [{"name": "id", "type": "long"}]}
+    write_kite(tmp_path / "users", [first], None, [{"id": 1}])
+    repository = lakebed.open_repository(tmp_path)
+    users = repository.adopt("users", kite=True)
+
+    for default in ("free", "paid"):
+        plan = {"name": "plan", "type": ["string", "null"], "default": default}
+        schema = {**first, "fields": [*first["fields"], plan]}
+        repository["users"].update(
+            DatasetDescriptor(schema=schema, format="avro", compression="snappy")
+        )
+
+    assert list(repository["users"].reader()) == [{"id": 1, "plan": "free"}]
+    assert users.count() == 1
+
+
 def test_parquet_of_kite_is_adopted(tmp_path: Path) -> None:
     home = tmp_path / "users"
     flat = {**USER, "fields": USER["fields"][:3]}
@@ -214,6 +261,32 @@ def test_provided_partitions_and_unpartitioned_datasets(tmp_path: Path) -> None:
     assert (plain.count(), plain.descriptor.is_partitioned) == (len(USERS), False)
 
 
+@pytest.mark.parametrize("text", ["1_0", "+5", "%203", "99999999999", "x"])
+def test_number_that_kite_does_not_read_is_no_partition(tmp_path: Path, text: str) -> None:
+    home = tmp_path / "users"
+    write_kite(home, [USER], 'provided("release", "int")', [])
+    write_avro(home / f"release={text}", USER, USERS)
+
+    with pytest.raises(InvalidInputError, match=r"cannot be adopted: .* of type int"):
+        lakebed.open_repository(tmp_path).adopt("users", kite=True)
+
+
+def test_value_that_is_no_number_equals_itself_as_a_partition(tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "ratio", "type": "double"}]
+    schema = {"type": "record", "name": "Part", "fields": fields}
+    expression = 'identity("ratio", "ratio_copy", "java.lang.Double", -1)'
+    parts = [{"id": 1, "ratio": math.nan}, {"id": 2, "ratio": 0.5}]
+    texts = {1: "NaN", 2: "0.5"}
+    write_kite(
+        tmp_path / "a", [schema], expression, parts, lambda one: [("ratio_copy", texts[one["id"]])]
+    )
+
+    adopted = lakebed.open_repository(tmp_path).adopt("a", kite=True)
+
+    assert [row["id"] for row in adopted.with_("ratio", 0.5).reader()] == [2]
+    assert sorted(row["id"] for row in adopted.reader()) == [1, 2]
+
+
 def test_row_in_a_directory_that_is_not_its_own_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "users"
     write_kite(home, [USER], 'hash("userId", "userId_hash", 53)', [])
@@ -223,6 +296,15 @@ def test_row_in_a_directory_that_is_not_its_own_is_refused(tmp_path: Path) -> No
         lakebed.open_repository(tmp_path).adopt("users", kite=True)
 
     assert [one.name for one in tmp_path.iterdir()] == ["users"]
+
+
+def test_link_is_refused_by_its_name_as_its_rows_would_be_missing(tmp_path: Path) -> None:
+    home = tmp_path / "ns" / "users"
+    write_kite(home, [USER], EXPRESSION, USERS, place)
+    (home / "year=2012").symlink_to(tmp_path)
+
+    with pytest.raises(InvalidInputError, match=r"year=2012' is a symbolic link"):
+        lakebed.open_repository(tmp_path / "ns").adopt("users", kite=True)
 
 
 @pytest.mark.parametrize(
@@ -307,6 +389,7 @@ def test_embedded_strategy_gives_way_to_one_that_is_given() -> None:
         [{"source": "username", "type": "keyAsColumn", "family": "f"}],
         [{"source": "userId", "type": "key"}],
         [{"source": "userId", "type": "occVersion"}, {"source": "seen", "type": "occVersion"}],
+        [{"source": "userId", "type": ["column"], "family": "f", "qualifier": "q"}],
     ],
 )
 def test_mapping_that_does_not_fit_is_refused(mapping: object) -> None:

@@ -1,7 +1,9 @@
 """Telemetry trees: written for other tools, and adopted as they left them."""
 
+import datetime as dt
 import json
 import lzma
+import os
 import re
 import uuid
 from collections import Counter
@@ -142,6 +144,71 @@ def test_schema_of_the_export_says_levels_and_allowed_values(
     assert done.files == ("OTHER/001.lz4", "UNKNOWN/001.lz4", "release/001.lz4")
 
 
+@pytest.mark.parametrize("is_partitioned", [True, False])
+def test_schema_that_a_dataset_was_made_by_exports_it_whatever_its_types(
+    tmp_path: Path, is_partitioned: bool
+) -> None:
+    allowed = {"n": {"min": 1, "max": 500}, "k": [1, 2], "day": {"min": "2013-06-01"}, "b": "*"}
+    schema = DimensionSchema.from_document(
+        {
+            "version": 1,
+            "dimensions": [
+                {"field_name": name, "allowed_values": values} for name, values in allowed.items()
+            ],
+        }
+    )
+    fields = [("uuid", pa.string()), ("document", pa.string()), ("n", pa.int64())]
+    fields += [("k", pa.int32()), ("day", pa.date32()), ("b", pa.bool_())]
+    descriptor = DatasetDescriptor(
+        schema=pa.schema(fields), partition_by=schema.partition_by() if is_partitioned else ()
+    )
+    dataset = lakebed.open_repository(tmp_path / "lake").create("pings", descriptor)
+    days = [dt.date(2013, 6, 12), dt.date(2013, 5, 31), None]
+    rows = [(7, 2, days[0], True), (501, 3, days[1], False), (None, None, days[2], None)]
+    names = ("n", "k", "day", "b")
+    dataset.append(
+        {"uuid": f"u{number}", "document": "{}", **dict(zip(names, row, strict=True))}
+        for number, row in enumerate(rows)
+    )
+
+    files = dataset.export_telemetry(tmp_path / "tree", schema).files
+
+    # Partition fields of dimensions are texts.
+    day, yes, no = (
+        ("2013_06_12", "true", "false") if is_partitioned else ("20130612", "True", "False")
+    )
+    assert files == (
+        f"7/2/{day}/{yes}/001.lz4",
+        f"OTHER/OTHER/OTHER/{no}/001.lz4",
+        "UNKNOWN/UNKNOWN/UNKNOWN/UNKNOWN/001.lz4",
+    )
+
+
+@pytest.mark.parametrize(("named", "most"), [(0, 255), (2, 198)])
+def test_value_too_long_for_a_name_is_refused_with_the_remedy(
+    tmp_path: Path, named: int, most: int
+) -> None:
+    schema = DimensionSchema.from_document(
+        {
+            "version": 1,
+            "dimensions": [{"field_name": name, "allowed_values": "*"} for name in ("day", "k")],
+        }
+    )
+    fields = [(name, pa.string()) for name in ("uuid", "document", "day", "k")]
+    descriptor = DatasetDescriptor(schema=pa.schema(fields))
+    options = TelemetryOptions(named=named)
+    for length in (most, most + 1):
+        dataset = lakebed.open_repository(tmp_path).create(f"pings{length}", descriptor)
+        dataset.append([{"uuid": "u", "document": "{}", "day": "1", "k": "x" * length}])
+        target = tmp_path / f"tree{length}"
+        if length == most:
+            assert dataset.export_telemetry(target, schema, options=options).row_count == 1
+            continue
+        with pytest.raises(InvalidInputError, match="too many for a name") as caught:
+            dataset.export_telemetry(target, schema, options=options)
+        assert "to OTHER" in caught.value.hint
+
+
 def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: Path) -> None:
     repository = lakebed.open_repository(tmp_path / "lake")
     descriptor = DatasetDescriptor(schema=SCHEMA, format="submissions", partition_by="channel")
@@ -269,6 +336,36 @@ def test_file_that_is_none_of_the_tree_is_refused_and_nothing_written(
         lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
 
     assert [one.name for one in tmp_path.iterdir()] == ["pings"]
+
+
+@pytest.mark.parametrize("place", ["1/nightly/winnt/002", "1/nightly/darwin"])
+def test_link_is_refused_by_its_name_as_its_rows_would_be_missing(
+    tmp_path: Path, place: str
+) -> None:
+    home = tmp_path / "lake" / "pings"
+    put(home / "1/nightly/winnt/001", "a\t{}\n")
+    put(tmp_path / "elsewhere/001", "b\t{}\n")
+    is_directory = place.endswith("darwin")
+    (home / place).symlink_to(tmp_path / ("elsewhere" if is_directory else "elsewhere/001"))
+
+    with pytest.raises(InvalidInputError, match="is a symbolic link") as caught:
+        lakebed.open_repository(tmp_path / "lake").adopt("pings", telemetry=DIMENSIONS)
+
+    assert str(home / place) in caught.value.message
+    assert [one.name for one in (tmp_path / "lake").iterdir()] == ["pings"]
+
+
+@pytest.mark.parametrize("name", [b"win\nnt", b"win\\nt", "M\u00fcnchen".encode("latin-1")])
+def test_name_that_no_listing_shows_is_refused_as_its_rows_would_be_missing(
+    tmp_path: Path, name: bytes
+) -> None:
+    put(tmp_path / "pings/1/nightly/winnt/001", "a\t{}\n")
+    put(tmp_path / "pings/1/nightly" / os.fsdecode(name) / "001", "b\t{}\n")
+
+    with pytest.raises(InvalidInputError, match="which is in no name of a store") as caught:
+        lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
+
+    caught.value.message.encode()  # and can be printed
 
 
 def test_file_that_grows_while_the_tree_is_looked_at_is_refused(tmp_path: Path) -> None:

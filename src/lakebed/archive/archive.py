@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LOOKBACK_DAYS = 14
 _PUSHES_AT_ONCE = 8
-_SHOWN_FILES = 5
 _FIRST_DAY = -719_162  # of the calendar, in days since the epoch
 
 _DEFAULT_INDEX = ".lakebed/archive.db"  # hidden from listings of the store
@@ -152,11 +151,11 @@ class Archive:
         compress: bool = False,
         extra: Mapping[str, object] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> Iterator[ArchiveRecord]:
+    ) -> tuple[ArchiveRecord, ...]:
         """Store many files and put them into the index, several at once.
 
         All of them are looked at before the first is stored: what is missing, or has no time in its
-        name, stores nothing. A failure later on names the files that are not stored.
+        name, stores nothing. A failure later on names all files that are not stored, in a note.
 
         Args:
             sources: Paths of files.
@@ -170,7 +169,7 @@ class Archive:
             extra: As for `push`.
             on_progress: Is told how many files are stored, of how many, and their bytes.
 
-        Yields:
+        Returns:
             The records, in the order of the files.
 
         Raises:
@@ -208,11 +207,11 @@ class Archive:
             return record
 
         try:
-            yield from at_once(push, range(len(paths)), _PUSHES_AT_ONCE)
+            return tuple(at_once(push, range(len(paths)), _PUSHES_AT_ONCE))
         except LakebedError as exc:
             exc.add_note(
                 f"{len(paths) - len(left)} of {len(paths)} files are stored. Not, or not for sure: "
-                f"{', '.join(left[:_SHOWN_FILES])}{', …' if len(left) > _SHOWN_FILES else ''}"
+                f"{', '.join(left)}"
             )
             raise
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from lakebed.archive.metadata import FileMetadata
 from lakebed.errors import InvalidInputError
-from lakebed.store.base import validate_key
+from lakebed.store.base import MAX_COMPONENT_BYTES, validate_key
 
 KeyForm = Literal["id", "original"]
 
@@ -22,7 +22,7 @@ MAX_ATTRIBUTE_BYTES = 1_900  # S3 takes 2 KB of them in all, names included
 
 _DATA, _METADATA = "data", "metadata"
 _ORIGINAL = re.compile(r"[0-9a-f]-[a-z0-9_-]+/[a-z0-9_-]+/-?[0-9]+/(?P<name>[^/]+)", re.DOTALL)
-_MAX_NAME_BYTES = 160  # beside the id: names of files have at most 255
+_MAX_NAME_BYTES = 160
 
 
 def check_keys(keys: object) -> KeyForm:
@@ -56,12 +56,12 @@ def original_key(metadata: FileMetadata) -> str:
         'd-nebraska/nginx/1437375600000/91dd2525a5924c6c972e3d67fee8cda9-nginx-523.txt'
     """
     name = re.split(r"[/\\]", metadata.path)[-1]
-    # What a store may refuse is encoded, and of a long name the end counts.
-    safe = urllib.parse.quote(name, safe=" !$&'()+,;=@[]", errors="surrogatepass")[
-        -_MAX_NAME_BYTES:
-    ]
-    digit = metadata.hash[:1].lower()
     file_id = check_file_id(metadata.id)
+    # What a store may refuse is encoded, and of a long name the end counts.
+    room = min(_MAX_NAME_BYTES, MAX_COMPONENT_BYTES - len(f"{file_id}-".encode()))
+    safe = urllib.parse.quote(name, safe=" !$&'()+,;=@[]", errors="surrogatepass")
+    safe = safe[-room:] if room > 0 else ""
+    digit = metadata.hash[:1].lower()
     return f"{digit}-{metadata.where}/{metadata.what}/{metadata.start}/{file_id}-{safe}"
 
 

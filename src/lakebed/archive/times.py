@@ -31,6 +31,10 @@ _ISO = re.compile(
 _IN_NAME = re.compile(
     r"(\d{4})([-_.]?)(\d\d)\2(\d\d)(?:[-_.T ]?(\d\d)[-_.:]?(\d\d)(?:[-_.:]?(\d\d))?Z?)?", re.ASCII
 )
+# A smaller number in a name counts something else, or is a year or a month.
+_LEAST_SECONDS_IN_NAME = 100_000_000
+# What a text leaves out is taken from today: of these two it is not the same.
+_TWO_DAYS = (dt.datetime(2001, 2, 3, tzinfo=dt.UTC), dt.datetime(2004, 5, 6, tzinfo=dt.UTC))
 _HINT = "Write it as 2015-03-20T12:30:00Z, or as seconds or milliseconds since the epoch."
 
 
@@ -75,7 +79,8 @@ def times_in_name(pattern: str, path: str | os.PathLike[str]) -> tuple[int, int 
         pattern: A regular expression, searched in the name without its folders. The group `start`
             is the start, else the first group, else all of what matches; the group `end` is the
             end. Besides what `to_epoch_ms` reads, `20150320`, `2015_03_20`, `20150320T1030` and
-            the like are days and times of day in UTC.
+            the like are days and times of day in UTC. A year or a month alone is no time, nor is a
+            number below 100,000,000.
         path: Of the file.
 
     Raises:
@@ -114,14 +119,14 @@ def _ms_in_name(text: str, name: str) -> int:
         return _ms_of_part(text)
     except InvalidInputError as exc:
         msg = f"{text!r} of the name {name!r} is no time."
-        hint = "Leave the file out, or let the pattern find a date such as 20150320."
+        hint = "Leave the file out, or let the pattern find a whole date such as 20150320."
         raise InvalidInputError(msg, hint=hint) from exc
 
 
 def _ms_of_part(text: str) -> int:
     match = _IN_NAME.fullmatch(text)
     if match is None:
-        return to_epoch_ms(text)
+        return _ms_of_whole(text)
     year, _, month, day, hour, minute, second = match.groups()
     try:
         day_begin = dt.datetime(int(year), int(month), int(day))
@@ -134,6 +139,18 @@ def _ms_of_part(text: str) -> int:
             return to_epoch_ms(text)
         raise _no_time(text) from exc
     return _ms_of(moment)
+
+
+def _ms_of_whole(text: str) -> int:
+    """Return a time whose text says all of its date: 202601 and 2026-01 are no days."""
+    try:
+        is_small = float(text) < _LEAST_SECONDS_IN_NAME
+    except ValueError:
+        is_small = False
+    first, second = (to_epoch_ms(text, now=day) for day in _TWO_DAYS)
+    if is_small or first != second:
+        raise _no_time(text)
+    return first
 
 
 def check_epoch_ms(value: object) -> int:

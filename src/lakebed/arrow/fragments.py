@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.filesystem import filesystem_for
+from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.intact import open_intact, translating
 from lakebed.arrow.older import OlderFiles
 from lakebed.model.arrow_types import type_to_arrow
@@ -59,7 +60,11 @@ def grouped(store: Store, plan: Scan, names: Sequence[str]) -> list[Group]:
         by_schema.setdefault(file.schema_number, []).append(file)
     groups: list[Group] = []
     for number, of_schema in by_schema.items():
-        for older, alike in _alike(store, OlderFiles.of(layout, number), of_schema):
+        older_files = OlderFiles.of(layout, number)
+        # The readers of other formats know what a file holds, and give defaults by themselves.
+        is_parquet = find_reader(layout.descriptor.format) is None
+        asked = _alike(store, older_files, of_schema) if is_parquet else [(older_files, of_schema)]
+        for older, alike in asked:
             condition: Predicate = TRUE
             if plan.residual is not None:
                 condition = simplify(plan.residual, older.reading.constants)
@@ -106,7 +111,7 @@ def _alike(
 
 
 def names_in(store: Store, file: DataFile) -> frozenset[str]:
-    """Return the columns that a file holds. Reads its footer."""
+    """Return the columns that a file of Parquet holds. Reads its footer."""
     with store.open_input(file.key) as source:
         return frozenset(pq.read_schema(source).names)
 

@@ -76,12 +76,13 @@ class OlderFiles:
 
     def held_fields(self, names: Iterable[str]) -> tuple[Field, ...]:
         """Return those of some stored fields that must be read, as the files hold them."""
-        fields = []
+        fields, added = [], self.lineage.additions
         for name in self.held(names):
             field = self.schema.get(name)
             kind = self.reading.promoted.get(name) or self.reading.rebuilt.get(name) or field.type
+            default = added[name].initial if name in added else field.default
             # Whether a value may be missing was perhaps another question then.
-            fields.append(Field(name=name, type=kind, default=field.default))
+            fields.append(Field(name=name, type=kind, default=default))
         return tuple(fields)
 
     def countable_fields(self) -> tuple[Field, ...]:

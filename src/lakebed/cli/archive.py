@@ -233,11 +233,8 @@ def push(
     times of each may stand in its name.
     """
     if file_id is None:
-        if not output.is_table:
-            _show_records(output, archive.push_many(files, **fields))  # one by one
-            return
         with output.progress("Storing") as on_progress:
-            records = list(archive.push_many(files, **fields, on_progress=on_progress))
+            records = archive.push_many(files, **fields, on_progress=on_progress)
         _show_records(output, records)
         return
     if len(files) > 1:

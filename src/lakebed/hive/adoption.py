@@ -67,7 +67,7 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
-from lakebed.store.base import Store
+from lakebed.store.base import Store, is_listed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -257,7 +257,7 @@ def _directories(
             f"{home!r} cannot be adopted: {levels_of_home[0]}/ is the dataset's own.",
             hint="Rename the directory.",
         )
-    _check_no_links(store, home)
+    check_all_listed(store, home)
     found: dict[str, FoundDirectory] = {}
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
@@ -298,19 +298,32 @@ def _directories(
     return list(found.values())
 
 
-def _check_no_links(store: Store, home: str) -> None:
-    """Refuse what a listing leaves out: its rows would be missing without a word."""
+def check_all_listed(store: Store, home: str) -> None:
+    """Refuse what a listing leaves out: its rows would be missing without a word.
+
+    Names that begin with a dot may stay: whoever wrote the directory hides them.
+
+    Raises:
+        InvalidInputError: There is a symbolic link, or a name that no key can have.
+    """
     place = store.local_path(home)
     if place is None:
         return
     for directory, folders, names in os.walk(place):
-        for name in (*folders, *names):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *(name for name in names if not name.startswith("."))):
             path = os.path.join(directory, name)  # noqa: PTH118 - of each file of a table
             if os.path.islink(path):  # noqa: PTH114
                 raise InvalidInputError(
                     f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to "
                     "files in its own directory.",
                     hint="Put what it leads to in its place, or remove the link.",
+                )
+            if not is_listed(name):
+                raise InvalidInputError(
+                    f"{path!r} cannot be adopted: its name has a backslash, a control character or "
+                    "what is no UTF-8, which is in no name of a store.",
+                    hint="Rename it, or move it out of the directory.",
                 )
 
 

@@ -46,6 +46,7 @@ _KINDS = {
     Kind.TIMESTAMP: "timestamp",
     Kind.TIMESTAMP_NTZ: "timestamp_ntz",
 }
+_IN_LITERALS = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", ";": "\\u003B"})
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_.\-\u0080-\U0010ffff]")
 
@@ -304,13 +305,22 @@ def _literal(text: str | None, kind: str) -> str:
         if kind == "date":
             return f"DATE'{dt.date.fromisoformat(text).isoformat()}'"
         if kind in ("int", "bigint"):
-            return f"{int(text)}{'L' if kind == 'bigint' else ''}"
+            number = int(text)
+            # Hive's partitions take no sign before a number, but its text.
+            return quoted(text) if number < 0 else f"{number}{'L' if kind == 'bigint' else ''}"
     except ValueError:
         return quoted(text)  # somebody else's partition
     return text if kind == "boolean" and text in ("true", "false") else quoted(text)
 
 
 def quoted(text: str) -> str:
-    """Return a text as a literal of Spark's SQL, with its default settings."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    r"""Return a text as a literal of Hive's and Spark's SQL, with their default settings.
+
+    It stands in one line and holds no semicolon, at which shells cut scripts even in literals, and
+    no `${env:NAME}`, which they replace.
+
+    >>> print(quoted("it's; ${env:HOME}"))
+    'it\'s\u003B \u0024{env:HOME}'
+    """
+    escaped = text.translate(_IN_LITERALS).replace("${", "\\u0024{")
     return f"'{escaped}'"

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import DATE_FORMATS, date_of, is_in_seconds
+from lakebed.model.keys import DATE_FORMATS, FIRST_YEAR, date_of, is_in_seconds
 
 BATCH_IDS = "batch.ids"
 """The property of a dataset that names the form of its batch ids."""
+
+FIRST_MOMENT = dt.datetime(int(FIRST_YEAR), 1, 1, tzinfo=dt.UTC)
+"""Before it ids are ambiguous: milliseconds look like seconds, and dates like milliseconds."""
 
 _DIGITS_OF_MINUTES, _DIGITS_OF_SECONDS = 12, 14
 

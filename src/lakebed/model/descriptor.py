@@ -16,7 +16,7 @@ from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatch
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
-from lakebed.model.given import check_given, given_names
+from lakebed.model.given import check_given, given_names, read_given
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite import MAPPING, find_mapping, find_strategy
@@ -376,12 +376,12 @@ def _avro_document(source: object) -> Mapping[str, Any] | None:
 def _parse_avro(source: str | os.PathLike[str]) -> object:
     text = os.fspath(source)
     if not text.lstrip().startswith("{"):
-        path = Path(text)
-        if not path.is_file():
+        held = read_given(Path(text))
+        if held is None:
             raise SchemaMismatchError(
-                f"No schema file {text!r}.", hint="Give Avro JSON text or the path of a file."
+                f"No schema file {text[:500]!r}.", hint="Give Avro JSON text or the path of a file."
             )
-        text = path.read_text(encoding="utf-8")
+        text = held
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:

@@ -25,6 +25,7 @@ from lakebed.errors import (
     UnsupportedVersionError,
 )
 from lakebed.model.allowed import AllowedValues, read_allowed
+from lakebed.model.given import read_given
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension
 
@@ -206,22 +207,13 @@ class DimensionSchema:
 
 
 def _read_file(path: Path) -> str:
-    if not path.is_file():
+    text = read_given(path, MAX_DOCUMENT_BYTES)
+    if text is None:
         raise NotFoundError(
-            f"No dimension schema {str(path)!r}.", hint="Give JSON text or the path of a file."
+            f"No dimension schema {str(path)[:500]!r}.",
+            hint="Give JSON text or the path of a file.",
         )
-    if path.stat().st_size > MAX_DOCUMENT_BYTES:
-        raise FormatError(
-            f"{str(path)!r} has {path.stat().st_size} bytes, too many for a dimension schema.",
-            hint="Name the right file.",
-        )
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as exc:
-        raise FormatError(
-            f"The dimension schema in {str(path)!r} is no UTF-8: {exc}.",
-            hint="Name the right file.",
-        ) from exc
+    return text
 
 
 def _read_rule(document: object, place: str) -> DimensionRule:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import SupportsIndex
 
-from lakebed.errors import InvalidInputError
+from lakebed.errors import FormatError, InvalidInputError
 from lakebed.model.shown import shown
 
 
@@ -26,6 +27,40 @@ def check_given(
     """
     if not (isinstance(value, kind) or (value is None and or_none)):
         raise InvalidInputError(f"{name} is {shown(value)}.", hint=remedy)
+
+
+def read_given(path: Path, max_bytes: int | None = None) -> str | None:
+    """Read a small file that a caller names; None if there is none of that name.
+
+    Args:
+        path: What was given, which may be no name of a file at all.
+        max_bytes: More are no such file.
+
+    Raises:
+        FormatError: It is too large, or no UTF-8.
+        InvalidInputError: It may not be read.
+    """
+    try:
+        if not path.is_file():
+            return None
+    except OSError:  # too long for a name
+        return None
+    try:
+        size_bytes = path.stat().st_size
+        if max_bytes is not None and size_bytes > max_bytes:
+            raise FormatError(
+                f"{str(path)!r} has {size_bytes:,} bytes, too many for what is to be read of it.",
+                hint="Name the right file.",
+            )
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise FormatError(
+            f"{str(path)!r} is no UTF-8: {exc}.", hint="Name the right file."
+        ) from exc
+    except OSError as exc:
+        raise InvalidInputError(
+            f"{str(path)!r} cannot be read: {exc.strerror or exc}.", hint="Check the file."
+        ) from exc
 
 
 def check_run_name(run: object) -> None:

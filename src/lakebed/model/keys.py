@@ -30,7 +30,7 @@ ADOPTED_PREFIX = "adopted-"
 _LEAST_MILLISECONDS = 10**11
 # Of batch ids that are dates, by their length.
 DATE_FORMATS = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-_FIRST_YEAR, _LAST_YEAR = "1990", "2100"  # that they can be of
+FIRST_YEAR, _LAST_YEAR = "1990", "2100"  # that they can be of
 _BATCH_NUMBER = re.compile(r"[0-9]{1,18}")
 # A batch id in documents that come from storage; its directory has up to 18 digits.
 BatchId = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
@@ -247,7 +247,7 @@ def date_of(batch_id: int) -> dt.datetime | None:
     """
     text = str(batch_id)
     date_format = DATE_FORMATS.get(len(text))
-    if date_format is None or not _FIRST_YEAR <= text[:4] <= _LAST_YEAR:
+    if date_format is None or not FIRST_YEAR <= text[:4] <= _LAST_YEAR:
         return None
     try:
         return dt.datetime.strptime(text, date_format).replace(tzinfo=dt.UTC)

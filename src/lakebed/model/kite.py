@@ -80,7 +80,7 @@ def find_mapping(
 
 
 def _check_mapped(document: object, place: str, schema: Schema, strategy: PartitionStrategy) -> str:
-    if not isinstance(document, Mapping) or document.get("type") not in _MAPPED:
+    if not isinstance(document, Mapping) or str(document.get("type")) not in _MAPPED:
         raise _unmapped(place, document, f"Types are: {', '.join(_MAPPED)}.")
     kind, source = str(document["type"]), document.get("source")
     if not isinstance(source, str) or find_type(schema, source) is None:

@@ -40,12 +40,16 @@ class MetadataProvider(ABC):
     ...     def save(self, name, descriptor):
     ...         self.descriptors[name] = descriptor
     ...     def load(self, name):
+    ...         if name not in self.descriptors:
+    ...             raise DatasetNotFoundError(f"The catalog has no {name!r}.", hint="Save it.")
     ...         return self.descriptors[name]
     ...     def delete(self, name):
     ...         return self.descriptors.pop(name, None) is not None
     ...     def list(self):
     ...         return sorted(self.descriptors)
     >>> from lakebed import open_repository
+    >>> Catalog().exists("flights")
+    False
     >>> repository = open_repository("memory://doctest-provider", metadata=Catalog())
     >>> fields = [{"name": "n", "type": "long"}]
     >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "flight", "fields": fields})

@@ -14,6 +14,7 @@ from lakebed.arrow.reading.files import CsvOptions, without_parents
 from lakebed.errors import FormatError, InvalidInputError, NotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.given import read_given
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
 from lakebed.pipeline.candidates import FromArchive, FromFiles, Supersede
@@ -128,17 +129,10 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, str, Path]:
     if "\n" in text:
         return text, "The text", Path()
     path = Path(text)
-    if not path.is_file():
-        raise NotFoundError(f"No file {text!r}.", hint="Give the path of a TOML file.")
-    if path.stat().st_size > MAX_DOCUMENT_BYTES:
-        raise FormatError(
-            f"{text!r} has {path.stat().st_size} bytes, too many for an ingest.",
-            hint="Name the right file.",
-        )
-    try:
-        return path.read_text(encoding="utf-8"), text, path.parent
-    except UnicodeDecodeError as exc:
-        raise FormatError(f"{text!r} is no UTF-8: {exc}.", hint="Name the right file.") from exc
+    held = read_given(path, MAX_DOCUMENT_BYTES)
+    if held is None:
+        raise NotFoundError(f"No file {text[:500]!r}.", hint="Give the path of a TOML file.")
+    return held, text, path.parent
 
 
 def _wrong(place: str, problem: str) -> InvalidInputError:

@@ -22,8 +22,8 @@ from lakebed.errors import (
     LakebedError,
     StorageError,
 )
+from lakebed.model.batch_ids import FIRST_MOMENT
 from lakebed.model.given import check_given
-from lakebed.model.values import EPOCH
 from lakebed.state import conflicts
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head
@@ -78,9 +78,9 @@ def _check_begin(begun_at: dt.datetime) -> None:
             f"begun_at is {begun_at}, without a time zone.",
             hint="Give an aware datetime, such as datetime.now(UTC) when the process begins.",
         )
-    if begun_at < EPOCH:
+    if begun_at < FIRST_MOMENT:
         raise InvalidInputError(
-            f"begun_at is {begun_at.isoformat()}, before 1970, which no batch id can tell.",
+            f"begun_at is {begun_at.isoformat()}, before 1990, which not every batch id can tell.",
             hint="Give when the process began.",
         )
     if begun_at > dt.datetime.now(dt.UTC) + _MOST_AHEAD:

@@ -29,7 +29,8 @@ class FileMetadataProvider(MetadataProvider):
     """Keeps each descriptor in a JSON file: `<name>.descriptor.json`, in a directory or bucket.
 
     The file can be read, edited and kept under version control. Its schema is Avro's. `create` and
-    `update` are conditional puts, so that of two who create one wins, and no update is lost.
+    `update` are conditional puts, so that of two who create one wins, and of two who update at the
+    same moment one is refused. Of updates after one another the last stays, whatever was loaded.
 
     >>> provider = FileMetadataProvider("memory://doctest-file-provider")
     >>> fields = [{"name": "n", "type": "long"}]

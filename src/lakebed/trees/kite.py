@@ -7,15 +7,18 @@ that it ever had. Kite reads paths with tolerance: `day=5`, `day=05` and `05` ar
 from __future__ import annotations
 
 import json
+import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.avro import AvroReader
+from lakebed.arrow.older import constant
 from lakebed.errors import (
     FormatError,
     InvalidInputError,
@@ -23,14 +26,14 @@ from lakebed.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
-from lakebed.hive.adoption import Adoption
+from lakebed.hive.adoption import Adoption, check_all_listed
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_level, encode_path
 from lakebed.model.kite import parse_expression, parse_properties
 from lakebed.model.layout import Layout
 from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.model.schema import MISSING, Kind, Primitive, Schema, Type
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference
 from lakebed.store.base import Store
@@ -43,6 +46,7 @@ _OWN_PROPERTIES = frozenset(
     {"version", "format", "compressionType", "location", "partitionExpression"}
 )
 _SCHEMA_FILE = re.compile(r"([0-9]{1,9})\.avsc")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 _WHOLE = {Primitive(Kind.INT), Primitive(Kind.LONG)}
 _COMPRESSIONS = {
     ("avro", "deflate"): "deflate",
@@ -65,12 +69,14 @@ def find_kite(
     Raises:
         NotFoundError: There is no such dataset, or no data in it.
         FormatError: Its metadata cannot be read.
-        InvalidInputError: A file does not lie where the strategy puts its rows.
+        InvalidInputError: A file does not lie where the strategy puts its rows, or is a symbolic
+            link.
     """
     descriptor = read_descriptor(metadata, name)
     layout = Layout.of_ours(name, descriptor)
     strategy = descriptor.partition_by
     tree = ForeignTree()
+    check_all_listed(store, name)
     for info in store.list(f"{name}/"):
         *levels, file = info.key.removeprefix(f"{name}/").split("/")
         if any(level.startswith((".", "_")) for level in (*levels, file)):
@@ -171,7 +177,10 @@ def _value(level: str, kind: Type, name: str, key: str) -> Scalar:
     """Read a directory as Kite does: what stands before the last `=` does not count."""
     text = urllib.parse.unquote_plus(level.rpartition("=")[2], errors="replace")
     try:
-        return int(text) if kind in _WHOLE else parse_value(text, kind, name)
+        if kind not in _WHOLE:
+            return parse_value(text, kind, name)
+        # Python reads 1_0 and " 5" as well, which Kite does not.
+        return int(text) if _NUMBER.fullmatch(text) else parse_value(text, kind, name)
     except (ValueError, InvalidInputError) as exc:
         raise InvalidInputError(
             f"{key!r} cannot be adopted: {text!r} is no value of {name!r} of type {kind}.",
@@ -191,12 +200,14 @@ def _count_rows(layout: Layout, file: TreeFile, data: pa.Buffer) -> int:
         row_count += batch.num_rows
         arrays = descriptor.partition_by.arrays(batch, descriptor.schema, provided)
         for name, array in zip(types, arrays, strict=True):
-            same = pc.equal(array, pa.scalar(values[name], array.type))
+            value = values[name]
+            is_nan = isinstance(value, float) and math.isnan(value)
+            same = pc.is_nan(array) if is_nan else pc.equal(array, pa.scalar(value, array.type))
             if not pc.all(pc.fill_null(same, False)).as_py():  # noqa: FBT003 - Arrow's form
                 position = pc.index(pc.fill_null(same, False), False).as_py()  # noqa: FBT003
                 level = encode_level(name, array[position].as_py())
                 raise InvalidInputError(
-                    f"it holds a row of {level} in {encode_level(name, values[name])}", hint=""
+                    f"it holds a row of {level} in {encode_level(name, value)}", hint=""
                 )
     return row_count
 
@@ -209,21 +220,24 @@ def _batches(layout: Layout, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
         return
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as parquet:
-            reason = difference(parquet.metadata, stored)
+            # A file of an older schema may lack what has a default now.
+            asked = tuple(
+                replace(one, nullable=one.nullable or one.default is not MISSING) for one in stored
+            )
+            reason = difference(parquet.metadata, Schema(fields=asked))
             if reason:
                 raise SchemaMismatchError(reason, hint="")
-            wanted = schema_to_arrow(stored)
             for batch in parquet.iter_batches():
-                yield _as_wanted(batch, wanted)
+                yield _as_wanted(batch, stored)
     except (pa.ArrowException, OSError) as exc:
         raise InvalidInputError(f"it cannot be read as Parquet: {exc}", hint="") from exc
 
 
-def _as_wanted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def _as_wanted(batch: pa.RecordBatch, wanted: Schema) -> pa.RecordBatch:
     columns = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in wanted
+        else constant(None if one.default is MISSING else one.default, one.type, batch.num_rows)
+        for one, field in zip(wanted, schema_to_arrow(wanted), strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, names=wanted.names)
+    return pa.RecordBatch.from_arrays(columns, names=list(wanted.names))

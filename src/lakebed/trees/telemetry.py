@@ -22,21 +22,26 @@ import pyarrow as pa
 
 from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
 from lakebed.arrow.scan import scan
-from lakebed.errors import AlreadyExistsError, InvalidInputError, SchemaMismatchError
-from lakebed.hive.adoption import Adoption
-from lakebed.model.allowed import TOKENS, UNKNOWN
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    PartitionSpecError,
+    SchemaMismatchError,
+)
+from lakebed.hive.adoption import Adoption, check_all_listed
+from lakebed.model.allowed import OTHER, TOKENS, UNKNOWN, AllowedValues
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.keys import encode_path
+from lakebed.model.keys import MAX_COMPONENT_BYTES, encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
-from lakebed.model.partition import PartitionStrategy
+from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.partition.function import flat
 from lakebed.model.partition.provided import Provided
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.model.schema import Field, Kind, Primitive, Schema
-from lakebed.model.telemetry_layout import TelemetryLayout, limited
-from lakebed.model.values import Scalar, format_value
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
+from lakebed.model.telemetry_layout import TelemetryLayout
+from lakebed.model.values import Scalar, format_value, parse_value
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
@@ -45,6 +50,7 @@ NAMED = 2
 """So many dimensions stand in the names of files, in trees of the finished code."""
 MAX_BYTES = 500_000_000  # of lines in a file, as the finished code has it
 _OPEN_FILES = 64
+_MAX_BEGINNING = 200  # of a file's name, whose end tells version, number and compression
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
 _UNFINISHED = (".compressing", ".compressme", ".tmp")
 _SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
@@ -66,6 +72,7 @@ def find_telemetry(
     dimensions = (
         schema if isinstance(schema, DimensionSchema) else DimensionSchema.from_json(schema)
     )
+    check_all_listed(store, name)
     listed = [info for info in store.list(f"{name}/") if not _is_hidden(info.key)]
     tree, layout = ForeignTree(), None
     for info in listed:
@@ -196,12 +203,13 @@ def export(
             f"{target.uri} is not empty.", hint="Export to a directory that is yet to be."
         )
     writer = _TreeWriter(target, options)
+    rules = None if schema is None else _rules(plan.layout, levels, schema)
     columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
     tally = Tally(on_progress, f"export {plan.layout.name}")
     with scan(store, plan, columns) as batches:
         for batch in batches:
             tally.add(row_count=batch.num_rows)
-            for values, rows in _grouped(batch, levels, schema):
+            for values, rows in _grouped(batch, levels, rules):
                 writer.write(values, rows)
     writer.finish()
     return TelemetryExport(
@@ -250,8 +258,54 @@ def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
     return levels
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a schema allows at a level.
+
+    Attributes:
+        allowed: Bound to the type.
+        kind: Of the values; those of a dimension's partition field are texts of it.
+    """
+
+    allowed: AllowedValues
+    kind: Type
+
+    def text(self, value: Scalar) -> str:
+        """Return what the tree has of a value; what the dataset has sent elsewhere is there."""
+        text = _text(value)
+        if value is None or text in TOKENS:
+            return text
+        try:
+            typed = value if not isinstance(value, str) else parse_value(value, self.kind, "")
+        except InvalidInputError:
+            return OTHER
+        return text if self.allowed.allows(text if self.kind == _TEXT else typed) else OTHER
+
+
+def _rules(layout: Layout, levels: Sequence[str], schema: DimensionSchema) -> tuple[_Rule, ...]:
+    """Bind what a schema allows to the types of the values.
+
+    Raises:
+        PartitionSpecError: It cannot be bound to one of them, nor to its text.
+    """
+    functions = {one.name: one for one in layout.descriptor.partition_by}
+    rules = []
+    for rule, level in zip(schema, levels, strict=True):
+        function, kind = functions.get(level), layout.column_types[level]
+        if isinstance(function, Dimension):
+            kind = function.source_type(layout.descriptor.schema)
+        place = f"dimension {rule.field_name!r}"
+        try:
+            rules.append(_Rule(rule.allowed.bind(kind, place), kind))
+        except PartitionSpecError:
+            if kind == _TEXT:
+                raise
+            rules.append(_Rule(rule.allowed.bind(_TEXT, place), _TEXT))
+    return tuple(rules)
+
+
 def _grouped(
-    batch: pa.RecordBatch, levels: Sequence[str], schema: DimensionSchema | None
+    batch: pa.RecordBatch, levels: Sequence[str], rules: Sequence[_Rule] | None
 ) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
     """Yield the rows of each combination of values."""
     columns = [batch.column(name).to_pylist() for name in levels]
@@ -260,9 +314,8 @@ def _grouped(
         positions.setdefault(values, []).append(position)
     lines = batch.select([UUID, DOCUMENT])
     for values, rows in positions.items():
-        texts = tuple(map(_text, values))
-        told = texts if schema is None else _allowed(schema, texts)
-        yield told, pa.Table.from_batches([lines.take(pa.array(rows))])
+        told = map(_text, values) if rules is None else map(_Rule.text, rules, values)
+        yield tuple(told), pa.Table.from_batches([lines.take(pa.array(rows))])
 
 
 def _text(value: Scalar) -> str:
@@ -278,16 +331,24 @@ def _is_date(value: Scalar) -> bool:
     return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
 
 
-def _allowed(schema: DimensionSchema, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return texts as a schema allows them; what the dataset has sent elsewhere is there."""
-    told = limited(schema, texts)
-    return tuple(text if text in TOKENS else one for text, one in zip(texts, told, strict=True))
-
-
 def _safe(text: str) -> str:
     """Return a text as a directory or a part of a name, that leads nowhere else."""
     safe = _UNSAFE.sub("_", text) or "_"
     return f"_{safe[1:]}" if safe.startswith(".") else safe
+
+
+def _fitting(part: str, most: int = MAX_COMPONENT_BYTES) -> str:
+    """Return a part of a path if it is short enough for one.
+
+    Raises:
+        InvalidInputError: It is not.
+    """
+    if len(part) > most:
+        raise InvalidInputError(
+            f"A dimension value is written with {len(part)} bytes, too many for a name: {part[:40]!r}….",
+            hint="Give a dimension schema whose allowed values send it to OTHER.",
+        )
+    return part
 
 
 @dataclass(slots=True)
@@ -344,11 +405,11 @@ class _TreeWriter:
         parts = list(map(_safe, values))
         named = self.options.named
         if not named:
-            return "/".join(parts)
+            return "/".join(map(_fitting, parts))
         # A name is read from its end: only what stands first may hold dots.
         first, *others = parts[-named:]
         name = ".".join((first, *(part.replace(".", "_") for part in others)))
-        return "/".join((*parts[:-named], name))
+        return "/".join((*map(_fitting, parts[:-named]), _fitting(name, _MAX_BEGINNING)))
 
     def _close(self, place: str) -> None:
         written = self._open.pop(place).writer.close()
