@@ -200,6 +200,20 @@ def test_view_shows_one_version_until_it_is_refreshed(spark: Any, tmp_path: Path
     assert not spark.catalog.tableExists("v_events")
 
 
+def test_refresh_notices_a_dataset_that_was_created_anew(spark: Any, tmp_path: Path) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    create(lake)
+    with lakebed.spark.attach(spark, lake, prefix="anew_") as attached:
+        lake.drop("events")
+        descriptor = lakebed.DatasetDescriptor(schema=SCHEMA)
+        lake.create("events", descriptor).append(ROWS[:7])
+
+        attached.refresh()
+
+        assert attached.versions == {"anew_events": 1}  # as before
+        assert spark.table("anew_events").count() == 7
+
+
 def test_only_named_datasets_are_attached_and_all_of_them(spark: Any, tmp_path: Path) -> None:
     lake = lakebed.open_repository(tmp_path)
     create(lake, "one")
