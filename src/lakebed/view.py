@@ -709,7 +709,9 @@ class View(Readable):
         clauses = MergeClauses(
             on=given_names("on", on),
             matched=matched,
-            update=given_names("update", update) if isinstance(update, str) else update,
+            update=update
+            if update is None or isinstance(update, Mapping)
+            else given_names("update", update),
             update_where=update_where,
             delete_where=delete_where,
             not_matched=not_matched,

@@ -124,6 +124,25 @@ def test_times_are_those_of_the_session(spark: Any, events: Any, java8: str) -> 
         assert sorted(row.n for row in frame.collect()) == [49, 50, 51, 52]
 
 
+def test_times_of_the_julian_calendar_are_those_that_were_written(
+    spark: Any, tmp_path: Path
+) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="date(at) as dt")
+    days = [dt.datetime(year, 10, 11, tzinfo=dt.UTC) for year in (1000, 1400, 2020)]
+    rows = [{**ROWS[1], "n": n, "at": day} for n, day in enumerate(days)]
+    lake.create("events", descriptor).append(rows)
+
+    # Spark hands out its filters in a class of Java that had another calendar then.
+    with (
+        lakebed.spark.session.settings_for(spark, {"spark.sql.datetime.java8API.enabled": "false"}),
+        lakebed.spark.attach(spark, lake, prefix="old_"),
+    ):
+        frame = spark.sql("SELECT n FROM old_events WHERE at >= '1400-10-11 00:00:00Z'")
+
+        assert sorted(row.n for row in frame.collect()) == [1, 2]
+
+
 VALUES: dict[str, list[Any]] = {
     "n": [0, 100, 239],
     "id": ["id0", "id11", "id23", "id9"],
@@ -179,6 +198,20 @@ def test_view_shows_one_version_until_it_is_refreshed(spark: Any, tmp_path: Path
     attached.detach()
     assert attached.names == ()
     assert not spark.catalog.tableExists("v_events")
+
+
+def test_refresh_notices_a_dataset_that_was_created_anew(spark: Any, tmp_path: Path) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    create(lake)
+    with lakebed.spark.attach(spark, lake, prefix="anew_") as attached:
+        lake.drop("events")
+        descriptor = lakebed.DatasetDescriptor(schema=SCHEMA)
+        lake.create("events", descriptor).append(ROWS[:7])
+
+        attached.refresh()
+
+        assert attached.versions == {"anew_events": 1}  # as before
+        assert spark.table("anew_events").count() == 7
 
 
 def test_only_named_datasets_are_attached_and_all_of_them(spark: Any, tmp_path: Path) -> None:

@@ -130,6 +130,16 @@ def _check_type(given: Type, declared: Type, place: str) -> None:
     )
 
 
+def _check_plain(names: Iterable[str]) -> None:
+    """Check that no column has a dot in its name: a condition finds by it what is nested."""
+    for name in names:
+        if "." in name:
+            raise SchemaMismatchError(
+                f"Column {name!r} of the data has a dot in its name, and no field has.",
+                hint=f"Rename it, such as to {name.replace('.', '_')!r}, or drop it.",
+            )
+
+
 def _check_struct(given: Struct, declared: Struct, place: str) -> None:
     known = {field.name: field for field in declared.fields}
     for field in given.fields:
@@ -180,6 +190,7 @@ class Conformer:
         if is_partial:
             self._fields = tuple(field for field in schema if field.name in given.names)
             self._others = tuple(name for name in given.names if name not in schema)
+            _check_plain(self._others)
         else:
             check_columns(tuple(given.names), descriptor)
         target = [field_to_arrow(field) for field in self._fields]

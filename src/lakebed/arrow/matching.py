@@ -208,7 +208,8 @@ def _twice(columns: pa.Table, places: np.ndarray, codes: np.ndarray) -> Duplicat
     row = columns.slice(int(places[second]), 1).to_pylist()[0]
     key = ", ".join(f"{sql_name(name)} = {sql_literal(value)}" for name, value in row.items())
     times, more = int(counts[codes[second]]), int(np.count_nonzero(counts > 1)) - 1
-    others = f", and {more} other keys more than once" if more else ""
+    keys = "key" if more == 1 else "keys"
+    others = f", and {more} other {keys} more than once" if more else ""
     return DuplicateKeyError(
         f"The data has the key {key} {times} times{others}.",
         hint="Keep one row of each key, such as the latest, before the merge.",

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Literal, get_args
 
 from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
+from lakebed.model.given import check_given
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     TRUE,
@@ -128,6 +129,11 @@ class MergeClauses:
                 raise InvalidInputError(
                     f"{name} is {shown(value)}.", hint=f"Give one of {', '.join(allowed)}."
                 )
+        for name in ("update_where", "delete_where", "insert_where", "missing_where"):
+            remedy = "Give a condition as SQL text, such as \"source.op = 'D'\"."
+            check_given(name, getattr(self, name), str, remedy)
+        remedy = 'Give values by field, such as {"is_current": False}.'
+        check_given("missing_update", self.missing_update, Mapping, remedy)
         if not self.on:
             raise InvalidInputError("merge() with no column in `on`.", hint='Give on=["id"].')
         for name in self.on:
@@ -367,8 +373,6 @@ def _assignments(
 ) -> tuple[Assignment, ...]:
     if isinstance(update, Mapping):
         return _set(update, schema, both)
-    if isinstance(update, str):
-        raise InvalidInputError(f"update is the text {update!r}.", hint=f"Give [{update!r}].")
     names = [name for name in schema.names if name in data] if update is None else list(update)
     for name in names:
         schema.get(name)

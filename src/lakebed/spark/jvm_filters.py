@@ -11,6 +11,9 @@ from lakebed.model.schema import Type
 from lakebed.spark.filters import Leaf, said_by
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# Before it, `java.sql.Timestamp` counts by the Julian calendar, and by the local times of then: Spark
+# moves a time that it hands out so, by up to some days.
+_FIRST_SURE_TIME = dt.datetime(1900, 1, 3, tzinfo=dt.UTC)
 
 
 def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
@@ -45,7 +48,7 @@ def _leaf(kind: str, condition: Any) -> Leaf | None:
     try:
         return Leaf(kind, column, _VALUE_OF[kind](condition))
     except (ValueError, OverflowError):
-        return None  # a year that Python does not know
+        return None  # a year that Python does not know, or a time that may be another one
 
 
 def _value(value: Any) -> Any:
@@ -56,7 +59,11 @@ def _value(value: Any) -> Any:
     if name == "java.sql.Timestamp":
         # Its milliseconds count from 1970 in UTC, whatever it is shown as.
         seconds = value.getTime() // 1000
-        return _EPOCH + dt.timedelta(seconds=seconds, microseconds=value.getNanos() // 1000)
+        time = _EPOCH + dt.timedelta(seconds=seconds, microseconds=value.getNanos() // 1000)
+        if time < _FIRST_SURE_TIME:
+            message = f"{time} may be another time"
+            raise ValueError(message)
+        return time
     if name == "java.time.Instant":
         micros = value.getNano() // 1000
         return _EPOCH + dt.timedelta(seconds=value.getEpochSecond(), microseconds=micros)

@@ -33,11 +33,19 @@ class HasStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A temporary view: its name, and what it shows."""
+    """A temporary view: its name, and what it shows.
+
+    Attributes:
+        name: Of the view.
+        version: Of the dataset.
+        etag: Of the head that named the files. A version alone does not tell them: a dataset that
+            was dropped and created anew counts from the start, and other tools count none.
+        frame: The rows.
+    """
 
     name: str
-    dataset: str
     version: int
+    etag: str
     frame: DataFrame
 
 
@@ -119,13 +127,12 @@ class AttachedTables:
         self.detach()
 
     def _view_of(self, dataset: str) -> _View:
-        state = read_head(self._store, dataset).state
+        head = read_head(self._store, dataset)
         name = f"{self._prefix}{dataset}"
         attached = self._views.get(name)
-        is_same = attached is not None and attached.version == state.version
-        if attached is not None and is_same and not state.is_changed_by_others:
+        if attached is not None and attached.etag == head.etag:
             return attached
-        return _View(name, dataset, state.version, self._frame_of(state))
+        return _View(name, head.state.version, head.etag, self._frame_of(head.state))
 
     def _frame_of(self, state: State) -> DataFrame:
         store = self._store
