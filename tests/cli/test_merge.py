@@ -111,3 +111,12 @@ class TestMerge:
         assert error["code"] == "duplicate-key"
         assert "flight = 5" in error["message"]
         assert flights.version == 1
+
+    def test_a_broken_line_of_standard_input_is_told_as_such(self, cli, flights, address) -> None:
+        error = cli.error(
+            "merge", address, "-", "--on", "flight", stdin='{"flight": 5}\n{"flight\n'
+        )
+
+        assert "standard input" in error["message"]
+        assert "/tmp" not in error["message"] + error["hint"]
+        assert flights.version == 1

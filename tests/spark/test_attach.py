@@ -3,6 +3,7 @@
 import datetime as dt
 import functools
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.predicate import Predicate
 from lakebed.spark.read import read_frame
 from lakebed.spark.session import is_classic
+from lakebed.store.base import ObjectInfo
+from lakebed.testing import DelegatingStore
 
 pytestmark = pytest.mark.spark
 
@@ -212,6 +215,26 @@ def test_refresh_notices_a_dataset_that_was_created_anew(spark: Any, tmp_path: P
 
         assert attached.versions == {"anew_events": 1}  # as before
         assert spark.table("anew_events").count() == 7
+
+
+def test_a_dataset_that_is_dropped_while_views_are_refreshed_is_left_out(
+    spark: Any, tmp_path: Path
+) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    create(lake, "staying")
+    create(lake, "leaving")
+
+    class DroppingStore(DelegatingStore):
+        """Somebody drops a dataset right after the list was made."""
+
+        def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+            infos = list(super()._list(begins_with, recursive=recursive))
+            if "leaving" in lake:
+                lake.drop("leaving")
+            return iter(infos)
+
+    with lakebed.spark.attach(spark, lakebed.Repository(DroppingStore(lake.store))) as attached:
+        assert attached.names == ("staying",)
 
 
 def test_only_named_datasets_are_attached_and_all_of_them(spark: Any, tmp_path: Path) -> None:

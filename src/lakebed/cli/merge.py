@@ -28,6 +28,7 @@ from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import facts_of
 from lakebed.dataset import Dataset
+from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched
 from lakebed.model.schema import Schema
@@ -133,7 +134,12 @@ def _as_files(inputs: Inputs) -> Iterator[Inputs]:
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
         file.flush()
-        yield find_inputs([file.name], "json", inputs.csv)
+        try:
+            yield find_inputs([file.name], "json", inputs.csv)
+        except LakebedError as error:
+            error.message = error.message.replace(file.name, "standard input")
+            error.hint = error.hint.replace(file.name, "standard input")
+            raise
 
 
 def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from lakebed.errors import InvalidInputError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.given import given_names
 from lakebed.model.html import facts_to_html
 from lakebed.model.names import find_alike
@@ -104,8 +104,7 @@ class AttachedTables:
             A read of the head for each dataset, and what `View.spark` takes for those that have
             changed; for all of them one LIST of the root. No Spark job.
         """
-        names = list_names(self._store) if self._datasets is None else self._datasets
-        views = {view.name: view for view in map(self._view_of, _distinct(names, self._prefix))}
+        views = {view.name: view for view in self._current_views()}
         for name, view in views.items():
             if view is not self._views.get(name):
                 view.frame.createOrReplaceTempView(f"`{name}`")
@@ -125,6 +124,15 @@ class AttachedTables:
 
     def __exit__(self, *error: object) -> None:
         self.detach()
+
+    def _current_views(self) -> Iterator[_View]:
+        names = list_names(self._store) if self._datasets is None else self._datasets
+        for name in _distinct(names, self._prefix):
+            try:
+                yield self._view_of(name)
+            except DatasetNotFoundError:
+                if self._datasets is not None:
+                    raise  # one that was not named was dropped since the list was made
 
     def _view_of(self, dataset: str) -> _View:
         head = read_head(self._store, dataset)
