@@ -124,6 +124,29 @@ def test_catalog_that_fails_is_a_storage_error(known_catalog, days, monkeypatch)
         days.publish_iceberg(**known_catalog.place)
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+def test_commit_that_landed_and_was_refused_when_repeated_leaves_the_table_whole(
+    known_catalog, days, monkeypatch, is_first
+):
+    days.append([{"p": "a", "n": 1}])
+    if not is_first:
+        days.publish_iceberg(**known_catalog.place)
+        days.overwrite([{"p": "a", "n": 2}])
+    kind = type(known_catalog.catalog)
+    commit = kind.commit_table
+
+    def commit_twice(*arguments):
+        commit(*arguments)
+        return commit(*arguments)
+
+    monkeypatch.setattr(kind, "commit_table", commit_twice)
+
+    done = days.publish_iceberg(**known_catalog.place)
+
+    assert done.version == days.version
+    assert_shows(known_catalog, days)
+
+
 def metadata_of(known) -> set[str]:
     """Return the names of the objects that the metadata of a table consists of."""
     return names_in(known.catalog.load_table(known.table).metadata.location)
