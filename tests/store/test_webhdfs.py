@@ -172,6 +172,18 @@ def test_create_that_was_not_carried_out_is_told_as_lost(service: ScriptedServic
         opened(service).create("d/a", b"new")
 
 
+def test_create_that_is_refused_when_it_is_sent_again_may_have_landed(
+    service: ScriptedService,
+) -> None:
+    expired = refuses("InvalidToken", "token is expired")
+    service.script(*written(service), a_file(7), LOST, expired)
+
+    with pytest.raises(StorageError, match="expired") as caught:
+        opened(service).create("d/a", b"new")
+
+    assert caught.value.retryable
+
+
 def test_content_whose_writing_is_not_answered_is_written_under_another_name(
     service: ScriptedService,
 ) -> None:

@@ -214,6 +214,10 @@ class WebHdfs(Tree):
                 if refusal is None:
                     return answer
                 if not isinstance(refusal, _NotNowError | _UnansweredError):
+                    is_told = isinstance(refusal, _TakenError | ObjectNotFoundError)
+                    if was_sent and not is_told and method != "GET":
+                        # What was sent before may have been done, as before a token has expired.
+                        raise StorageError(refusal.message, hint=refusal.hint, retryable=True)
                     raise refusal
                 error, was_sent = refusal, was_sent or isinstance(refusal, _UnansweredError)
         assert error is not None  # there is at least one turn
