@@ -25,6 +25,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.redaction import StorageOptions
 from lakebed.store.object_options import SERVICE_ALIASES, SERVICES, Service
+from lakebed.store.user_files import find_user_file
 
 OPTIONS_VARIABLE = "LAKEBED_STORAGE_OPTIONS"
 CONFIG_VARIABLE = "LAKEBED_CONFIG"
@@ -121,13 +122,15 @@ def _of_variable(text: str) -> _Sections:
 def _config_path() -> Path | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(named).expanduser()
-    folder = os.environ.get("XDG_CONFIG_HOME")
-    try:
-        path = (Path(folder) if folder else Path("~/.config").expanduser()) / "lakebed/config.toml"
-    except RuntimeError:  # there is no home
-        return None
-    return path if path.is_file() else None
+        try:
+            return Path(named).expanduser()
+        except RuntimeError as exc:
+            raise InvalidInputError(
+                f"{CONFIG_VARIABLE} is {named!r}, which names no home directory: {exc}",
+                hint="Give the path without '~'.",
+            ) from exc
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return find_user_file(f"{folder}/lakebed/config.toml")
 
 
 def _of_file(path: Path) -> _Sections:
