@@ -264,6 +264,16 @@ def test_error_of_one_check_is_told_in_its_line(service: Any) -> None:
     assert not trial.is_complete
 
 
+def test_nothing_more_is_tried_where_nothing_was_answered(service: Any) -> None:
+    given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
+    service.script((0, {}, b""))
+
+    trial = try_store("s3://lake/pre", storage_options={**given, "max_retries": "0"})
+
+    assert failed(trial) == ["create"]
+    assert [one.method for one in service.requests] == ["PUT", "GET"]  # and what may be there
+
+
 def test_interrupt_of_a_library_call_is_raised_and_leaves_nothing(
     place: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
