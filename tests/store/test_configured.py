@@ -190,6 +190,7 @@ def test_file_of_the_user_is_found_without_being_named(
     [
         f"secret_access_key={SECRET},{SECRET}",
         f"={SECRET}",
+        f"region=a,secret_access_key:{SECRET}==",
         SECRET,
         f'{{"secret_access_key": "{SECRET}',
         f'{{"secret_access_key": ["{SECRET}"]}}',

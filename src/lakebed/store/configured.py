@@ -23,7 +23,7 @@ from typing import Any
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
-from lakebed.model.redaction import StorageOptions
+from lakebed.model.redaction import StorageOptions, is_option_name
 from lakebed.store.object_options import SERVICE_ALIASES, SERVICES, Service
 from lakebed.store.user_files import find_user_file
 
@@ -100,7 +100,7 @@ def _sources() -> Iterator[tuple[str, _Sections]]:
 def _of_variable(text: str) -> _Sections:
     if not text.startswith("{"):
         pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-        if not all(name.strip() and sign for name, sign, _ in pairs):
+        if not all(is_option_name(name.strip()) and sign for name, sign, _ in pairs):
             raise InvalidInputError(
                 f"A part of {OPTIONS_VARIABLE} is not of the form key=value.",
                 hint="Write key=value,key=value, or JSON if a value holds a comma.",
