@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    NotInstalledError,
     RESTError,
     TableAlreadyExistsError,
 )
@@ -41,6 +42,7 @@ from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
     LakebedError,
+    MissingDependencyError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -368,9 +370,18 @@ def _errors_of(catalog: str) -> Iterator[None]:
         yield
     except (LakebedError, CommitFailedException):
         raise
+    except NotInstalledError as exc:
+        raise MissingDependencyError(
+            f"Catalog {catalog!r} needs a package that is not installed.",
+            hint=f"{exc}.",
+            extra="iceberg",
+        ) from exc
     except (RESTError, OSError) as exc:
         raise StorageError(
-            f"Catalog {catalog!r} failed: {exc}", hint="Publish again.", retryable=True
+            f"Catalog {catalog!r} failed: {exc}",
+            hint="Publish again; if it never answers, look at its address in pyiceberg's "
+            "configuration.",
+            retryable=True,
         ) from exc
     except Exception as exc:
         raise StorageError(
