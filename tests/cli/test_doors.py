@@ -26,7 +26,7 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
         (["--delta", "--table", "a.b"], "no name"),
         (["--delta", "--catalog", "prod"], "--catalog is for --iceberg"),
         (["--delta", "--mode", "batches"], "--mode is for a Hive table"),
-        (["--delta", "--root", "s3://b"], "--root is for"),
+        (["--delta", "--root", "s3://b"], "leave --root out"),
         (["--delta", "--metastore", "thrift://h:1"], "--metastore is for a Hive table"),
         (["--delta", "--check", "--repair"], "only one of --check and --repair"),
     ],
