@@ -133,12 +133,36 @@ def test_data_node_that_cannot_be_reached_is_named(service: ScriptedService) -> 
     assert any("excludedatanodes=data-node-1.invalid" in one.path for one in service.requests)
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "", None])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("file:///etc/passwd", "", None, 5, "http:///a", "http://[half/a"),
+        *("http://node:port/a", "http://node:99999/a"),
+    ],
+)
 def test_nowhere_else_is_gone_to_than_a_node(service: ScriptedService, location: object) -> None:
     service.script(says({"Location": location}))
 
     with pytest.raises(StorageError, match="not as WebHDFS"):
         opened(service).get_range("a", 0, 1)
+
+
+@pytest.mark.parametrize(
+    "answer", [(302, {"location": "http://login"}, b""), (200, {}, b"<html>log in</html>")]
+)
+def test_page_of_a_gateway_is_no_content(service: ScriptedService, answer: Answer) -> None:
+    service.script(says({"Location": f"{service.url}/datanode?op=OPEN"}), answer)
+
+    with pytest.raises(StorageError, match="not as WebHDFS"):
+        opened(service).get_range("a", 0, 3)
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_document_that_is_too_deep_is_refused(service: ScriptedService, status: int) -> None:
+    service.script((status, {}, b"[" * 100_000))
+
+    with pytest.raises(StorageError, match="not as WebHDFS"):
+        opened(service).size("a")
 
 
 # Answers that are lost
