@@ -165,7 +165,7 @@ def test_clock_that_is_off_is_a_warning_and_no_reason_against_writing(tmp_path: 
     assert trial.keeps_writers_apart
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_in_the_middle_of_a_race_leaves_nothing(
     place: str, forgetful_s3: Any, s3_options: dict[str, str], number: signal.Signals
 ) -> None:
@@ -181,8 +181,12 @@ def test_interrupt_in_the_middle_of_a_race_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell that runs the tests in the background has SIGINT ignored, which children inherit.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        # A shell that runs the tests in the background has SIGINT ignored, which children inherit,
+        # and nohup SIGHUP.
+        preexec_fn=lambda: (
+            signal.signal(signal.SIGINT, signal.default_int_handler),
+            signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        ),
     )
     deadline = time.monotonic() + 60
     while not any("race/create-5" in path for _, path in service.requests):
