@@ -305,6 +305,25 @@ def test_options_that_cannot_be_used_are_refused_without_their_values(
     assert SECRET not in everything_of(caught.value)
 
 
+def test_file_of_credentials_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
+
+    with pytest.raises(InvalidInputError, match=r"/nowhere/key\.json"):
+        open_store("gs://lake")
+
+
+def test_document_of_credentials_where_its_file_is_to_be_named_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    document = json.dumps({"type": "service_account", "private_key": SECRET})
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", document)
+
+    with pytest.raises(InvalidInputError) as caught:
+        open_store("gs://lake")
+
+    assert SECRET not in everything_of(caught.value)
+
+
 # The command line
 
 

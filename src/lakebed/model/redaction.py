@@ -75,7 +75,7 @@ class StorageOptions(dict[str, str]):
         found = {
             secret
             for name, value in self.items()
-            if _is_secret(name)
+            if _is_secret(name) and not _is_path(name, value)
             for secret in (value, value.strip(), *_inner_secrets(value))
         }
         return tuple(
@@ -127,6 +127,11 @@ def _shown(name: str, value: str) -> str:
 def _is_secret(name: str) -> bool:
     lowered = name.lower()
     return bool(_SECRET_NAME.search(lowered)) and not _NO_SECRET_NAME.search(lowered)
+
+
+def _is_path(name: str, value: str) -> bool:
+    """Whether a value says where credentials are; some put the document itself there."""
+    return name.lower().endswith("application_credentials") and not value.lstrip().startswith("{")
 
 
 def _inner_secrets(value: str) -> list[str]:
