@@ -23,6 +23,7 @@ from lakebed import by
 from lakebed.cli.main import main
 from lakebed.errors import CommitConflictError
 from lakebed.store import Store, open_store
+from lakebed.store.trial import try_store
 from lakebed.testing import CountingStore
 
 pytestmark = pytest.mark.long  # fetches a jar, and starts a JVM
@@ -136,6 +137,20 @@ def test_the_command_line_takes_both_names_of_a_repository(
         result = CliRunner().invoke(main, ["query", f"{url}/letters", *options, "-o", "jsonl"])
         assert result.exit_code == 0, result.output
         assert sorted(json.loads(line)["n"] for line in result.stdout.splitlines()) == [0, 1, 2]
+
+
+def test_a_trial_finds_that_hdfs_keeps_writers_apart_and_leaves_nothing(
+    store: Store, hdfs_cluster: Cluster, root: str
+) -> None:
+    store.put("mine", b"x")
+
+    trial = try_store(store.uri, storage_options=hdfs_cluster.options, rounds=3)
+
+    assert trial.keeps_writers_apart, trial.checks
+    assert trial.is_complete
+    hadoop = hdfs_cluster.jvm.org.apache.hadoop.fs
+    left = hdfs_cluster.hdfs.getFileSystem().listStatus(hadoop.Path(f"/{root}"))
+    assert [one.getPath().getName() for one in left] == ["mine"]
 
 
 def test_an_object_is_read_and_replaced_in_as_many_requests_as_documented(store: Store) -> None:

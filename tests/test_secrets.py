@@ -205,6 +205,9 @@ def test_endpoint_with_a_password_is_refused_by_an_error_that_does_not_show_it(
         ("s3://KEY:a/b+c@lake/x", "s3://***@lake/x"),
         ("https://token@host/a", "https://***@host/a"),
         ("az://c/a?sig=ab%3D&sv=1", "az://c/a?sig=***&sv=1"),
+        ("region 'a;secret_access_key=b/c+d'", "region 'a;secret_access_key=***'"),
+        ("AccountName=a;AccountKey=c2Vj==;x", "AccountName=a;AccountKey=***"),
+        ("AWS_SESSION_TOKEN=b at key=c", "AWS_SESSION_TOKEN=*** at key=c"),
         ("'http://me:12345@host'", "'http://***@host'"),
         ("abfss://container@account", "abfss://container@account"),
         ("at 10:30 me@example.org", "at 10:30 me@example.org"),
@@ -283,6 +286,11 @@ def test_error_of_the_service_and_its_causes_show_no_secret(
         ("s3://lake", {**GIVEN, "access_key_id": "me", "bogus": SECRET}),
         ("s3://lake", {**GIVEN, "access_key_id": "me\n"}),
         ("s3://lake", {**GIVEN, "access_key_id": "me", "proxy_url": f"me:{SECRET}@[:"}),
+        ("s3://lake", {"region": f"eu-west-1;secret_access_key={SECRET}"}),
+        ("s3://lake", {"allow_http": f"true;secret_access_key={SECRET}"}),
+        ("s3://lake", {"endpoint": f"http://a:1;secret_access_key={SECRET}"}),
+        ("s3://lake", {f"secret_access_key:{SECRET}": ""}),
+        ("hdfs://name", {f"delegation_token {SECRET}": ""}),
         ("memory://secrets", GIVEN),
         ("file:///tmp/secrets", GIVEN),
     ],
@@ -293,6 +301,25 @@ def test_options_that_cannot_be_used_are_refused_without_their_values(
 ) -> None:
     with pytest.raises(LakebedError) as caught:
         open_store(url, storage_options=options).get("a")
+
+    assert SECRET not in everything_of(caught.value)
+
+
+def test_file_of_credentials_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
+
+    with pytest.raises(InvalidInputError, match=r"/nowhere/key\.json"):
+        open_store("gs://lake")
+
+
+def test_document_of_credentials_where_its_file_is_to_be_named_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    document = json.dumps({"type": "service_account", "private_key": SECRET})
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", document)
+
+    with pytest.raises(InvalidInputError) as caught:
+        open_store("gs://lake")
 
     assert SECRET not in everything_of(caught.value)
 
@@ -313,6 +340,7 @@ LINES = {
         "s3://lake",
         "--storage-option=endpoint=http://me:pLaNtEd@127.0.0.1:9",
     ],
+    "list by a slip": ["list", "s3://lake", f"--storage-option=account_key:{SECRET}=="],
     "list": ["list", f"s3://KEY:{SECRET}@lake"],
     "show": ["show", f"s3://KEY:{SECRET}@lake/d"],
     "show nothing": ["show", f"http://KEY:{SECRET}@lake"],

@@ -38,7 +38,8 @@ _USER = re.compile(
     re.IGNORECASE,
 )
 _SIGNATURE = re.compile(
-    r"\b(sig|token|delegation|password|secret|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
+    r"\b(sig|delegation|(?:\w+_)?(?:token|password|secret|(?:access|account|sas|master)_?key)"
+    r"|X-(?:Amz|Goog)-(?:Signature|Security-Token|Credential))"
     r"=[^&\s'\"]+",
     re.IGNORECASE,
 )

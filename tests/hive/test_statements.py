@@ -66,9 +66,10 @@ def test_file_that_is_not_live_is_refused(sales: lakebed.Dataset, tmp_path: Path
         sales.publish_statements(table="sales")
 
 
-def test_version_that_nobody_knows_is_refused(sales: lakebed.Dataset) -> None:
-    with pytest.raises(InvalidInputError, match="since version 99") as caught:
-        sales.publish_statements(table="sales", since=99)
+@pytest.mark.parametrize("since", [99, -1])
+def test_version_that_nobody_knows_is_refused(sales: lakebed.Dataset, since: int) -> None:
+    with pytest.raises(InvalidInputError, match=f"since version {since}") as caught:
+        sales.publish_statements(table="sales", since=since)
     assert caught.value.hint == f"The last one is {sales.version}."
 
 

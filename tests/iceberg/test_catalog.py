@@ -10,10 +10,17 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from table_doors import rows_of
 
 import lakebed
-from lakebed.errors import AlreadyExistsError, InvalidInputError, InvalidNameError, StorageError
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    InvalidNameError,
+    MissingDependencyError,
+    StorageError,
+)
 from lakebed.iceberg import publication
 from lakebed.state import published
 
@@ -122,6 +129,67 @@ def test_catalog_that_fails_is_a_storage_error(known_catalog, days, monkeypatch)
     monkeypatch.setattr(type(known_catalog.catalog), "load_table", fail)
     with pytest.raises(StorageError, match="Catalog 'doors' failed: it burns"):
         days.publish_iceberg(**known_catalog.place)
+
+
+def test_catalog_whose_package_is_missing_names_it(days, monkeypatch):
+    days.append([{"p": "a", "n": 1}])
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.hive", None)
+    monkeypatch.setattr(
+        "lakebed.iceberg.homes.load_catalog",
+        lambda name: load_catalog(name, type="hive", uri="thrift://127.0.0.1:1"),
+    )
+
+    with pytest.raises(MissingDependencyError) as caught:
+        days.publish_iceberg(catalog="prod", table="web.days")
+    assert "pip install 'pyiceberg[hive]'" in caught.value.hint
+
+
+@pytest.mark.parametrize("verb", ["publish", "cleanup"])
+def test_configuration_that_cannot_be_read_is_told_without_what_stands_in_it(days, tmp_path, verb):
+    days.append([{"p": "a", "n": 1}])
+    days.publish_iceberg()
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod: {credential: pLaNtEd\n")
+    flags = ["--iceberg"] if verb == "publish" else ["--dry-run"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "lakebed", verb, str(tmp_path / "lake/days"), *flags],
+        env={
+            **os.environ,
+            "PYICEBERG_HOME": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == (2 if verb == "publish" else 0), done.stderr
+    assert "pyiceberg cannot read its configuration: line 2" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "pLaNtEd" not in done.stderr
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+def test_commit_that_landed_and_was_refused_when_repeated_leaves_the_table_whole(
+    known_catalog, days, monkeypatch, is_first
+):
+    days.append([{"p": "a", "n": 1}])
+    if not is_first:
+        days.publish_iceberg(**known_catalog.place)
+        days.overwrite([{"p": "a", "n": 2}])
+    kind = type(known_catalog.catalog)
+    commit = kind.commit_table
+
+    def commit_twice(*arguments):
+        commit(*arguments)
+        return commit(*arguments)
+
+    monkeypatch.setattr(kind, "commit_table", commit_twice)
+
+    done = days.publish_iceberg(**known_catalog.place)
+
+    assert done.version == days.version
+    assert_shows(known_catalog, days)
 
 
 def metadata_of(known) -> set[str]:

@@ -113,6 +113,23 @@ named_places = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("root", ["lake", "", "s3a:bucket", "s3a://bucket/a\nb", "s3a://K:S@lake"])
+def test_a_root_that_no_reader_could_go_to_is_refused(tmp_path: Path, root: str) -> None:
+    days = lakebed.open_repository(tmp_path).create(
+        "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p")
+    )
+    days.append([{"p": "a", "n": 1}])
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(InvalidInputError) as caught:
+        days.publish_iceberg(root=root)
+    with pytest.raises(InvalidInputError):
+        days.publish_statements(table="days", root=root)
+
+    assert "K:S" not in str(caught.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @named_places
 def test_statements_for_hive_name_directories_as_hadoop_does(
     named: lakebed.Dataset, hadoop: str, iceberg: str

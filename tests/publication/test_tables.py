@@ -26,6 +26,7 @@ from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
     MissingDependencyError,
+    ObjectExistsError,
     StorageError,
 )
 from lakebed.hive.publication import Publication
@@ -720,6 +721,33 @@ def test_store_that_fails_is_an_error_and_the_next_publication_goes_on(door, tmp
     door.publish(days)
 
     assert_shows(door, days)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+def test_commit_of_a_table_that_landed_and_was_refused_when_repeated_leaves_it_whole(
+    door, tmp_path, is_first
+):
+    from lakebed.testing import FailingStore
+
+    store = PosixStore(tmp_path / "lake", durable=False)
+    days = lakebed.Repository(store).create(
+        "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p")
+    )
+    days.append(rows(1, "a"))
+    if not is_first:
+        door.publish(days)
+        days.overwrite(rows(2, "a", "b"))
+    refusal = ObjectExistsError("There is one.")
+    repeating = FailingStore(
+        store, fail_on="create", landed=True, error=refusal, matching=f"{door.folder}/"
+    )
+
+    done = door.publish(lakebed.Repository(repeating).open("days"))
+
+    assert repeating.has_failed
+    assert done.version == days.version
+    assert_shows(door, days)
+    assert door.publish(days, check=True).was_in_step
 
 
 def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_path):

@@ -362,3 +362,14 @@ def test_transaction_that_may_be_committed_is_not_given_up(store) -> None:
     assert not late.give_up()
     assert keys(store) == after
     assert dataset.count() == 2
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "lost"])
+def test_reservation_whose_answer_is_lost_is_made_once(store: Store, landed: bool) -> None:
+    failing = FailingStore(store, fail_on="create", landed=landed, matching="/batches/")
+
+    commit = lakebed.Repository(failing).open("d").append([{"n": 3}])
+
+    assert failing.has_failed
+    made = [info.key for info in store.list(Folder.BATCHES.of("d", ""))]
+    assert made == [Folder.BATCHES.of("d", f"{commit.batch_id}.json")]

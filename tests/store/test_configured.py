@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import as_user_of_no_rights
 
 import lakebed
 from lakebed.arrow.reading.files import find_files
@@ -189,6 +190,7 @@ def test_file_of_the_user_is_found_without_being_named(
     [
         f"secret_access_key={SECRET},{SECRET}",
         f"={SECRET}",
+        f"region=a,secret_access_key:{SECRET}==",
         SECRET,
         f'{{"secret_access_key": "{SECRET}',
         f'{{"secret_access_key": ["{SECRET}"]}}',
@@ -241,6 +243,34 @@ def test_file_that_is_named_and_missing_is_an_error(
 
     with pytest.raises(InvalidInputError, match=r"none\.toml"):
         open_store("s3://lake")
+
+
+def test_file_that_is_named_in_a_home_that_is_not_there_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKEBED_CONFIG", "~nobody-of-this-name/lakebed.toml")
+
+    with pytest.raises(InvalidInputError, match="LAKEBED_CONFIG is '~nobody-of-this-name/"):
+        open_store("s3://lake")
+
+
+@pytest.mark.parametrize("url", ["s3://lake", "gs://lake", "hdfs://name/lake"])
+@pytest.mark.parametrize("home", ["closed", "~nobody-of-this-name"])
+def test_user_who_may_not_look_into_the_home_or_has_none_opens_stores(
+    url: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by sudo, which keeps HOME, or in a container whose user nobody has described."""
+    for variable in ("LAKEBED_CONFIG", "XDG_CONFIG_HOME", "CLOUDSDK_CONFIG", "HADOOP_CONF_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(variable, raising=False)
+    open_store(url)  # what is imported for it may lie where only this user may look
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    monkeypatch.setenv("HOME", str(closed) if home == "closed" else home)
+
+    with as_user_of_no_rights():
+        assert open_store(url).uri == url
 
 
 def test_unknown_option_says_where_it_comes_from_and_what_was_meant(variable: Any) -> None:

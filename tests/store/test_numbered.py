@@ -12,7 +12,13 @@ from datetime import timedelta
 import pytest
 from numbered_tree import MemoryTreeStore
 
-from lakebed.errors import ObjectExistsError, ObjectNotFoundError, PreconditionFailedError
+from lakebed.errors import (
+    AccessDeniedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StorageError,
+)
 
 HIDDEN = ".lakebed"
 
@@ -240,6 +246,51 @@ def test_dead_after_its_claim_a_write_is_finished_by_the_next_writer() -> None:
         assert seen in (b"old", b"dead")
 
     assert endings == {"replaced", "finished", "was done"}
+
+
+@pytest.mark.parametrize("what", ["replacement", "removal"])
+@pytest.mark.parametrize("is_for_good", [False, True], ids=["once", "from then on"])
+def test_a_write_that_was_told_to_have_failed_is_carried_out_by_nobody(
+    what: str, is_for_good: bool
+) -> None:
+    """A storage that refuses a step leaves the object as it is, or the outcome is not known."""
+    endings = set()
+    for step in itertools.count(1):
+        store = MemoryTreeStore(uuid.uuid4().hex)
+        etag = store.create("d/n", b"old")
+        steps = itertools.count(1)
+
+        def refuse(
+            operation: str,
+            path: str,
+            steps: itertools.count[int] = steps,
+            step: int = step,
+        ) -> None:
+            number = next(steps)
+            if number == step or (is_for_good and number > step):
+                raise AccessDeniedError("The token has expired.")
+
+        store.memory.before = refuse
+        try:
+            if what == "removal":
+                store.delete_if_match("d/n", etag=etag)
+            else:
+                store.replace("d/n", b"refused", if_match=etag)
+        except StorageError as exc:
+            ending = "not known" if exc.retryable else "failed"
+        else:
+            ending = "done"
+        is_over = next(steps) <= step
+        store.memory.before = lambda *_: None
+        endings.add(ending)
+
+        if ending == "failed":
+            store.replace("d/n", b"next", if_match=etag)
+            assert store.get("d/n").data == b"next", step
+        if is_over:
+            break
+
+    assert endings == {"done", "failed", *(["not known"] if is_for_good else [])}
 
 
 class Pause:

@@ -301,6 +301,16 @@ def test_service_that_returns_no_etag_cannot_keep_writers_apart(service: Any) ->
         store.get("a")
 
 
+def test_write_without_an_etag_in_the_answer_may_have_landed(service: Any) -> None:
+    store = s3(service)
+    service.script((200, {"etag": ""}, b""))
+
+    with pytest.raises(StorageError, match="no etag") as caught:
+        store.create("a", b"x")
+
+    assert caught.value.retryable
+
+
 def test_messages_do_not_show_what_signs_a_request() -> None:
     text = "GET https://acc.blob/lake?sv=1&sig=SECRET%3D and X-Amz-Signature=SECRET failed"
 

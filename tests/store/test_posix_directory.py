@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from places import as_user_of_no_rights
 
 import lakebed.store
 from lakebed.errors import (
@@ -24,6 +25,7 @@ from lakebed.errors import (
     StorageError,
     StorageFullError,
 )
+from lakebed.store.base import location_exists
 from lakebed.store.posix import PosixStore, content_etag, translating_os_errors
 
 SOURCE = Path(lakebed.store.__file__).parents[2]
@@ -41,6 +43,17 @@ def test_opening_and_reading_do_not_make_the_directory(tmp_path: Path) -> None:
 
     assert list(store.list()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_that_this_user_may_not_look_into_is_an_error(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+
+    with as_user_of_no_rights():
+        store = PosixStore(closed / "lake")
+        for ask in (lambda: list(store.list()), lambda: location_exists(store)):
+            with pytest.raises(AccessDeniedError, match="closed/lake"):
+                ask()
 
 
 def test_relative_root_stays_where_it_was_when_the_process_moves(

@@ -165,7 +165,7 @@ def test_clock_that_is_off_is_a_warning_and_no_reason_against_writing(tmp_path: 
     assert trial.keeps_writers_apart
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_in_the_middle_of_a_race_leaves_nothing(
     place: str, forgetful_s3: Any, s3_options: dict[str, str], number: signal.Signals
 ) -> None:
@@ -181,8 +181,12 @@ def test_interrupt_in_the_middle_of_a_race_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell that runs the tests in the background has SIGINT ignored, which children inherit.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        # A shell that runs the tests in the background has SIGINT ignored, which children inherit,
+        # and nohup SIGHUP.
+        preexec_fn=lambda: (
+            signal.signal(signal.SIGINT, signal.default_int_handler),
+            signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        ),
     )
     deadline = time.monotonic() + 60
     while not any("race/create-5" in path for _, path in service.requests):
@@ -262,6 +266,16 @@ def test_error_of_one_check_is_told_in_its_line(service: Any) -> None:
     assert failed(trial) == ["create"]
     assert "denied" in trial.checks[0].detail
     assert not trial.is_complete
+
+
+def test_nothing_more_is_tried_where_nothing_was_answered(service: Any) -> None:
+    given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
+    service.script((0, {}, b""))
+
+    trial = try_store("s3://lake/pre", storage_options={**given, "max_retries": "0"})
+
+    assert failed(trial) == ["create"]
+    assert [one.method for one in service.requests] == ["PUT", "GET"]  # and what may be there
 
 
 def test_interrupt_of_a_library_call_is_raised_and_leaves_nothing(

@@ -133,12 +133,36 @@ def test_data_node_that_cannot_be_reached_is_named(service: ScriptedService) -> 
     assert any("excludedatanodes=data-node-1.invalid" in one.path for one in service.requests)
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "", None])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("file:///etc/passwd", "", None, 5, "http:///a", "http://[half/a"),
+        *("http://node:port/a", "http://node:99999/a"),
+    ],
+)
 def test_nowhere_else_is_gone_to_than_a_node(service: ScriptedService, location: object) -> None:
     service.script(says({"Location": location}))
 
     with pytest.raises(StorageError, match="not as WebHDFS"):
         opened(service).get_range("a", 0, 1)
+
+
+@pytest.mark.parametrize(
+    "answer", [(302, {"location": "http://login"}, b""), (200, {}, b"<html>log in</html>")]
+)
+def test_page_of_a_gateway_is_no_content(service: ScriptedService, answer: Answer) -> None:
+    service.script(says({"Location": f"{service.url}/datanode?op=OPEN"}), answer)
+
+    with pytest.raises(StorageError, match="not as WebHDFS"):
+        opened(service).get_range("a", 0, 3)
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_document_that_is_too_deep_is_refused(service: ScriptedService, status: int) -> None:
+    service.script((status, {}, b"[" * 100_000))
+
+    with pytest.raises(StorageError, match="not as WebHDFS"):
+        opened(service).size("a")
 
 
 # Answers that are lost
@@ -170,6 +194,18 @@ def test_create_that_was_not_carried_out_is_told_as_lost(service: ScriptedServic
 
     with pytest.raises(ObjectExistsError):
         opened(service).create("d/a", b"new")
+
+
+def test_create_that_is_refused_when_it_is_sent_again_may_have_landed(
+    service: ScriptedService,
+) -> None:
+    expired = refuses("InvalidToken", "token is expired")
+    service.script(*written(service), a_file(7), LOST, expired)
+
+    with pytest.raises(StorageError, match="expired") as caught:
+        opened(service).create("d/a", b"new")
+
+    assert caught.value.retryable
 
 
 def test_content_whose_writing_is_not_answered_is_written_under_another_name(

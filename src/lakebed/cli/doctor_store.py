@@ -17,6 +17,8 @@ from lakebed.store import Store, open_store
 from lakebed.store.base import location_exists
 from lakebed.store.trial import try_store
 
+_ENDS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
 
 def look_at_store(url: str, storage_options: Mapping[str, str]) -> DoctorLine:
     """Say whether the store answers, and whether it looks at the conditions of puts."""
@@ -69,15 +71,21 @@ def try_at_store(url: str, storage_options: Mapping[str, str], *, rounds: int) -
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what it holds is put away."""
+    """Let SIGTERM and a terminal that is closed end the block as Ctrl-C does.
+
+    So what it holds is put away. A signal that is ignored, as by nohup, stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    fatal = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in fatal:
+        signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in fatal:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as asked for

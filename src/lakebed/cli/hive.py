@@ -101,7 +101,11 @@ def publish(
     with output.progress("Publishing") as on_progress:
         wish["on_progress"] = on_progress
         if is_delta:
-            _refuse_given(metastore=metastore, mode=mode, root=root)
+            _refuse_given(metastore=metastore, mode=mode)
+            if root is not None:
+                raise _misused(
+                    "A Delta table names its files by their paths in it: leave --root out."
+                )
             done = dataset.publish_delta(**wish)
         elif is_iceberg:
             _refuse_given(metastore=metastore, mode=mode)

@@ -301,6 +301,9 @@ def takes_metastore(function: Verb) -> Verb:
         if address is not None and warehouse is not None:
             message = "Give only one of --metastore and --warehouse."
             raise click.UsageError(message, click.get_current_context())
+        if address is not None and not address.startswith("thrift://"):
+            message = f"--metastore is thrift://HOST:PORT, not {address!r}; see --warehouse, too."
+            raise click.UsageError(message, click.get_current_context())
         function(output, metastore=address or warehouse, **given)
 
     options: tuple[Callable[[Verb], Verb], ...] = (

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, StorageError
 from lakebed.spark.session import find_running, local_session, require_pyspark
 
 if TYPE_CHECKING:
@@ -16,6 +20,9 @@ _CATALOG = "spark.sql.catalogImplementation"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CONNECTION = "spark.hadoop.javax.jdo.option.ConnectionURL"
 _SCHEME = "thrift://"
+# An address without its scheme, or with half of it; a directory of such a name is ./hive:9083.
+_ADDRESS = re.compile(r"[^/\\]+:\d{1,5}|thrift:.*", re.IGNORECASE)
+_CONNECT_TIMEOUT_S = 5.0
 
 
 def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> SparkSession:
@@ -28,6 +35,7 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
 
     Raises:
         InvalidInputError: No session runs, or one that runs reaches another metastore.
+        StorageError: Nobody answers at the address.
         MissingDependencyError: pyspark or Java is not installed.
 
     Cost:
@@ -47,6 +55,8 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
         return running
     settings = _settings(os.fspath(metastore))
     if running is None:
+        if _URIS in settings:
+            _check_answers(settings[_URIS])
         return local_session(settings=settings)
     wrong = [name for name, value in settings.items() if _setting(running, name) != value]
     if wrong:
@@ -62,13 +72,46 @@ def _setting(spark: SparkSession, name: str) -> str | None:
     return spark.conf.get(name, None)
 
 
+def _check_answers(uris: str) -> None:
+    """Ask whether there is anybody; a session would first start, and then try for minutes."""
+    trouble = OSError()
+    for address in _addresses(uris):
+        try:
+            socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S).close()
+        except OSError as exc:
+            trouble = exc
+        else:
+            return
+    raise StorageError(
+        f"No metastore answers at {uris}: {trouble.strerror or trouble}.",
+        hint="Check host and port, and that this machine reaches them.",
+        retryable=True,
+    ) from trouble
+
+
+def _addresses(uris: str) -> Iterator[tuple[str, int]]:
+    for uri in uris.split(","):
+        parts = urlsplit(uri.strip())
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if f"{parts.scheme}://" != _SCHEME or not host or not port:
+            raise _no_metastore(uris)
+        yield host, port
+
+
+def _no_metastore(given: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{given!r} is no metastore.", hint="Give thrift://host:port or a directory."
+    )
+
+
 def _settings(metastore: str) -> dict[str, str]:
     if metastore.startswith(_SCHEME):
         return {_CATALOG: "hive", _URIS: metastore}
-    if "://" in metastore:
-        raise InvalidInputError(
-            f"{metastore!r} is no metastore.", hint="Give thrift://host:port or a directory."
-        )
+    if "://" in metastore or _ADDRESS.fullmatch(metastore):
+        raise _no_metastore(metastore)
     directory = Path(metastore).absolute()
     if ";" in str(directory):
         raise InvalidInputError(

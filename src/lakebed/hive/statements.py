@@ -67,7 +67,7 @@ def statements(
 
 
 def _touched(store: Store, state: State, since: int) -> frozenset[str]:
-    if since > state.version:
+    if not 0 <= since <= state.version:
         raise InvalidInputError(
             f"Nothing can be told since version {since} of {state.name!r}: it has no such version.",
             hint=f"The last one is {state.version}.",

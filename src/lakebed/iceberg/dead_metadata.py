@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from lakebed.errors import LakebedError, ObjectNotFoundError
+from lakebed.iceberg.importing import importing_pyiceberg
 from lakebed.model.layout import Folder
 from lakebed.state.published import LEASE, LEASE_MARGIN
 from lakebed.store.base import ObjectInfo, Store
@@ -46,9 +47,10 @@ def dead_keys(
     if not numbered:
         return frozenset()
     try:
-        from lakebed.iceberg.homes import named_lists, named_manifests
-    except ImportError:
-        _log.warning("metadata of Iceberg is kept: pyiceberg is not installed dataset=%s", dataset)
+        with importing_pyiceberg():
+            from lakebed.iceberg.homes import named_lists, named_manifests
+    except LakebedError as exc:
+        _log.warning("metadata of Iceberg is kept dataset=%s: %s", dataset, exc)
         return frozenset()
     # Nothing that is younger may be taken for dead: its publisher may be about to name it.
     oldest = dt.datetime.now(dt.UTC) - LEASE - LEASE_MARGIN

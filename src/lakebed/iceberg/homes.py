@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    NotInstalledError,
     RESTError,
     TableAlreadyExistsError,
 )
@@ -29,13 +30,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
 
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
     InvalidNameError,
     LakebedError,
+    MissingDependencyError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -211,9 +218,18 @@ class FilesBeside:
         try:
             self._store.create(self._key(number + 1), data)
         except ObjectExistsError:
-            return None
+            # What repeats a request on its way is refused, though the first one has landed.
+            if not self._holds(number + 1, data):
+                return None
         self._point_to(number + 1)
         return IcebergTable(metadata, str(number + 1))
+
+    def _holds(self, number: int, data: bytes) -> bool:
+        """Whether a version is of these bytes, which no two publishers write."""
+        try:
+            return bytes(self._store.get(self._key(number)).data) == data
+        except ObjectNotFoundError:
+            return False
 
     def _point_to(self, number: int) -> None:
         """Tell readers of a version; if there is a later one by then, of that."""
@@ -315,8 +331,19 @@ class InCatalog:
             try:
                 response = self._catalog.commit_table(table.handle, requirements, updates)
             except CommitFailedException:
-                return None
+                return self._if_landed(updates)
         return IcebergTable(response.metadata, response.metadata_location, table.handle)
+
+    def _if_landed(self, updates: tuple[TableUpdate, ...]) -> IcebergTable | None:
+        """Return the table if it has the snapshot of these updates all the same.
+
+        Clients of catalogs repeat a request whose answer was lost, and are refused then.
+        """
+        table = self.find("")
+        added = [one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)]
+        if table is None or not all(map(table.metadata.snapshot_by_id, added)):
+            return None
+        return table
 
     def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
         """See `TableHome`."""
@@ -343,9 +370,18 @@ def _errors_of(catalog: str) -> Iterator[None]:
         yield
     except (LakebedError, CommitFailedException):
         raise
+    except NotInstalledError as exc:
+        raise MissingDependencyError(
+            f"Catalog {catalog!r} needs a package that is not installed.",
+            hint=f"{exc}.",
+            extra="iceberg",
+        ) from exc
     except (RESTError, OSError) as exc:
         raise StorageError(
-            f"Catalog {catalog!r} failed: {exc}", hint="Publish again.", retryable=True
+            f"Catalog {catalog!r} failed: {exc}",
+            hint="Publish again; if it never answers, look at its address in pyiceberg's "
+            "configuration.",
+            retryable=True,
         ) from exc
     except Exception as exc:
         raise StorageError(

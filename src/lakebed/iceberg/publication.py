@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from lakebed.errors import AlreadyExistsError, InvalidInputError, MissingDependencyError
+from lakebed.errors import AlreadyExistsError, InvalidInputError
+from lakebed.iceberg.importing import importing_pyiceberg
 from lakebed.model.keys import schema_number_of, split_label
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field
@@ -118,10 +119,8 @@ def unpublish(
 def _home(
     store: Store, dataset: str, catalog: str | None, table: str | None, root: str
 ) -> TableHome:
-    try:
+    with importing_pyiceberg():
         from lakebed.iceberg.homes import FilesBeside, InCatalog
-    except ImportError as exc:
-        raise MissingDependencyError.for_extra("pyiceberg", "iceberg", "An Iceberg table") from exc
     if catalog is None and table is None:
         return FilesBeside(store, dataset, root)
     if catalog is None or table is None:

@@ -40,6 +40,7 @@ _SHOWN = frozenset(
         "virtual_hosted_style_request",
     }
 )
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _PREFIX = re.compile(r"^(aws|azure|google)_(storage_)?")
 _SECRET_NAME = re.compile(r"key|secret|token|password|signature|\bsas\b|_sas\b|credential")
 _NO_SECRET_NAME = re.compile(r"(_id|_file|_path|_uri|_enabled)$")
@@ -74,7 +75,7 @@ class StorageOptions(dict[str, str]):
         found = {
             secret
             for name, value in self.items()
-            if _is_secret(name)
+            if _is_secret(name) and not _is_path(name, value)
             for secret in (value, value.strip(), *_inner_secrets(value))
         }
         return tuple(
@@ -82,12 +83,24 @@ class StorageOptions(dict[str, str]):
         )
 
 
+def is_option_name(name: str) -> bool:
+    """Whether a text can name a storage option; else it may be a key that was put there."""
+    return _NAME.fullmatch(name) is not None
+
+
 def _name(name: object) -> str:
-    if isinstance(name, str):
-        return name
-    raise InvalidInputError(
-        f"A storage option is named by {name!r}.", hint='Name it by a text, such as "region".'
-    )
+    if not isinstance(name, str):
+        raise InvalidInputError(
+            f"A storage option is named by {name!r}.", hint='Name it by a text, such as "region".'
+        )
+    if not is_option_name(name):
+        # Not shown: `account_key:c2VjcmV0==` is a slip of the pen, and ends as a name does.
+        raise InvalidInputError(
+            "A storage option has a name that none can have, of other characters than letters, "
+            "digits, '_', '-' and '.', or too long.",
+            hint="Write options as KEY=VALUE, such as region=eu-west-1.",
+        )
+    return name
 
 
 def _text(name: str, value: object) -> str:
@@ -114,6 +127,11 @@ def _shown(name: str, value: str) -> str:
 def _is_secret(name: str) -> bool:
     lowered = name.lower()
     return bool(_SECRET_NAME.search(lowered)) and not _NO_SECRET_NAME.search(lowered)
+
+
+def _is_path(name: str, value: str) -> bool:
+    """Whether a value says where credentials are; some put the document itself there."""
+    return name.lower().endswith("application_credentials") and not value.lstrip().startswith("{")
 
 
 def _inner_secrets(value: str) -> list[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.given import check_given
+from lakebed.model.locations import refuse_credentials
 from lakebed.store.base import Store
 
 # Stores are asked what an object is called; any one will do.
 _ANY_KEY = "x"
+_LOCATION = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/|/)[^\x00-\x1f]*")
 _BUCKET = re.compile(r"^s3[an]?://")
 
 
@@ -21,10 +24,11 @@ def root_of(store: Store, root: str | None, *, s3: str = "s3a") -> str:
         s3: The scheme by which they know S3; all others are Hadoop's.
 
     Raises:
-        InvalidInputError: The store has no name that others could use.
+        InvalidInputError: The store has no name that others could use; or what somebody has said is
+            none, or holds a key.
     """
     if root is not None:
-        return root.rstrip("/")
+        return _checked(root).rstrip("/")
     if not store.is_shared:
         raise InvalidInputError(
             f"{store.uri} cannot be published: no other process sees it.",
@@ -41,6 +45,18 @@ def root_of(store: Store, root: str | None, *, s3: str = "s3a") -> str:
             "storage option account_name, of which the name is made.",
         )
     return _BUCKET.sub(f"{s3}://", named)
+
+
+def _checked(root: str) -> str:
+    check_given("root", root, (str,), "Give a URL.", or_none=False)
+    refuse_credentials(root)  # it is written into each table
+    if _LOCATION.fullmatch(root) is None:
+        raise InvalidInputError(
+            f"root is {root!r}, which is neither a URL nor an absolute path.",
+            hint="Give the repository as the readers of the table spell it, such as "
+            "s3a://bucket/lake.",
+        )
+    return root
 
 
 def key_at(store: Store, location: str) -> str | None:

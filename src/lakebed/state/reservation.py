@@ -392,7 +392,7 @@ def reserve(
         begun_at: When the process began that writes it; None, or a time to come, for now.
 
     Cost:
-        One PUT; one more for each id that others took at the same time.
+        One PUT; one more for each id that others took at the same time, and where the store fails.
     """
     now = _now()
     batch_id = form.of(now if begun_at is None else min(begun_at, now))
@@ -410,9 +410,38 @@ def reserve(
         )
         key = key_of(dataset, batch_id)
         try:
-            return Reservation(store, key, store.create(key, encode_record(record)), record)
+            return Reservation(store, key, _create(store, key, encode_record(record)), record)
         except ObjectExistsError:
             batch_id = form.after(batch_id)
+
+
+def _create(store: Store, key: str, data: bytes) -> str:
+    """Create a record, several times if the store fails; return its etag."""
+    has_failed = False
+    for wait_s in (*_WAITS_S, None):
+        try:
+            return store.create(key, data)
+        except ObjectExistsError:
+            # It may have landed before, by a put whose answer was lost.
+            etag = _etag_of(store, key, data) if has_failed else None
+            if etag is None:
+                raise
+            return etag
+        except StorageError as exc:
+            if not exc.retryable or wait_s is None:
+                raise
+            has_failed = True
+            time.sleep(wait_s)
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _etag_of(store: Store, key: str, data: bytes) -> str | None:
+    """Return the etag of an object if it is of these bytes."""
+    try:
+        stored = store.get(key)
+    except ObjectNotFoundError:
+        return None
+    return stored.etag if stored.data == data else None
 
 
 def encode_record(record: BatchRecord) -> bytes:

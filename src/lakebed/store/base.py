@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.errors import (
+    AccessDeniedError,
     InvalidInputError,
     InvalidNameError,
     LakebedError,
@@ -614,11 +615,22 @@ class Store(ABC):
 def location_exists(store: Store) -> bool:
     """Whether the directory of a store is there; a bucket is taken to be.
 
+    Raises:
+        AccessDeniedError: Nobody may look, as this user.
+
     Cost:
         No request.
     """
     path = store.local_path("x")
-    return path is None or path.parent.is_dir()
+    if path is None:
+        return True
+    try:
+        return path.parent.is_dir()
+    except PermissionError as exc:
+        raise AccessDeniedError(
+            f"Access to {str(path.parent)!r} was denied: {exc.strerror}.",
+            hint="Check the owner and the mode of the directories above it.",
+        ) from exc
 
 
 def delete_or_leave(store: Store, keys: Sequence[str]) -> bool:

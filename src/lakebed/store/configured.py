@@ -23,8 +23,9 @@ from typing import Any
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
-from lakebed.model.redaction import StorageOptions
+from lakebed.model.redaction import StorageOptions, is_option_name
 from lakebed.store.object_options import SERVICE_ALIASES, SERVICES, Service
+from lakebed.store.user_files import find_user_file
 
 OPTIONS_VARIABLE = "LAKEBED_STORAGE_OPTIONS"
 CONFIG_VARIABLE = "LAKEBED_CONFIG"
@@ -99,7 +100,7 @@ def _sources() -> Iterator[tuple[str, _Sections]]:
 def _of_variable(text: str) -> _Sections:
     if not text.startswith("{"):
         pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-        if not all(name.strip() and sign for name, sign, _ in pairs):
+        if not all(is_option_name(name.strip()) and sign for name, sign, _ in pairs):
             raise InvalidInputError(
                 f"A part of {OPTIONS_VARIABLE} is not of the form key=value.",
                 hint="Write key=value,key=value, or JSON if a value holds a comma.",
@@ -121,13 +122,15 @@ def _of_variable(text: str) -> _Sections:
 def _config_path() -> Path | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(named).expanduser()
-    folder = os.environ.get("XDG_CONFIG_HOME")
-    try:
-        path = (Path(folder) if folder else Path("~/.config").expanduser()) / "lakebed/config.toml"
-    except RuntimeError:  # there is no home
-        return None
-    return path if path.is_file() else None
+        try:
+            return Path(named).expanduser()
+        except RuntimeError as exc:
+            raise InvalidInputError(
+                f"{CONFIG_VARIABLE} is {named!r}, which names no home directory: {exc}",
+                hint="Give the path without '~'.",
+            ) from exc
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return find_user_file(f"{folder}/lakebed/config.toml")
 
 
 def _of_file(path: Path) -> _Sections:

@@ -21,6 +21,7 @@ from lakebed.errors import MissingDependencyError
 from lakebed.store.object_options import Settings
 from lakebed.store.profile import find_profile
 from lakebed.store.provider import LateProvider, Provider
+from lakebed.store.user_files import find_user_file
 
 _log = logging.getLogger(__name__)
 
@@ -92,8 +93,8 @@ def _find_google(settings: Settings) -> Provider | None:
     if (settings.given_credentials or settings.found_credentials) - {_GOOGLE_FILE}:
         return None
     path = _google_file(settings)
-    kind = _kind_of(path)
-    if kind is None or kind in _OF_OBSTORE:
+    kind = None if path is None else _kind_of(path)
+    if path is None or kind is None or kind in _OF_OBSTORE:
         return None
     if not _is_installed("google.auth"):
         what = f"The file of credentials {path}, of the type {kind!r},"
@@ -101,15 +102,14 @@ def _find_google(settings: Settings) -> Provider | None:
     return _GoogleCredentials(path)
 
 
-def _google_file(settings: Settings) -> Path:
+def _google_file(settings: Settings) -> Path | None:
     names = (_GOOGLE_FILE, f"google_{_GOOGLE_FILE}")
     named = next((settings.service[name] for name in names if name in settings.service), None)
     named = named or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if named:
         return Path(named)
-    folder = os.environ.get("CLOUDSDK_CONFIG")
-    home = Path(folder) if folder else Path("~/.config/gcloud").expanduser()
-    return home / "application_default_credentials.json"
+    folder = os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
+    return find_user_file(f"{folder}/application_default_credentials.json")
 
 
 def _kind_of(path: Path) -> str | None:

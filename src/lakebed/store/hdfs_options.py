@@ -182,9 +182,9 @@ class _Hadoop:
         directory = os.environ.get("HADOOP_CONF_DIR")
         said: dict[str, str] = {}
         for path in (Path(directory, name) for name in _FILES) if directory else ():
-            if not path.is_file():
-                continue
             try:
+                if not path.is_file():
+                    continue
                 root = ElementTree.parse(path).getroot()
             except (ElementTree.ParseError, OSError) as exc:
                 raise InvalidInputError(

@@ -13,7 +13,8 @@ nothing. What keeps two writers apart is the number of the file that both want t
    claim; and as it has not changed yet, it did not change before.
 4. The new version is moved over the old one. Whoever finds a good claim does that, its owner or
    anybody after him: the source has a name of its own, so that the move happens once.
-5. The owner removes what is left of the claim.
+5. The owner removes what is left of the claim. If the storage refuses him step 4, he takes the claim
+   back before he says so: he moves the new version away, to where nobody looks.
 
 A removal is claimed in the same way, by `<id>.gone/<name>/`, into which the file is then moved, to
 a name that is free only once. An object is created by a move to its name, if that is free.
@@ -418,9 +419,31 @@ class NumberedStore(Store):
 
     def _finish(self, key: str, number: int, claim: _Claim) -> bool:
         """Do what a claim of ours is for, and say whether that was done, by whomever."""
-        is_done = self._carry_out(key, number, claim) or self._was_carried_out(key, claim)
+        try:
+            is_done = self._carry_out(key, number, claim) or self._was_carried_out(key, claim)
+        except LakebedError as exc:
+            if not (isinstance(exc, StorageError) and exc.retryable):
+                self._take_back(key, claim, exc)
+            raise
         self._remove_or_leave(claim.place)
         return is_done
+
+    def _take_back(self, key: str, claim: _Claim, refusal: LakebedError) -> None:
+        """Take back a claim that its owner may not carry out, before he is told that it failed.
+
+        Whoever may would carry it out for him, and bring up what he has deleted since.
+        """
+        place = f"{_directory_of(claim.place)}/{_token()}{_TMP}"
+        try:
+            is_back = self.tree.move(claim.content, place) is Moved.DONE
+            if claim.removes and is_back:
+                is_back = self.tree.find(f"{place}/{_REMOVED}") is None
+        except LakebedError:
+            is_back = False
+        if not is_back:
+            raise self._unknown(key) from refusal
+        self._remove_or_leave(claim.place)
+        self._remove_or_leave(place)
 
     def _carry_out(self, key: str, number: int, claim: _Claim) -> bool:
         """Do what a claim is for if it is good; whether that was done, if it is known."""

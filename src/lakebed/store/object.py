@@ -342,7 +342,7 @@ class ObjectStore(Store):
             mode=condition,
             use_multipart=False,
         )
-        return _etag(self._where(key), written)
+        return _etag(self._where(key), written, is_written=True)
 
     def _put(self, key: str, data: memoryview) -> None:
         with (
@@ -470,12 +470,14 @@ def _stored(where: str, key: str, result: Any) -> StoredObject:
 _VERSION_MARK = "\n"  # stands in no header, so neither in an etag nor in a version
 
 
-def _etag(where: str, meta: Mapping[str, str | None]) -> str:
+def _etag(where: str, meta: Mapping[str, str | None], *, is_written: bool = False) -> str:
     """Return what `replace` needs: the etag, and the version for the services that compare it."""
     e_tag, version = meta.get("e_tag"), meta.get("version")
     if not e_tag:
         msg = f"The service returned no etag for {where!r}."
-        raise StorageError(msg, hint="Lakebed cannot keep writers apart without; use another one.")
+        hint = "Lakebed cannot keep writers apart without; use another one."
+        # A write has landed: nobody may be told that it has not.
+        raise StorageError(msg, hint=hint, retryable=is_written)
     return f"{e_tag}{_VERSION_MARK}{version}" if version else e_tag
 
 

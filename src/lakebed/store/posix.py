@@ -114,7 +114,8 @@ class PosixStore(Store):
             InvalidInputError: There is a file of that name.
         """
         self._root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path must stay
-        if self._root.is_file():
+        # A Path raises where nobody may look; the first request tells that better.
+        if os.path.isfile(self._root):  # noqa: PTH113
             raise InvalidInputError(
                 f"{self._root} is a file.", hint="Name the directory that holds datasets."
             )

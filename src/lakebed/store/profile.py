@@ -11,12 +11,12 @@ import importlib
 import logging
 import os
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.store.object_options import Settings
 from lakebed.store.provider import LateProvider, Provider
+from lakebed.store.user_files import find_user_file
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +93,7 @@ def _is_asked(settings: Settings, named: str | None) -> bool:
     if any(settings.of_s3(name) for name in _KEYS) or any(map(settings.given_for_s3, _ROLES)):
         return False
     return bool(named) or any(
-        Path(os.environ.get(variable) or default).expanduser().is_file()
-        for variable, default in _FILES.items()
+        find_user_file(os.environ.get(variable) or default) for variable, default in _FILES.items()
     )
 
 

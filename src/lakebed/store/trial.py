@@ -45,6 +45,8 @@ _LISTED = 20
 _BEFORE = b"-"  # a race to replace
 _MAX_CLOCK_DISTANCE = timedelta(minutes=1)
 _START_TIMEOUT_S = 60.0
+_UNKNOWN = "unknown"
+_ANY_AGE = timedelta(days=-1)  # whatever the clock of the store says
 _REMEDY = (
     "Let one process write at a time, or use another service, or a version of this one that keeps "
     "If-Match and If-None-Match."
@@ -77,6 +79,11 @@ class StoreCheck:
     detail: str
     is_of_writers: bool = False
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the store has answered, and wrongly."""
+        return self.status is CheckStatus.FAILED and self.value != _UNKNOWN
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTrial:
@@ -104,7 +111,7 @@ class StoreTrial:
             return _verdict(CheckStatus.OK, "yes", "commits of several processes are safe here")
         if self.is_complete:
             return _verdict(CheckStatus.FAILED, "no", _REMEDY)
-        return _verdict(CheckStatus.FAILED, "unknown", "the store could not be tried to the end")
+        return _verdict(CheckStatus.FAILED, _UNKNOWN, "the store could not be tried to the end")
 
 
 def _verdict(status: CheckStatus, value: str, detail: str) -> StoreCheck:
@@ -147,15 +154,14 @@ def try_store(
                 checks.append(check.run(scratch))
             except LakebedError as error:
                 is_unknown = isinstance(error, StorageError)
-                checks.append(check.failed(str(error), "unknown" if is_unknown else "no"))
+                checks.append(check.failed(str(error), _UNKNOWN if is_unknown else "no"))
                 if is_unknown:
                     is_complete = False
                     break  # what does not answer once is not to be asked a thousand times
-    trial = StoreTrial(uri=root.uri, checks=tuple(checks), is_complete=is_complete)
-    if not trial.keeps_writers_apart:
+    if any(check.is_of_writers and check.is_broken for check in checks):
         with suppress(LakebedError):
             root.try_conditions()  # what was noted before may be wrong by now
-    return trial
+    return StoreTrial(uri=root.uri, checks=tuple(checks), is_complete=is_complete)
 
 
 @contextmanager
@@ -168,16 +174,19 @@ def _scratch(root: Store, storage_options: Mapping[str, str] | None) -> Iterator
     try:
         yield scratch
     finally:
-        _remove(scratch)
+        _remove(root, name, scratch)
 
 
-def _remove(scratch: Store) -> None:
+def _remove(root: Store, name: str, scratch: Store) -> None:
     path = scratch.local_path("x")
     try:
         if path is not None:
             shutil.rmtree(path.parent, ignore_errors=True)
         else:
             scratch.delete(info.key for info in scratch.list())
+            # Of HDFS directories would stay: with a last object they go, up to the root.
+            scratch.remove_leftovers(older_than=_ANY_AGE)
+            root._delete([f"{name}/last"])
     except LakebedError as exc:
         _log.warning("trial may leave objects behind store=%s error=%s", scratch.uri, exc)
 

@@ -47,6 +47,7 @@ _CONNECTIONS = 32  # to one host that are kept
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0
 _HTTP_OK = range(200, 400)  # a redirect is what a NameNode answers that does not know noredirect
+_HTTP_REDIRECT = 300
 _HTTP_UNAUTHORIZED = 401
 _HTTP_THROTTLED = frozenset({429, 503})
 _HTTP_SERVER_ERROR = 500
@@ -120,7 +121,7 @@ class WebHdfs(Tree):
             else {"offset": str(start), "length": str(length)}
         )
         _, answer = self._at_datanode("GET", "OPEN", path, part)
-        return answer.content
+        return answer.content_of(length)
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
         """Write a file of a new name; see `Tree`."""
@@ -214,6 +215,10 @@ class WebHdfs(Tree):
                 if refusal is None:
                     return answer
                 if not isinstance(refusal, _NotNowError | _UnansweredError):
+                    is_told = isinstance(refusal, _TakenError | ObjectNotFoundError)
+                    if was_sent and not is_told and method != "GET":
+                        # What was sent before may have been done, as before a token has expired.
+                        raise StorageError(refusal.message, hint=refusal.hint, retryable=True)
                     raise refusal
                 error, was_sent = refusal, was_sent or isinstance(refusal, _UnansweredError)
         assert error is not None  # there is at least one turn
@@ -285,6 +290,7 @@ class WebHdfs(Tree):
                 continue
             refusal = answer.refusal(self._where(path), self._secrets, was_sent=False)
             if refusal is None:
+                answer.check_is_no_redirect()
                 return location, answer
             if isinstance(refusal, _NotNowError | _UnansweredError):
                 if not is_last and body is None:
@@ -416,7 +422,14 @@ class _Answer:
         """Return what a function takes out of the document that was sent."""
         try:
             return take(json.loads(self.content))
-        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as exc:
+        except (
+            AttributeError,
+            LookupError,
+            OverflowError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as exc:
             raise self._not_webhdfs() from exc
 
     @property
@@ -424,9 +437,20 @@ class _Answer:
         """Where a NameNode sends to."""
         header = self.response.headers.get("Location")
         location = header or self.told(lambda said: said["Location"])
-        if not isinstance(location, str) or urlsplit(location).scheme not in {"http", "https"}:
+        if not isinstance(location, str) or not _leads_to_a_host(location):
             raise self._not_webhdfs()
         return location
+
+    def check_is_no_redirect(self) -> None:
+        """Refuse what a DataNode never sends, and a gateway does that wants a login."""
+        if self.response.status >= _HTTP_REDIRECT:
+            raise self._not_webhdfs()
+
+    def content_of(self, length: int | None) -> bytes:
+        """Return the content, of which no more was asked for than a length."""
+        if length is not None and len(self.content) > length:
+            raise self._not_webhdfs()
+        return self.content
 
     def _not_webhdfs(self) -> StorageError:
         return StorageError(
@@ -469,8 +493,16 @@ class _Answer:
         try:
             told = json.loads(self.content)["RemoteException"]
             return str(told["exception"]), str(told["message"]).partition("\n")[0]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return "", f"HTTP {self.response.status} {self.response.reason or ''}".strip()
+
+
+def _leads_to_a_host(location: str) -> bool:
+    try:
+        parts = urlsplit(location)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is no number, and of half a bracket
+        return False
 
 
 def _gone(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
