@@ -472,10 +472,14 @@ class Repository:
         """
         from lakebed.report import write_report
 
-        listed = self.list() if names is None else given_names("names", names)
-        datasets = [self.open(name) for name in listed]
-        page = Path(path)
-        write_report(self.uri, datasets, page, view=view, on_progress=on_progress)
+        page, opened = Path(path), self.open
+        if names is None:
+            chosen = self.list()
+        else:
+            # A name that somebody gives must be of a dataset, before anything is read.
+            datasets = {name: self.open(name) for name in given_names("names", names)}
+            chosen, opened = list(datasets), datasets.__getitem__
+        write_report(self.uri, chosen, opened, page, view=view, on_progress=on_progress)
         return page
 
     def follow_metadata(self) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lakebed.dataset import Dataset
@@ -13,10 +14,13 @@ from lakebed.report.facts import DatasetFacts, gather
 from lakebed.report.page import Lake, names_in_detail, render
 from lakebed.view import View
 
+_log = logging.getLogger(__name__)
+
 
 def write_report(
     uri: str,
-    datasets: Iterable[Dataset],
+    names: Iterable[str],
+    open_dataset: Callable[[str], Dataset],
     path: Path,
     *,
     view: View | None = None,
@@ -26,7 +30,8 @@ def write_report(
 
     Args:
         uri: What the page is called.
-        datasets: That it is about.
+        names: Of the datasets that it is about.
+        open_dataset: Opens one, when its turn comes.
         path: Of the HTML file.
         view: Whose plan is shown, if one is asked for.
         on_progress: Is told how many datasets have been read.
@@ -38,24 +43,25 @@ def write_report(
         InvalidInputError: The file cannot be written.
         PredicateError: The view asks for something that its dataset does not have.
     """
-    chosen = list(datasets)
+    chosen = list(names)
     known: list[DatasetFacts] = []
     detailed: set[str] = set()
     failures: list[tuple[str, str]] = []
-    sizes = dict.fromkeys((dataset.name for dataset in chosen), 0)
+    sizes = dict.fromkeys(chosen, 0)
     tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
-    for dataset in chosen:
+    for name in chosen:
         try:
-            known.append(gather(dataset))
+            known.append(gather(open_dataset(name)))
             # Of a lake of many, what is not told in detail is not held.
-            before, detailed = detailed | {dataset.name}, names_in_detail(known)
+            before, detailed = detailed | {known[-1].name}, names_in_detail(known)
             for place, each in enumerate(known):
                 if each.name in before - detailed:
                     known[place] = each.in_short()
         except LakebedError as error:
             # One that cannot be read is told on the page, beside all others.
-            failures.append((dataset.name, error.message))
-        tally.add(dataset.name)
+            _log.warning("dataset is not in the report dataset=%s error=%s", name, error.message)
+            failures.append((name, error.message))
+        tally.add(name)
     lake = Lake(
         uri=uri,
         made_at=dt.datetime.now(dt.UTC),
