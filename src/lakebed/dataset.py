@@ -442,7 +442,7 @@ class Dataset(View):
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries()}
             files = tuple(source for source in files if source.batch_id in batches)
-        return tuple(
+        return Items(
             source
             for source in files
             if batch_id in (None, source.batch_id)

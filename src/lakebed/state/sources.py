@@ -75,6 +75,15 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: _Time | None = None
     path: str | None = None
 
+    def _row_(self) -> dict[str, object]:
+        return {
+            "location": self.location,
+            "batch_id": self.batch_id,
+            "run": self.run,
+            "rows": self.row_count,
+            "rejected": self.rejected_count,
+        }
+
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which raw files are current since a commit, whatever was read in before it.
