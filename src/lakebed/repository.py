@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -472,7 +472,8 @@ class Repository:
         """
         from lakebed.report import write_report
 
-        page, opened = Path(path), self.open
+        page = Path(path)
+        opened: Callable[[str], Dataset] = self.open
         if names is None:
             chosen = self.list()
         else:

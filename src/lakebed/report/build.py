@@ -54,9 +54,9 @@ def write_report(
             known.append(gather(open_dataset(name)))
             # Of a lake of many, what is not told in detail is not held.
             before, detailed = detailed | {known[-1].name}, names_in_detail(known)
-            for place, each in enumerate(known):
-                if each.name in before - detailed:
-                    known[place] = each.in_short()
+            left_out = before - detailed
+            if left_out:
+                known = [each.in_short() if each.name in left_out else each for each in known]
         except LakebedError as error:
             # One that cannot be read is told on the page, beside all others.
             _log.warning("dataset is not in the report dataset=%s error=%s", name, error.message)
