@@ -63,6 +63,12 @@ def test_words_too_many_of_a_verb_without_predicates_are_only_that(cli, lake) ->
     assert "quotes" not in cli("list", lake.uri, "more", exit_code=2).stderr
 
 
+def test_help_is_an_option_of_each_verb(cli) -> None:
+    assert "See `lakebed query --help`." in cli("help", "query", exit_code=2).stderr
+    assert "See `lakebed --help`." in cli("help", exit_code=2).stderr
+    assert "See `lakebed index build --help`." in cli("index", "help", "build", exit_code=2).stderr
+
+
 def test_repository_in_place_of_a_dataset_is_told(cli, address, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
