@@ -450,3 +450,30 @@ def test_what_was_recorded_of_a_file_is_compared_piece_by_piece_where_it_is_larg
 
     victim.write_bytes(data)
     assert dataset.compact().row_count == 120
+
+
+@pytest.mark.parametrize(
+    ("folder", "ask"),
+    [
+        ("history", lambda dataset: dataset.history()),
+        ("history", lambda dataset: dataset.at(version=0)),
+        ("runs", lambda dataset: dataset.rerun([{"n": 2}], run="first")),
+        ("sources", lambda dataset: dataset.sources()),
+    ],
+)
+def test_list_that_somebody_has_deleted_is_damage_and_not_something_that_was_not_found(
+    tmp_path: Path, folder: str, ask: Callable[[Dataset], object]
+) -> None:
+    lake = tmp_path / "lake"
+    schema = pa.schema([("n", pa.int64())])
+    dataset = lakebed.open_repository(lake).create("d", DatasetDescriptor(schema=schema))
+    dataset.append([{"n": 1}], run="first")
+    (tmp_path / "in.csv").write_text("n\n1\n")
+    source = lakebed.FromFiles(paths=str(tmp_path / "in.csv"))
+    lakebed.Ingest(name="files", into=f"{lake}/d", source=source).run()
+    shutil.rmtree(lake / "d" / folder)
+
+    with pytest.raises(CorruptMetadataError, match="it is missing") as caught:
+        ask(lakebed.open_repository(lake)["d"])
+
+    assert caught.value.hint

@@ -53,6 +53,9 @@ def dataset(store):
     return dataset
 
 
+MANY_VALUES = pa.schema([("name", pa.string()), ("n", pa.int64())])
+LONG_LIST = [f"{HOSTILE}{n}" for n in range(3_000)]
+
 DISPLAYS = {
     "repository": lambda dataset: lakebed.Repository(dataset._source.store),
     "dataset": lambda dataset: dataset,
@@ -60,6 +63,12 @@ DISPLAYS = {
     "wide view": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]),
     "plan": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]).plan(),
     "descriptor": lambda dataset: dataset.descriptor,
+    "descriptor of a long list": lambda _: lakebed.DatasetDescriptor(
+        schema=MANY_VALUES, partition_by=[by.dimension("name", LONG_LIST)]
+    ),
+    "strategy of a long list": lambda _: lakebed.PartitionStrategy(
+        (by.dimension("name", LONG_LIST),)
+    ),
     "schema": lambda dataset: dataset.descriptor.schema,
     "wide schema": lambda _: Schema(
         fields=tuple(Field(name=f"{HOSTILE}{n}", type=Primitive(Kind.LONG)) for n in range(2_000))
@@ -100,6 +109,39 @@ def test_display_is_short_escaped_and_costs_nothing(dataset, store, kind):
     parser.feed(page)
     assert parser.open == []
     assert parser.seen <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+
+
+def test_explanation_of_a_long_predicate_is_short_at_a_prompt(dataset):
+    explanation = dataset.where([[("n", "in", list(range(50_000)))]]).plan().explain()
+
+    text = repr(explanation)
+
+    assert text.startswith("plan of 'd' version")
+    assert len(text.splitlines()) <= 20
+    assert len(text) <= 4_000
+    assert "more characters" in text
+    assert len(explanation.predicate) > 100_000
+
+
+def test_ingest_of_many_files_is_told_in_short(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(60):
+        (tmp_path / "in" / f"{number}.csv").write_text("n\nx\n1\n")
+    into = f"memory://shown-ingest/{tmp_path.name}"
+    repository = lakebed.open_repository("memory://shown-ingest")
+    schema = pa.schema([("n", pa.int64())])
+    dataset = repository.create(tmp_path.name, lakebed.DatasetDescriptor(schema=schema))
+    source = lakebed.FromFiles(paths=str(tmp_path / "in"))
+    ingest = lakebed.Ingest(name="numbers", into=into, source=source)
+
+    check, report, sources = repr(ingest.check()), repr(ingest.run()), repr(dataset.sources())
+
+    assert check == "<IngestCheck of csv files: 60 new, 0 changed, 0 unchanged, 0 left out>"
+    assert report == (
+        "<IngestReport of 'numbers': 60 rows of 60 files, 60 rejects; 0 files left out>"
+    )
+    assert "60 in all" in sources
+    assert len(sources.splitlines()) <= 20
 
 
 def test_listing_is_a_tuple_like_any_other(dataset):

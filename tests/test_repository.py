@@ -275,6 +275,35 @@ def test_file_is_no_repository(tmp_path: Path) -> None:
         lakebed.open_repository(tmp_path / "rows.csv")
 
 
+def test_copy_of_a_head_that_no_dataset_can_be_called_is_no_dataset(tmp_path: Path) -> None:
+    repository = lakebed.open_repository(tmp_path)
+    repository.create("d", lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
+    head = (tmp_path / "d.by-dataset-metadata.json").read_bytes()
+    for name in ("d copy", "d (1)", "", "x" * 201):
+        (tmp_path / f"{name}.by-dataset-metadata.json").write_bytes(head)
+
+    assert repository.list() == ["d"]
+
+
+def test_name_of_a_repository_is_told_from_one_that_nothing_has(tmp_path: Path) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    lakebed.open_repository(tmp_path / "lake").create("d", lakebed.DatasetDescriptor(schema=schema))
+
+    with pytest.raises(DatasetNotFoundError, match="'lake' is a repository itself, with 1 dataset"):
+        lakebed.open_repository(tmp_path).open("lake")
+
+
+def test_error_does_not_name_all_of_many_datasets() -> None:
+    repository = lakebed.open_repository("memory://error-of-many")
+    for number in range(30):
+        repository.create(
+            f"d{number}", lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+        )
+
+    with pytest.raises(DatasetNotFoundError, match=r"Datasets are: d0, .* … and 10 more"):
+        repository.open("zzz")
+
+
 def test_missing_directory_is_told_from_an_empty_repository(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 

@@ -204,8 +204,9 @@ class Dataset(View):
             raise VersionNotFoundError(f"Dataset {self.name!r} has no version {wanted}.", hint=hint)
         return versions[-1]
 
-    def _entries(self) -> tuple[Entry, ...]:
-        state = self._source.load().state
+    def _entries(self, state: State | None = None) -> tuple[Entry, ...]:
+        """Return the history up to a state: of the current one, if none is told."""
+        state = self._source.load().state if state is None else state
         entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
@@ -216,7 +217,7 @@ class Dataset(View):
             The head and the history, of which there are few objects.
         """
         state = self._source.load().state
-        return Items(Commit.of(entry, state) for entry in self._entries())
+        return Items(Commit.of(entry, state) for entry in self._entries(state))
 
     def schemas(self) -> Items[SchemaVersion]:
         """Return the schemas that the dataset has and had, oldest first, the current one last.
@@ -234,7 +235,7 @@ class Dataset(View):
             )
             return Items([only])
         by_number: dict[int, SchemaVersion] = {}
-        for entry in self._entries():
+        for entry in self._entries(state):
             if entry.descriptor is None:
                 continue
             descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
@@ -298,7 +299,8 @@ class Dataset(View):
         """
         from lakebed.state import file_table
 
-        store, state, entries = self._source.store, self._source.load().state, self._entries()
+        store, state = self._source.store, self._source.load().state
+        entries = self._entries(state)
         committed = batches.listing.committed_batches(
             state, entries, file_table.read_counts(store, state.lists.files)
         )
@@ -440,9 +442,9 @@ class Dataset(View):
         state = self._source.load().state
         files = sources.read(self._source.store, state.lists.sources).files
         if self._source.pinned is not None:
-            batches = {entry.batch_id for entry in self._entries()}
+            batches = {entry.batch_id for entry in self._entries(state)}
             files = tuple(source for source in files if source.batch_id in batches)
-        return tuple(
+        return Items(
             source
             for source in files
             if batch_id in (None, source.batch_id)
@@ -821,7 +823,7 @@ class Dataset(View):
         """
         self._check_writable()
         store, state = self._source.store, self._source.load().state
-        records = work.staged.find_all(store, state, self._entries())
+        records = work.staged.find_all(store, state, self._entries(state))
         return Items(batches.staged.Staged(self._source, record, Dataset) for record in records)
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:

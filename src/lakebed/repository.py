@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +14,6 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     InvalidNameError,
-    LakebedError,
     ObjectExistsError,
     noting,
 )
@@ -474,21 +473,15 @@ class Repository:
         """
         from lakebed.report import write_report
 
-        listed = self.list() if names is None else given_names("names", names)
-        datasets, failures = [], []
-        for name in listed:
-            try:
-                datasets.append(self.open(name))
-            except LakebedError as exc:
-                is_missing = isinstance(exc, DatasetNotFoundError)
-                if names is not None and (is_missing or isinstance(exc, InvalidNameError)):
-                    raise
-                if not is_missing:  # else it was dropped since it was listed
-                    failures.append((name, exc.message))
         page = Path(path)
-        write_report(
-            self.uri, datasets, page, failures=failures, view=view, on_progress=on_progress
-        )
+        opened: Callable[[str], Dataset] = self.open
+        if names is None:
+            chosen = self.list()
+        else:
+            # A name that somebody gives must be of a dataset, before anything is read.
+            datasets = {name: self.open(name) for name in given_names("names", names)}
+            chosen, opened = list(datasets), datasets.__getitem__
+        write_report(self.uri, chosen, opened, page, view=view, on_progress=on_progress)
         return page
 
     def follow_metadata(self) -> tuple[str, ...]:

@@ -130,3 +130,7 @@ def test_staged_batch_is_discarded_after_a_question(cli, address, rows) -> None:
     assert cli.json("staged", address) == []
     assert cli.error("commit", address, batch)["code"] == "version-not-found"
     assert cli.error("stage", address, rows, "--lease", "soon")["code"] == "invalid-input"
+
+
+def test_nothing_staged_is_told(cli, address) -> None:
+    assert "No staged batch waits" in cli("staged", address).stderr

@@ -50,6 +50,32 @@ def test_error_of_a_table_is_a_message_and_a_hint(cli, address) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["--where", "carrier", "=", "UA"], ["carrier = 'UA'"], ["--where", "n", ">", "1"]]
+)
+def test_predicate_that_the_shell_has_cut_is_told_to_be_quoted(cli, address, words) -> None:
+    result = cli("query", address, *words, exit_code=2)
+
+    assert """--where "carrier = 'UA'", in double quotes""" in result.stderr
+
+
+def test_words_too_many_of_a_verb_without_predicates_are_only_that(cli, lake) -> None:
+    assert "quotes" not in cli("list", lake.uri, "more", exit_code=2).stderr
+
+
+def test_help_is_an_option_of_each_verb(cli) -> None:
+    assert "See `lakebed query --help`." in cli("help", "query", exit_code=2).stderr
+    assert "See `lakebed --help`." in cli("help", exit_code=2).stderr
+    assert "See `lakebed index build --help`." in cli("index", "help", "build", exit_code=2).stderr
+
+
+def test_repository_in_place_of_a_dataset_is_told(cli, address, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert "write lake/NAME, such as lake/flights" in cli("show", "lake", exit_code=2).stderr
+    assert "'lake' is a repository itself" in cli("show", "./lake", exit_code=3).stderr
+
+
 def test_damaged_head_is_an_error_of_format(cli, address, tmp_path) -> None:
     (tmp_path / "lake" / "flights.by-dataset-metadata.json").write_text("{")
 

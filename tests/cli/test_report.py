@@ -131,6 +131,44 @@ def test_dataset_that_cannot_be_read_is_told_beside_the_others(repository, tmp_p
         lakebed.open_repository(str(copy)).report(tmp_path / "x.html", names=["empty", "missing"])
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_dataset_whose_head_is_damaged_is_told_beside_the_others(tmp_path, cli, content):
+    repository = lakebed.open_repository(str(tmp_path / "lake"))
+    for name in ("a", "b"):
+        repository.create(name, lakebed.DatasetDescriptor(schema=SCHEMA))
+    (tmp_path / "lake" / "a.by-dataset-metadata.json").write_text(content)
+
+    result = cli("report", tmp_path / "lake", "-o", tmp_path / "x.html")
+
+    page = ShownPage((tmp_path / "x.html").read_text("utf-8"))
+    assert [row["dataset"] for row in page.rows("Not read")] == ["a"]
+    assert [row["dataset"] for row in page.rows("Datasets")] == ["b"]
+    assert "dataset=a" in result.stderr
+
+
+def test_dataset_that_is_dropped_meanwhile_is_told_beside_the_others(tmp_path):
+    repository = lakebed.open_repository("memory://dropped-meanwhile")
+    for name in ("a", "b"):
+        repository.create(name, lakebed.DatasetDescriptor(schema=SCHEMA))
+
+    def drop(progress):
+        if repository.exists("b"):
+            repository.drop("b")
+
+    text = repository.report(tmp_path / "x.html", on_progress=drop).read_text("utf-8")
+
+    page = ShownPage(text)
+    assert [row["dataset"] for row in page.rows("Not read")] == ["b"]
+    assert [row["dataset"] for row in page.rows("Datasets")] == ["a"]
+
+
+def test_name_that_is_given_must_be_of_a_dataset(repository, tmp_path):
+    with pytest.raises(DatasetNotFoundError, match="'x' not found"):
+        repository.report(tmp_path / "x.html", names=["d", "x"])
+
+    assert not (tmp_path / "x.html").exists()
+
+
 def test_lake_of_many_datasets_tells_the_largest_in_detail_and_all_in_a_table(tmp_path):
     repository = lakebed.open_repository("memory://many-datasets")
     for number in range(45):

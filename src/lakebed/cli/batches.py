@@ -282,6 +282,8 @@ def stage(
 def staged(output: Output, *, repository: Repository, name: str) -> None:
     """List the staged batches that wait for their commit."""
     waiting = repository.open(name).staged()
+    if not waiting:
+        output.note("No staged batch waits for its commit.")
     output.rows(
         _STAGED_COLUMNS,
         ({column: getattr(batch, column) for column in _STAGED_COLUMNS} for batch in waiting),

@@ -65,6 +65,10 @@ class VerbGroup(click.Group):
         """Find the verb, or say which one may have been meant."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             known = self.list_commands(ctx)
+            if args[0] == "help":
+                # As other tools have it; what stands behind it may be a verb of ours.
+                words = " ".join([ctx.command_path, *(word for word in args[1:2] if word in known)])
+                ctx.fail(f"There is no command 'help'. See `{words} --help`.")
             hint = nearest(args[0], known) or f"See `{ctx.command_path} --help` for all."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)

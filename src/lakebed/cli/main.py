@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -14,9 +15,11 @@ import lakebed
 from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import show_error
 from lakebed.cli.verbs import SECTIONS
-from lakebed.errors import ErrorCode, LakebedError, redacted
+from lakebed.errors import ErrorCode, LakebedError, StorageFullError, redacted
 
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class _Main(LazyVerbGroup):
@@ -29,6 +32,7 @@ class _Main(LazyVerbGroup):
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
+        _ready_streams()
         try:
             code = super().main(args, standalone_mode=False, **extra)
             sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
@@ -48,7 +52,25 @@ class _Main(LazyVerbGroup):
             # Whoever read the result has seen enough. Python would complain at its own flush.
             _silence(sys.stdout)
             code = 1
+        except OSError as error:
+            if error.errno not in _NO_ROOM or error.filename is not None:
+                raise
+            # An error of a file has its name, one of a stream has none.
+            _silence(sys.stdout)
+            message = f"The result cannot be written: {error.strerror}."
+            hint = "Make room, and ask again. What a verb has committed is committed."
+            show_error(StorageFullError.code, message, hint, as_json=_wants_json(given))
+            code = StorageFullError.exit_code
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _ready_streams() -> None:
+    """Open what the caller has closed, and let no letter that a terminal lacks end a verb."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _silence(stream: Any) -> None:

@@ -46,7 +46,18 @@ class _VerbCommand(click.Command):
         }
         end = args.index("--") if "--" in args else len(args)
         own = [f"{word}=" if word in attached else word for word in args[:end]]
-        return super().parse_args(ctx, [*own, *args[end:]])
+        takes_predicate = any("--where" in parameter.opts for parameter in self.params)
+        try:
+            return super().parse_args(ctx, [*own, *args[end:]])
+        except click.UsageError as error:
+            # Its subclasses are of options and missing arguments; this one is of words too many.
+            if type(error) is not click.UsageError or not takes_predicate:
+                raise
+            message = (
+                f"{error.message}. A predicate is one word for the shell: "
+                "--where \"carrier = 'UA'\", in double quotes."
+            )
+            raise click.UsageError(message, ctx) from error
 
 
 def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
@@ -176,11 +187,19 @@ def split_address(text: str) -> tuple[str, str]:
             return repository, name
         raise InvalidInputError(
             f"Dataset {text!r} names no repository.",
-            hint=f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}.",
+            hint=_where_it_may_be(name),
         )
     raise InvalidInputError(
         f"{text!r} names no dataset.", hint="Write LOCATION/NAME, such as s3://bucket/lake/flights."
     )
+
+
+def _where_it_may_be(name: str) -> str:
+    """Say how to name a dataset, when a bare name was given."""
+    names = open_repository(name).list() if Path(name).is_dir() else []
+    if names:
+        return f"{name!r} is a repository: write {name}/NAME, such as {name}/{names[0]}."
+    return f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}."
 
 
 def takes_dataset(function: Verb) -> Verb:

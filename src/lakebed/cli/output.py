@@ -7,7 +7,8 @@ Results go to stdout, everything else to stderr. Values look the same in every f
 - `NaN`, `Infinity` and `-Infinity` are text, since JSON has no such numbers;
 - null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
 - lists and records in a cell of CSV or of a table are JSON;
-- plain is the first column alone, a line each and without a header, for `xargs` and its like.
+- plain is the first column alone, a line each and without a header, for `xargs` and its like;
+- all but tables are UTF-8, whatever the terminal takes.
 
 `lakebed append` reads JSON lines of this form back, and CSV if no column is nested or bytes.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import io
 import itertools
 import json
 import math
@@ -72,6 +74,7 @@ class Output:
             rows: One mapping each; read as they are written, unless a table is asked for.
             null: What null looks like in a table.
         """
+        self._begin()
         plain = ({name: to_plain(row[name]) for name in columns} for row in rows)
         match self.format:
             case OutputFormat.TABLE:
@@ -100,12 +103,18 @@ class Output:
             record: Its keys and values.
             facts: What a table shows in place of it; a list takes a line an item.
         """
+        self._begin()
         if self.is_table:
             _print_facts(record if facts is None else facts)
         elif self.format is OutputFormat.JSON:
             _write_line(json.dumps(to_plain(record), ensure_ascii=False, indent=2))
         else:
             self.rows(tuple(record), [record])
+
+    def _begin(self) -> None:
+        """Let programs read every letter, also where the terminal has other ones."""
+        if not self.is_table and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
     def note(self, text: str) -> None:
         """Tell a person what is going on."""

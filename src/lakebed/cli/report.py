@@ -65,7 +65,12 @@ def report(
         view = None if where is None else repository.open(names[0]).where(where)
         output = Output(is_quiet=is_quiet)
         with output.progress("Reading datasets") as on_progress:
-            repository.report(path, names=names, view=view, on_progress=on_progress)
+            repository.report(
+                path,
+                names=None if name is None else names,
+                view=view,
+                on_progress=on_progress,
+            )
         output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
         click.echo(str(path))
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError, PartitionSpecError
 from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.model.shown import cut
 from lakebed.model.values import FLOATS, INTEGERS, Scalar, check_value, parse_value
 
 OTHER = "OTHER"  # stands for values that are not allowed
@@ -91,6 +92,9 @@ class OneOf(AllowedValues):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_members", frozenset(self.values))
         object.__setattr__(self, "_key", tuple((type(value), value) for value in self.values))
+
+    def __repr__(self) -> str:
+        return f"OneOf({cut(repr(self.values))})"
 
     def bind(self, kind: Type, place: str) -> AllowedValues:
         """Return the list of typed values; text is read as paths hold it."""

@@ -36,6 +36,15 @@ def check_dataset_name(name: object) -> str:
     return name
 
 
+def is_dataset_name(text: str) -> bool:
+    """Tell whether a dataset may have a name.
+
+    >>> is_dataset_name("flights"), is_dataset_name("flights copy")
+    (True, False)
+    """
+    return len(text) <= MAX_DATASET_NAME_LENGTH and bool(_DATASET_NAME.fullmatch(text))
+
+
 def split_table(name: str) -> tuple[str, str]:
     """Return the dataset and the table that `DATASET:TABLE` names; the table is empty if none is.
 

@@ -17,6 +17,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from lakebed.errors import InvalidInputError, PredicateError
+from lakebed.model.html import shortened
 from lakebed.model.names import nearest
 from lakebed.model.schema import Type, path_of
 from lakebed.model.values import Scalar, check_value, is_nan
@@ -312,7 +313,7 @@ def check_columns(predicate: Predicate, known: Collection[str]) -> None:
         if column not in known:
             raise PredicateError(
                 f"Unknown column {column!r} in the predicate.",
-                hint=nearest(column, known) or f"Columns are: {', '.join(known)}.",
+                hint=nearest(column, known) or f"Columns are: {shortened(known)}.",
             )
 
 

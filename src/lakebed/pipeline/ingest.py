@@ -76,6 +76,11 @@ class IngestCheck:
     size_bytes: int
     creates_dataset: bool
 
+    def __repr__(self) -> str:
+        due = f"{len(self.new):,} new, {len(self.changed):,} changed"
+        others = f"{self.unchanged_count:,} unchanged, {len(self.left_out):,} left out"
+        return f"<IngestCheck of {self.format} files: {due}, {others}>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingest:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lakebed.commit import Commit
 from lakebed.model.html import facts_to_html
+from lakebed.model.shown import counted
 from lakebed.work.ingest.due import LeftOut
 
 
@@ -91,6 +92,12 @@ class IngestReport:
             "quarantine": self.quarantine if self.rejected_count else None,
             "duration_s": round(self.duration_s, 3),
         }
+
+    def __repr__(self) -> str:
+        rows, rejects = counted(self.row_count, "row"), counted(self.rejected_count, "reject")
+        files, left_out = counted(self.file_count, "file"), counted(len(self.left_out), "file")
+        read = f"{rows} of {files}, {rejects}"
+        return f"<IngestReport of {self.name!r}: {read}; {left_out} left out>"
 
     def _repr_html_(self) -> str:
         facts = {key.replace("_", " "): value for key, value in self.to_record().items()}

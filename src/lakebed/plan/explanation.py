@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, cut
+
+_MAX_LENGTH = 1_000  # letters of a predicate: a list of values may have any number of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a plan kept and dropped, and why. Prints as a few lines.
+    """What a plan kept and dropped, and why. Prints as a few lines, in which long predicates are cut.
 
     Every live file is counted once: it is kept, or dropped by what ruled it out first.
 
@@ -77,6 +79,9 @@ class Explanation:
     filtered_files: int
     requests: int
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         dropped = [f"{self.dropped_by_partition} dropped by partition"]
         for count, by in (
@@ -86,8 +91,9 @@ class Explanation:
         ):
             if count:
                 dropped.append(f"{count} by {by}")
+        predicate, residual = (cut(text, _MAX_LENGTH) for text in (self.predicate, self.residual))
         lines = [
-            f"plan of {self.dataset!r} version {self.version}: {self.predicate}",
+            f"plan of {self.dataset!r} version {self.version}: {predicate}",
             f"  files       {self.kept} of {self.file_count} kept, {', '.join(dropped)}",
             f"  directories {self.partitions_kept} of {self.partition_count} kept",
         ]
@@ -100,7 +106,7 @@ class Explanation:
             lines.append(f"  indices     {', '.join(named)}")
         lines += [f"  ignored     {reason}" for reason in self.ignored]
         row_filter = (
-            f"{self.residual}  (in {self.filtered_files} of {self.kept} files, by row group and row)"
+            f"{residual}  (in {self.filtered_files} of {self.kept} files, by row group and row)"
             if self.residual
             else "nothing"
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,13 +15,15 @@ from lakebed.report.facts import DatasetFacts, gather
 from lakebed.report.page import Lake, names_in_detail, render
 from lakebed.view import View
 
+_log = logging.getLogger(__name__)
+
 
 def write_report(
     uri: str,
-    datasets: Iterable[Dataset],
+    names: Iterable[str],
+    open_dataset: Callable[[str], Dataset],
     path: Path,
     *,
-    failures: Sequence[tuple[str, str]] = (),
     view: View | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Lake:
@@ -28,9 +31,9 @@ def write_report(
 
     Args:
         uri: What the page is called.
-        datasets: That it is about.
+        names: Of the datasets that it is about.
+        open_dataset: Opens one, when its turn comes.
         path: Of the HTML file.
-        failures: Names of other datasets, which cannot be opened, and why.
         view: Whose plan is shown, if one is asked for.
         on_progress: Is told how many datasets have been read.
 
@@ -41,29 +44,30 @@ def write_report(
         InvalidInputError: The file cannot be written.
         PredicateError: The view asks for something that its dataset does not have.
     """
-    chosen = list(datasets)
+    chosen = list(names)
     known: list[DatasetFacts] = []
     detailed: set[str] = set()
-    unread = list(failures)
-    sizes = dict.fromkeys((dataset.name for dataset in chosen), 0)
+    failures: list[tuple[str, str]] = []
+    sizes = dict.fromkeys(chosen, 0)
     tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
-    for dataset in chosen:
+    for name in chosen:
         try:
-            known.append(gather(dataset))
+            known.append(gather(open_dataset(name)))
             # Of a lake of many, what is not told in detail is not held.
-            before, detailed = detailed | {dataset.name}, names_in_detail(known)
-            for place, each in enumerate(known):
-                if each.name in before - detailed:
-                    known[place] = each.in_short()
+            before, detailed = detailed | {known[-1].name}, names_in_detail(known)
+            left_out = before - detailed
+            if left_out:
+                known = [each.in_short() if each.name in left_out else each for each in known]
         except LakebedError as error:
             # One that cannot be read is told on the page, beside all others.
-            unread.append((dataset.name, error.message))
-        tally.add(dataset.name)
+            _log.warning("dataset is not in the report dataset=%s error=%s", name, error.message)
+            failures.append((name, error.message))
+        tally.add(name)
     lake = Lake(
         uri=uri,
         made_at=dt.datetime.now(dt.UTC),
         datasets=known,
-        failures=sorted(unread),
+        failures=sorted(failures),
         plan=None if view is None else view.plan().explain(),
     )
     unfinished = path.with_name(path.name + ".unfinished")

@@ -134,7 +134,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
     """
     pinned = dataset.at(version=dataset.version)
     files = pinned.files()
-    indices = dataset.indices()
+    indices = pinned.indices()
     dead_bytes, dead_count, waiting, note = _dead(dataset)
     address = dataset.uri.removeprefix("file://")
     # From the files that were read, which are many.

@@ -15,7 +15,9 @@ from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment
+from lakebed.store.segments import Segment, read_segment
+
+_LOSS = "The current version is not affected; older versions and conflicts are."
 
 SUFFIX = ".json"
 
@@ -113,7 +115,7 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
             f"History {key!r} cannot be read: {exc}.",
-            hint="The current version is not affected; older versions and conflicts are.",
+            hint=_LOSS,
         ) from exc
 
 
@@ -136,7 +138,7 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     """
     parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
-        entries = _entries_in(store.get(segment.key))
+        entries = _entries_in(read_segment(store, segment, "History", _LOSS))
         parts.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break

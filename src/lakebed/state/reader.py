@@ -11,8 +11,10 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
+from lakebed.model.html import shortened
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
-from lakebed.model.names import nearest, split_table
+from lakebed.model.names import is_dataset_name, nearest, split_table
+from lakebed.model.shown import counted
 from lakebed.state import kartothek
 from lakebed.state.codec import (
     creation_time_of,
@@ -141,28 +143,37 @@ def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
     """Return the error for a name that no dataset has."""
     known = list_names(store)
-    if known:
-        listed = f"Datasets are: {', '.join(known)}."
+    within = list_names(store, f"{name}/")
+    if within:
+        listed = f"{name!r} is a repository itself, with {counted(len(within), 'dataset')}."
+    elif known:
+        listed = f"Datasets are: {shortened(known)}."
     elif location_exists(store):
         listed = "The repository is empty."
     else:
         listed = "There is no such directory."
     return DatasetNotFoundError(
-        f"Dataset {name!r} not found in {store.uri}.", hint=nearest(name, known) or listed
+        f"Dataset {name!r} not found in {store.uri}.",
+        hint=("" if within else nearest(name, known)) or listed,
     )
 
 
-def list_names(store: Store) -> list[str]:
-    """Return the names of all datasets in a store, sorted.
+def list_names(store: Store, folder: str = "") -> list[str]:
+    """Return the names of all datasets in a store, sorted; copies of heads by other names are none.
+
+    Args:
+        store: Of the repository.
+        folder: That may be a repository itself, with a slash at its end; empty for the store.
 
     Cost:
         One LIST of the root, not of the datasets.
     """
     names = set()
-    for info in store.list("", recursive=False):
+    for info in store.list(folder, recursive=False):
         for suffix in (JSON_SUFFIX, MSGPACK_SUFFIX):
-            if info.key.endswith(suffix) and "/" not in info.key:
-                names.add(info.key.removesuffix(suffix))
+            name = info.key.removeprefix(folder).removesuffix(suffix)
+            if info.key.endswith(suffix) and is_dataset_name(name):
+                names.add(name)
     return sorted(names)
 
 

@@ -25,7 +25,7 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment
+from lakebed.store.segments import Segment, read_segment
 
 SUFFIX = ".json.zst"
 MERGE = "merge"
@@ -142,7 +142,8 @@ def read(store: Store, lists: Lists) -> Runs:
     """
     if not lists.runs:
         return noted_by(history.read(store, lists.history))
-    return _joined(decode(store.get(segment.key).data, segment.key) for segment in lists.runs)
+    parts = (read_segment(store, segment, "Runs", _LOSS) for segment in lists.runs)
+    return _joined(decode(part.data, part.key) for part in parts)
 
 
 def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:

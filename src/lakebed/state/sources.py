@@ -18,7 +18,7 @@ from lakebed.model.layout import Folder
 from lakebed.state.history import Entry
 from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment
+from lakebed.store.segments import Segment, read_segment
 
 SUFFIX = ".json.zst"
 _LOSS = "Data files are not affected; only what is known of where rows came from is."
@@ -74,6 +74,15 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: _Time | None = None
     end: _Time | None = None
     path: str | None = None
+
+    def _row_(self) -> dict[str, object]:
+        return {
+            "location": self.location,
+            "batch_id": self.batch_id,
+            "run": self.run,
+            "rows": self.row_count,
+            "rejected": self.rejected_count,
+        }
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -171,7 +180,8 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
     Cost:
         One GET a segment, of which there are few.
     """
-    return _joined(decode(store.get(segment.key).data, segment.key) for segment in segments)
+    parts = (read_segment(store, segment, "Sources", _LOSS) for segment in segments)
+    return _joined(decode(part.data, part.key) for part in parts)
 
 
 def _joined(parts: Iterable[Sources]) -> Sources:

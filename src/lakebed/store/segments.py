@@ -18,7 +18,7 @@ from typing import Self
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
 from lakebed.model.layout import segment_key
-from lakebed.store.base import Store, is_listed
+from lakebed.store.base import Store, StoredObject, is_listed
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,26 @@ class Segment:
                 hint="The head was damaged or written by something else.",
             )
         return cls(key, int(weight))
+
+
+def read_segment(store: Store, segment: Segment, what: str, loss: str) -> StoredObject:
+    """Return the object of a segment that a head names.
+
+    Args:
+        store: Where it is.
+        segment: Of a list.
+        what: The list, for errors.
+        loss: What its loss means, for errors.
+
+    Raises:
+        CorruptMetadataError: It is missing.
+    """
+    try:
+        return store.get(segment.key)
+    except ObjectNotFoundError as exc:
+        raise CorruptMetadataError(
+            f"{what} {segment.key!r} cannot be read: it is missing.", hint=loss
+        ) from exc
 
 
 @dataclass(frozen=True, slots=True)

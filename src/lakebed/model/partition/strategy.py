@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakebed.errors import PartitionSpecError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import value_of
-from lakebed.model.html import facts_to_html
+from lakebed.model.html import MAX_LENGTH, facts_to_html
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition.document import functions_from_document, functions_from_json
@@ -34,7 +34,7 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Kind, Primitive, Schema, Type
-from lakebed.model.shown import shown
+from lakebed.model.shown import cut, shown
 from lakebed.model.values import Scalar, check_value
 
 NOTHING_PROVIDED: Mapping[str, Scalar] = MappingProxyType({})
@@ -81,6 +81,9 @@ class PartitionStrategy:
     def __str__(self) -> str:
         """Return the short form; `parse` gives the strategy back."""
         return ", ".join(str(function) for function in self.functions)
+
+    def __repr__(self) -> str:
+        return f"PartitionStrategy({cut(str(self), MAX_LENGTH)!r})"
 
     def _repr_html_(self) -> str:
         return facts_to_html(
