@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from lakebed.arrow.as_python import python_rows
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
@@ -276,7 +277,7 @@ def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[d
         remaining = limit
         for batch in batches:
             part = batch if remaining is None else batch.slice(0, remaining)
-            yield from part.to_pylist(maps_as_pydicts="strict")
+            yield from python_rows(part)
             if remaining is not None:
                 remaining -= part.num_rows
                 if remaining <= 0:
@@ -388,4 +389,4 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 def _plain_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
     for batch in rows.to_batches():
-        yield from batch.to_pylist(maps_as_pydicts="strict")
+        yield from python_rows(batch)
