@@ -128,6 +128,7 @@ def test_conditions_find_every_row_whatever_bounds_are_told(peers, lake):
         "ended": (pa.timestamp("us", "UTC"), END, "ended > TIMESTAMP '9999-12-31 23:00:00Z'"),
         "clock": (pa.timestamp("us"), END.replace(tzinfo=None), "clock IS NOT NULL"),
         "record": (pa.struct([("x", pa.int64())]), {"x": 1}, "record.x = 1"),
+        "later": (pa.int64(), 7, "later = 7"),
     }
     fields = [(name, kind) for name, (kind, _, _) in values.items()]
     schema = pa.schema([("n", pa.int64()), *fields[:-1]])
