@@ -127,10 +127,12 @@ class Readable(ABC):
 
         Raises:
             MissingDependencyError: pandas is not installed.
+            InvalidInputError: A date is outside the years 1 to 9999, for which pandas has none.
         """
         _check_installed("pandas", "View.pandas")
-        frame: pd.DataFrame = self.arrow(columns).to_pandas()
-        return frame
+        from lakebed.arrow.as_python import pandas_frame
+
+        return pandas_frame(self.arrow(columns))
 
     def polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
         """Return the rows as a Polars DataFrame; as `arrow`.

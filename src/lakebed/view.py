@@ -308,7 +308,8 @@ class View(Readable):
             type: A dataclass; only its fields are read.
 
         Raises:
-            InvalidInputError: `type` is no dataclass.
+            InvalidInputError: `type` is no dataclass; or, where it is read, an entity has a date or
+                time outside the years 1 to 9999, for which Python has no object.
             SchemaMismatchError: It has a field that the dataset lacks.
         """
         if type is None:
@@ -988,8 +989,10 @@ class EntityReader:
         self._is_at_end = False
 
     def _read(self, build: Callable[[dict[str, Any]], Any] | None) -> Iterator[Any]:
+        from lakebed.arrow.as_python import python_rows
+
         for batch in self._batches:
-            for row in batch.to_pylist(maps_as_pydicts="strict"):
+            for row in python_rows(batch):
                 yield row if build is None else build(row)
 
     @property

@@ -55,6 +55,26 @@ def test_rows_are_read_from_pandas_without_its_index() -> None:
     assert rows_of(frame) == ROWS
 
 
+def test_index_of_pandas_that_has_the_name_of_a_field_is_that_field() -> None:
+    """As `groupby` and `set_index` make it: else its values would be lost, and null in their place."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS)
+
+    assert rows_of(frame.set_index("k")) == ROWS
+    assert [sorted(row) for row in rows_of(frame.set_index(["n", "k"]))] == [["k", "n"]] * 2
+    assert rows_of(frame.set_index("n", drop=False)) == ROWS
+    assert rows_of(frame.rename_axis("other")) == ROWS
+
+
+@pytest.mark.parametrize("name", ["k", None])
+def test_column_of_pandas_alone_is_refused(name) -> None:
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(["a"], index=pandas.Index([1], name=name))
+
+    with pytest.raises(InvalidInputError):
+        rows_of(column)
+
+
 def test_pandas_column_of_mixed_types_is_refused() -> None:
     pandas = pytest.importorskip("pandas")
 

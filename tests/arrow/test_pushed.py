@@ -73,6 +73,7 @@ field = pc.field
         ((field("n") > 1) | pc.starts_with(field("s"), "a"), "TRUE"),
         (~(field("n") > 1), "TRUE"),
         (field("n") > 1.5, "TRUE"),
+        (field("p") == 1.5, "TRUE"),
         (field("f") < math.nan, "TRUE"),
         (field("n").isin([1, None]), "TRUE"),
         (field("n").cast(pa.int64()) > 1, "TRUE"),

@@ -68,3 +68,16 @@ def test_metastore_that_nobody_answers_for_is_told_without_a_session(address, fl
 
     assert done.returncode == 6, done.stderr
     assert f"No metastore answers at {place}: Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize("day", ["infinity", "0044-03-15 (BC)"])
+def test_answer_that_python_cannot_hold_is_an_error_with_what_to_ask_for(cli, lake, day) -> None:
+    place = lake.uri
+
+    error = cli.error("sql", place, f"SELECT 1 AS n, DATE '{day}' AS day")
+    text = cli.json("sql", place, f"SELECT DATE '{day}'::VARCHAR AS day")
+
+    assert (error["code"], error["exit_code"]) == ("invalid-input", 2)
+    assert "Column 'day'" in error["message"]
+    assert "CAST" in error["hint"]
+    assert text == [{"day": day}]

@@ -38,7 +38,8 @@ def made_anew(dataset) -> pa.ChunkedArray:
     store = dataset._source.store
     state = read_own_head(store, dataset.name).state
     files = shown_files(store, state, state.labels)
-    return checkpoint.adds_column(list(adds(files, state.layout.naming, is_change=False)))
+    actions = adds(files, state.layout.naming, state.lineage, is_change=False)
+    return checkpoint.adds_column(list(actions))
 
 
 def test_checkpoint_made_of_the_one_before_says_what_one_made_anew_does(days):

@@ -58,19 +58,20 @@ def duck():
     return connection
 
 
-def of_spark(kind: str, path: str) -> pa.Table:
-    return spark().read.format(kind).load(path).toArrow()
+def of_spark(kind: str, path: str, where: str) -> pa.Table:
+    return spark().read.format(kind).load(path).where(where).toArrow()
 
 
-def of_duck(function: str, path: str) -> pa.Table:
-    return duck().execute(f"SELECT * FROM {function}('{path}')").fetch_arrow_table()
+def of_duck(function: str, path: str, where: str) -> pa.Table:
+    query = f"SELECT * FROM {function}('{path}') WHERE {where}"
+    return duck().execute(query).fetch_arrow_table()
 
 
 ENGINES = {
-    "delta-spark": lambda root: of_spark("delta", f"{root}/data"),
-    "iceberg-spark": lambda root: of_spark("iceberg", f"{root}/iceberg"),
-    "duckdb delta": lambda root: of_duck("delta_scan", f"{root}/data"),
-    "duckdb iceberg": lambda root: of_duck("iceberg_scan", f"{root}/iceberg"),
+    "delta-spark": lambda root, where: of_spark("delta", f"{root}/data", where),
+    "iceberg-spark": lambda root, where: of_spark("iceberg", f"{root}/iceberg", where),
+    "duckdb delta": lambda root, where: of_duck("delta_scan", f"{root}/data", where),
+    "duckdb iceberg": lambda root, where: of_duck("iceberg_scan", f"{root}/iceberg", where),
 }
 
 
@@ -90,7 +91,7 @@ def main() -> None:
             if "sql" in given:
                 answer = {"said": sql(given["root"], given["sql"])}
             else:
-                table = ENGINES[given["engine"]](given["root"])
+                table = ENGINES[given["engine"]](given["root"], given["where"])
                 with (
                     pa.OSFile(given["out"], "wb") as sink,
                     pa.ipc.new_file(sink, table.schema) as f,

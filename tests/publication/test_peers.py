@@ -3,6 +3,7 @@
 `make doors-env` installs it, and Spark fetches its jars.
 """
 
+import datetime as dt
 import decimal
 import json
 import subprocess
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-doors" / "bin" / "python"
 ENGINES = ["delta-spark", "iceberg-spark", "duckdb delta", "duckdb iceberg"]
 TIMEOUT_S = 300
+END = dt.datetime.max.replace(tzinfo=dt.UTC)  # as tables write it of what is still valid
 
 pytestmark = [
     pytest.mark.long,
@@ -53,10 +55,10 @@ class Peers:
             timer.cancel()
         return json.loads(line)
 
-    def read(self, engine: str, dataset) -> pa.Table:
+    def read(self, engine: str, dataset, where: str = "true") -> pa.Table:
         out = self._folder / "rows.arrow"
         root = dataset.uri.removeprefix("file://")
-        answer = self.ask(engine=engine, root=root, out=str(out))
+        answer = self.ask(engine=engine, root=root, out=str(out), where=where)
         assert "error" not in answer, f"{engine}: {answer}"
         with pa.memory_map(str(out)) as source:
             return pa.ipc.open_file(source).read_all()
@@ -112,6 +114,36 @@ def test_types_nulls_and_odd_partitions_are_read_back(peers, lake):
     publish(typed)
 
     assert_all_read(peers, typed)
+
+
+def test_conditions_find_every_row_whatever_bounds_are_told(peers, lake):
+    """Each row is in a file of its own, so that a bound that is misread loses it."""
+    wide = decimal.Decimal("0.002")
+    values = {
+        "flag": (pa.bool_(), True, "flag"),
+        "ratio": (pa.float64(), 0.5, "ratio = CAST('0.5' AS DOUBLE)"),
+        "small": (pa.decimal128(7, 2), decimal.Decimal("-0.01"), "small = -0.01"),
+        "wide": (pa.decimal128(20, 3), wide, "wide = CAST('0.002' AS DECIMAL(20, 3))"),
+        "text": (pa.string(), "x" * 999, "text > 'x'"),
+        "ended": (pa.timestamp("us", "UTC"), END, "ended > TIMESTAMP '9999-12-31 23:00:00Z'"),
+        "clock": (pa.timestamp("us"), END.replace(tzinfo=None), "clock IS NOT NULL"),
+        "record": (pa.struct([("x", pa.int64())]), {"x": 1}, "record.x = 1"),
+        "later": (pa.int64(), 7, "later = 7"),
+    }
+    fields = [(name, kind) for name, (kind, _, _) in values.items()]
+    schema = pa.schema([("n", pa.int64()), *fields[:-1]])
+    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema))
+    typed.append([{"n": -1}])
+    publish(typed)
+    typed.update(lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), *fields])))
+    for n, (name, (_, value, _)) in enumerate(values.items()):
+        typed.append([{"n": n, name: value}])
+    publish(typed)
+
+    for engine in ENGINES:
+        for n, (_, _, condition) in enumerate(values.values()):
+            rows = peers.read(engine, typed, condition)
+            assert rows.column("n").to_pylist() == [n], (engine, condition)
 
 
 def test_schema_versions_are_read_back(peers, lake):

@@ -4,13 +4,17 @@ import dataclasses
 import datetime as dt
 import decimal
 import json
+import operator
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import time_machine
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 from table_doors import (
     DELTA,
     DOORS,
@@ -107,6 +111,71 @@ def test_rows_with_nan_are_found_where_the_engine_says_so(door, lake):
         assert (told["minValues"], told["maxValues"]) == ({"f": 1.0}, {})
     for table in door.read(floats).values():
         assert sorted(map(repr, table.column("f").to_pylist())) == ["1.0", "nan"]
+
+
+END = dt.datetime.max.replace(tzinfo=dt.UTC)  # as tables write it of what is still valid
+# deltalake's pyarrow dataset takes a bound that is not told for null, and drops the file.
+HALF_KNOWN = {
+    "flag": (pa.bool_(), [True, False, None]),
+    "ratio": (pa.float64(), [0.5, -0.0, float("nan"), float("inf"), None]),
+    "small": (pa.decimal128(9, 2), [decimal.Decimal("-0.01"), decimal.Decimal("0.00"), None]),
+    "tiny": (pa.decimal128(38, 10), [decimal.Decimal("1E-10"), decimal.Decimal("0E-10"), None]),
+    "ended": (pa.timestamp("us", "UTC"), [END, dt.datetime(2024, 1, 1, tzinfo=dt.UTC), None]),
+    "clock": (pa.timestamp("us"), [END.replace(tzinfo=None), None]),
+    "record": (pa.struct([("x", pa.int64())]), [{"x": 1}, {"x": None}, None]),
+}
+
+
+def test_conditions_find_every_row_by_pyarrow_datasets_of_deltalake(lake):
+    """Fields that older files lack are among them: what they have is not known of each file."""
+    days = [("n", pa.int64()), *((name, kind) for name, (kind, _) in HALF_KNOWN.items())]
+    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=pa.schema(days)))
+    for name, (_, values) in HALF_KNOWN.items():
+        typed.append([{"n": 1, name: value} for value in values])
+        for value in values:
+            typed.append([{"n": 2, name: value}])
+    typed.publish_delta()
+    typed.update(lakebed.DatasetDescriptor(schema=pa.schema([*days, ("later", pa.int64())])))
+    typed.append([{"n": 3, "later": 7}, {"n": 3}])
+    typed.publish_delta()
+    asked = [(name, values) for name, (_, values) in HALF_KNOWN.items() if name != "record"]
+    conditions = [
+        compare(pc.field(column), value)
+        for column, values in [*asked, (("record", "x"), [1]), ("later", [7, 8])]
+        for value in values
+        for compare in (operator.eq, operator.ne, operator.ge, operator.lt)
+        if value is not None
+    ]
+    conditions += [pc.field(name).is_null() for name in ("flag", "ratio", "ended", "later")]
+    conditions += [pc.field(name).is_valid() for name in ("flag", "ratio", "ended", "later")]
+
+    table = DeltaTable(typed.uri.removeprefix("file://") + "/data")
+    rows, dataset = table.to_pyarrow_table(), table.to_pyarrow_dataset()
+
+    for condition in conditions:
+        wanted = rows.filter(condition)
+        got = dataset.to_table(filter=condition)
+        assert rows_of(got, ["n"]) == rows_of(wanted, ["n"]), condition
+    (skipping,) = [
+        value for name, value in table.metadata().configuration.items() if "Skipping" in name
+    ]
+    assert skipping == "`n`,`small`,`tiny`,`ended`,`clock`"
+
+
+def test_no_bounds_of_wide_decimals_are_told_to_iceberg(lake):
+    """DuckDB 1.4 misreads those that do not fit into 64 bits, and drops files by them."""
+    schema = pa.schema([("narrow", pa.decimal128(18, 3)), ("wide", pa.decimal128(19, 3))])
+    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema))
+    typed.append([dict.fromkeys(schema.names, decimal.Decimal("0.002"))])
+    typed.publish_iceberg()
+
+    table = StaticTable.from_metadata(typed.uri.removeprefix("file://") + "/iceberg")
+    (entry,) = table.inspect.entries().to_pylist()
+
+    metrics = entry["readable_metrics"]
+    assert metrics["narrow"]["upper_bound"] == decimal.Decimal("0.002")
+    assert metrics["wide"]["upper_bound"] is None
+    assert metrics["wide"]["null_value_count"] == 0
 
 
 ODD = ["a/b", "a=b", "%41", "ä ö", "a b", ".x", "'q\"", "null", "a\\b", "a#?&+", None, "1"]

@@ -56,8 +56,8 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
         PartitionSpecError: All entities lack the source of a partition function, which shows
             only when the last one has been seen.
     """
-    if type(data).__module__.startswith("pandas."):
-        yield from _from_pandas(data).to_batches()
+    if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
+        yield from _from_pandas(data, descriptor).to_batches()
     elif is_arrow(data):
         yield from batches_of(stream_of(data))
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
@@ -71,9 +71,19 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
         )
 
 
-def _from_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any, descriptor: DatasetDescriptor) -> pa.Table:
+    """Return a frame as a table, with those levels of its index that are fields.
+
+    An index without a name, or of another one, is how pandas counts rows, and no column.
+    """
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
+        fields = [
+            name
+            for name in frame.index.names
+            if name in descriptor.schema.names and name not in frame.columns
+        ]
+        rows = frame.reset_index(level=fields) if fields else frame
+        return pa.Table.from_pandas(rows, preserve_index=False)
     except VALUE_ERRORS as exc:
         # Of a column, Arrow says the reason first, and then which it is.
         reason = ": ".join(map(str, reversed(exc.args))) if len(exc.args) > 1 else reason_of(exc)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from lakebed import checks
+from lakebed.arrow.as_python import python_rows
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
 from lakebed.checks import Audit, Check
@@ -144,7 +145,7 @@ def diff(
         return
     wanted = None if columns is None else split_names(columns)
     rows = difference.rows(wanted)
-    output.rows(rows.column_names, rows.to_pylist(maps_as_pydicts="strict"), null="null")
+    output.rows(rows.column_names, python_rows(rows), null="null")
 
 
 def _in_words(difference: Diff) -> str:

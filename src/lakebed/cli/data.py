@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from lakebed.arrow.as_python import python_rows
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
@@ -274,7 +275,7 @@ def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[d
     rows = view if limit is None else view.limit(limit)
     with rows.record_batches(wanted) as batches:
         for batch in batches:
-            yield from batch.to_pylist(maps_as_pydicts="strict")
+            yield from python_rows(batch)
 
 
 @verb("explain", example="lakebed explain lake/flights --where \"time_hour < '2013-02-01'\"")
@@ -382,4 +383,4 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 def _plain_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
     for batch in rows.to_batches():
-        yield from batch.to_pylist(maps_as_pydicts="strict")
+        yield from python_rows(batch)

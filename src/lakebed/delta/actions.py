@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import decimal
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,12 +13,13 @@ import msgspec
 
 from lakebed.delta.schema import partition_text
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import is_adopted
+from lakebed.model.keys import is_adopted, schema_number_of
 from lakebed.model.layout import Naming
+from lakebed.model.lineage import Lineage
 from lakebed.model.values import Scalar
-from lakebed.publication.facts import ShownColumn, ShownFiles
+from lakebed.publication.facts import ShownColumn, ShownFiles, has_both_bounds
 
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
+_ENCODER = msgspec.json.Encoder()
 _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
@@ -43,15 +46,18 @@ def path_of(label: str, naming: Naming) -> str:
     return urllib.parse.quote(f"{label}{naming.suffix}", safe="/=")
 
 
-def adds(files: ShownFiles, naming: Naming, *, is_change: bool) -> Iterator[dict[str, Any]]:
+def adds(
+    files: ShownFiles, naming: Naming, lineage: Lineage, *, is_change: bool
+) -> Iterator[dict[str, Any]]:
     """Yield what makes files part of the table, an `add` each.
 
     Args:
         files: Which.
         naming: Of the dataset.
+        lineage: Of its schema.
         is_change: Whether their rows were not in the table before.
     """
-    statistics = stats(files)
+    statistics = stats(files, lineage)
     texts: dict[int, dict[str, str | None]] = {}  # files of a directory share their values
     for place, label in enumerate(files.labels):
         values = files.values[place]
@@ -67,20 +73,31 @@ def adds(files: ShownFiles, naming: Naming, *, is_change: bool) -> Iterator[dict
         }
 
 
-def stats(files: ShownFiles) -> list[str]:
-    """Return what is known of the rows of each file, as Delta's JSON."""
-    columns = [(c.field.name, *_bounds(c), c.null_count) for c in files.columns]
+def stats(files: ShownFiles, lineage: Lineage) -> list[str]:
+    """Return what is known of the rows of each file, as Delta's JSON.
+
+    Of a file of which not all is known only the rows are told: see `lakebed.delta.schema`.
+    """
+    columns = [(c, *_bounds(c)) for c in files.columns]
     result = []
     for place, row_count in enumerate(files.row_count):
+        number = schema_number_of(files.labels[place], newest=lineage.number)
+        known: dict[str, Any] = {"numRecords": row_count}
         low, high, nulls = {}, {}, {}
-        for name, mins, maxs, counts in columns:
+        is_whole = True
+        for column, mins, maxs in columns:
+            name, null_count = column.field.name, column.null_count[place]
             if mins[place] is not None:
                 low[name] = mins[place]
             if maxs[place] is not None:
                 high[name] = maxs[place]
-            if counts[place] is not None:
-                nulls[name] = counts[place]
-        known = {"numRecords": row_count, "minValues": low, "maxValues": high, "nullCount": nulls}
+            if null_count is not None:
+                nulls[name] = null_count
+            if has_both_bounds(column.field.type) and null_count != row_count:
+                is_known = name in low and name in high and name in nulls
+                is_whole &= is_known or (number is not None and lineage.lacks(name, number))
+        if is_whole:
+            known |= {"minValues": low, "maxValues": high, "nullCount": nulls}
         result.append(_ENCODER.encode(known).decode())
     return result
 
@@ -97,14 +114,15 @@ def _bound(value: Scalar, *, is_max: bool = False) -> Any:
         # Readers take bounds of times for cut to milliseconds.
         cut = value.replace(microsecond=value.microsecond // 1000 * 1000)
         if is_max and cut < value:
-            try:
+            with contextlib.suppress(OverflowError):  # at the end of time only they do it
                 cut += _MILLISECOND
-            except OverflowError:
-                return None
         zone = "Z" if value.tzinfo else ""
         return f"{cut.replace(tzinfo=None).isoformat(timespec='milliseconds')}{zone}"
     if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return None
+    if isinstance(value, decimal.Decimal):
+        # With an exponent, as Python writes zero and small numbers, deltalake reads null.
+        return msgspec.Raw(format(value, "f").encode())
     return value

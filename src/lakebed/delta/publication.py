@@ -394,7 +394,7 @@ class _DeltaTarget:
         self, state: State, labels: Sequence[str], *, is_change: bool = False
     ) -> list[_Add]:
         files = shown_files(self._store, state, labels)
-        return list(adds(files, state.layout.naming, is_change=is_change))
+        return list(adds(files, state.layout.naming, state.lineage, is_change=is_change))
 
     def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
         return TablePublication(

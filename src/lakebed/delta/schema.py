@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.keys import schema_number_of
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -111,8 +112,35 @@ def table_metadata(state: State) -> TableMetadata:
         schema=_struct(fields, ""),
         partition_columns=tuple(levels),
         protocol=_protocol([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
-        properties=_PROPERTIES,
+        properties=_PROPERTIES | _skipping(state),
     )
+
+
+def _skipping(state: State) -> dict[str, str]:
+    """Return the property that says of which columns readers may believe statistics.
+
+    deltalake, asked by pyarrow's datasets, takes a bound that a file does not have for null, and
+    drops the file for any condition on the column. So only columns are named of which each file
+    has both bounds: no floats, no booleans, no parts of records, and no field that files of older
+    schemas lack.
+    """
+    added = state.lineage.additions
+    oldest = _oldest_schema(state) if added else state.lineage.number
+    names = [
+        f"`{field.name}`"
+        for field in facts.bounded_fields(state)
+        if facts.has_both_bounds(field.type) and not state.lineage.lacks(field.name, oldest)
+    ]
+    if not names:
+        return {"delta.dataSkippingNumIndexedCols": "0"}
+    return {"delta.dataSkippingStatsColumns": ",".join(names)}
+
+
+def _oldest_schema(state: State) -> int:
+    """Return the number of the oldest schema of which there are files."""
+    newest = state.lineage.number
+    numbers = (schema_number_of(label, newest=newest) for label in state.labels)
+    return min((number for number in numbers if number is not None), default=newest)
 
 
 def _protocol(features: Sequence[str]) -> dict[str, Any]:

@@ -105,6 +105,15 @@ def bounded_fields(state: State) -> tuple[Field, ...]:
     return tuple(plain)[:MAX_BOUNDED]
 
 
+def has_both_bounds(kind: Type) -> bool:
+    """Whether tables are told both bounds of columns of a type, where they are known."""
+    return _is_bounded(kind) and not (isinstance(kind, Primitive) and kind.kind in _WITHOUT_MAX)
+
+
+def _is_bounded(kind: Type) -> bool:
+    return isinstance(kind, Decimal) or (isinstance(kind, Primitive) and kind.kind in _BOUNDED)
+
+
 def _is_plain(kind: Type) -> bool:
     return isinstance(kind, Primitive | Decimal)
 
@@ -112,16 +121,10 @@ def _is_plain(kind: Type) -> bool:
 def _column(known: KnownFacts, field: Field) -> ShownColumn:
     bounds = known.columns[field.name]
     unknown: list[Scalar] = [None] * len(bounds.min)
-    is_bounded = isinstance(field.type, Decimal) or (
-        isinstance(field.type, Primitive) and field.type.kind in _BOUNDED
-    )
-    has_max = is_bounded and not (
-        isinstance(field.type, Primitive) and field.type.kind in _WITHOUT_MAX
-    )
     return ShownColumn(
         field=field,
-        min=_listed(bounds.min) if is_bounded else unknown,
-        max=_listed(bounds.max) if has_max else unknown,
+        min=_listed(bounds.min) if _is_bounded(field.type) else unknown,
+        max=_listed(bounds.max) if has_both_bounds(field.type) else unknown,
         null_count=bounds.null_count.to_pylist(),
     )
 
