@@ -40,7 +40,7 @@ _SURROGATES = range(0xD800, 0xE000)  # stand for no character
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ColumnFilter:
     """A filter on one column.
 
     Attributes:
@@ -73,11 +73,13 @@ def _said_by_filter(pushed: Any, types: Mapping[str, Type]) -> Predicate | None:
     while type(pushed).__name__ == "Not":
         pushed, is_negated = pushed.child, not is_negated
     value = getattr(pushed, "value", None)
-    leaf = Leaf(type(pushed).__name__, ".".join(pushed.attribute), value)
+    leaf = ColumnFilter(type(pushed).__name__, ".".join(pushed.attribute), value)
     return said_by(leaf, types, is_negated=is_negated)
 
 
-def said_by(leaf: Leaf, types: Mapping[str, Type], *, is_negated: bool = False) -> Predicate | None:
+def said_by(
+    leaf: ColumnFilter, types: Mapping[str, Type], *, is_negated: bool = False
+) -> Predicate | None:
     """Return exactly what one filter says, or its negation, bound; None where that cannot be said."""
     predicate = _negation_of(leaf) if is_negated else _predicate_of(leaf)
     if predicate is None:
@@ -88,32 +90,32 @@ def said_by(leaf: Leaf, types: Mapping[str, Type], *, is_negated: bool = False) 
         return None  # a column of another kind, or by our lights a value of another type
 
 
-def _predicate_of(leaf: Leaf) -> Predicate | None:
+def _predicate_of(leaf: ColumnFilter) -> Predicate | None:
     column = leaf.column
     match leaf:
-        case Leaf("IsNull"):
+        case ColumnFilter("IsNull"):
             return NullCheck(column)
-        case Leaf("IsNotNull"):
+        case ColumnFilter("IsNotNull"):
             return NullCheck(column, negated=True)
-        case Leaf("EqualNullSafe", value=None):
+        case ColumnFilter("EqualNullSafe", value=None):
             return NullCheck(column)
-        case Leaf("EqualNullSafe", value=value):
+        case ColumnFilter("EqualNullSafe", value=value):
             return Comparison(column, Op.EQ, value)
-        case Leaf("In", value=values):
+        case ColumnFilter("In", value=values):
             # Nothing is equal to null.
             return Membership(column, tuple(value for value in values if value is not None))
-        case Leaf("StringStartsWith", value=str(prefix)):
+        case ColumnFilter("StringStartsWith", value=str(prefix)):
             return _begins_with(column, prefix)
     op = _OPS.get(leaf.kind)
     return None if op is None or leaf.value is None else Comparison(column, op, leaf.value)
 
 
-def _negation_of(leaf: Leaf) -> Predicate | None:
+def _negation_of(leaf: ColumnFilter) -> Predicate | None:
     match leaf:
-        case Leaf("EqualNullSafe", value=value) if value is not None:
+        case ColumnFilter("EqualNullSafe", value=value) if value is not None:
             column = leaf.column
             return any_of([NullCheck(column), Comparison(column, Op.NE, value)])
-        case Leaf("In", value=values) if None in values:
+        case ColumnFilter("In", value=values) if None in values:
             return FALSE  # unknown for each value that is not listed
     said = _predicate_of(leaf)
     return None if said is None else negate(said)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakebed.model.predicate import Predicate, all_of, any_of
 from lakebed.model.schema import Type
-from lakebed.spark.filters import Leaf, said_by
+from lakebed.spark.filters import ColumnFilter, said_by
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # Before it, `java.sql.Timestamp` counts by the Julian calendar, and by the local times of then: Spark
@@ -41,12 +41,12 @@ def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
     return None if leaf is None else said_by(leaf, types, is_negated=is_negated)
 
 
-def _leaf(kind: str, condition: Any) -> Leaf | None:
+def _leaf(kind: str, condition: Any) -> ColumnFilter | None:
     if kind not in _VALUE_OF:
         return None
     column = str(condition.attribute()).replace("`", "")
     try:
-        return Leaf(kind, column, _VALUE_OF[kind](condition))
+        return ColumnFilter(kind, column, _VALUE_OF[kind](condition))
     except (ValueError, OverflowError):
         return None  # a year that Python does not know, or a time that may be another one
 
