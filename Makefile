@@ -54,7 +54,7 @@ help:
 	@echo "make bench-archive  100,000 archived files, and ingest against Spark alone"
 	@echo "make bench-publish  1,000 changed partitions, beside as many ALTER TABLE … SET LOCATION"
 	@echo "make bench-doors  publication to Delta and Iceberg after a commit of one file, up to 100,000 files"
-	@echo "make bench-far  Spark's own reader, and Arrow's, on S3 that is 20 ms away; fetches Hadoop's connector"
+	@echo "make bench-far  Spark's own reader, and Arrow's, on S3 that is 20 ms away; ARGS='--on hdfs' on HDFS"
 	@echo "make bench-index  what inverted indices cost an append"
 	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"

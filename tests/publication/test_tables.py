@@ -232,6 +232,13 @@ def test_partition_types_that_do_not_read_back_everywhere_are_refused(door, lake
         door.publish(odd)
 
 
+def test_only_one_of_check_and_repair_can_be_asked_for(door, days):
+    days.append(rows(1, "a"))
+
+    with pytest.raises(InvalidInputError, match="Both check and repair"):
+        door.publish(days, check=True, repair=True)
+
+
 def test_what_the_format_does_not_have_is_refused_by_name(door, lake):
     unsigned = pa.schema([("r", pa.struct([("u", pa.uint64())]))])
     large = lake.create("large", lakebed.DatasetDescriptor(schema=unsigned))

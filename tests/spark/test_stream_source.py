@@ -108,7 +108,9 @@ def test_a_commit_that_takes_rows_out_ends_the_query_and_can_be_passed(spark, da
     with pytest.raises(Exception, match=r"CommitConflictError[\s\S]*Version 3[\s\S]*onChange"):
         Taken(stream(spark, dataset), checkpoint)
 
-    assert Taken(stream(spark, dataset, onChange="skip"), checkpoint).numbers == [[6]]
+    # A micro-batch ends before such a commit where the source is told of limits, and else fails whole.
+    left = [[6]] if spark.version >= "4.2" else [[4, 6]]
+    assert Taken(stream(spark, dataset, onChange="skip"), checkpoint).numbers == left
 
 
 @gathers

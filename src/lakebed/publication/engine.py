@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
-from lakebed.errors import LakebedError, StorageError
+from lakebed.errors import InvalidInputError, LakebedError, StorageError
 from lakebed.state.published import Note
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
@@ -89,6 +89,13 @@ class Wish:
     check: bool = False
     repair: bool = False
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.check and self.repair:
+            raise InvalidInputError(
+                "Both check and repair are asked for.",
+                hint="Give one: check changes nothing, repair mends what check would tell.",
+            )
 
     @property
     def is_full(self) -> bool:
