@@ -341,7 +341,7 @@ class InCatalog:
         """
         table = self.find("")
         added = [one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)]
-        if table is None or not all(map(table.metadata.snapshot_by_id, added)):
+        if table is None or not added or not all(map(table.metadata.snapshot_by_id, added)):
             return None
         return table
 
