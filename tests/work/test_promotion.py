@@ -33,6 +33,7 @@ from lakebed.errors import (
     PartitionSpecError,
     StorageError,
 )
+from lakebed.model.provider import MetadataProvider
 from lakebed.state import runs
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
@@ -663,15 +664,15 @@ def test_reader_sees_each_row_once_at_every_moment() -> None:
 def test_provider_is_told() -> None:
     told: list[lakebed.DatasetDescriptor] = []
 
-    class Provider:
+    class Provider(MetadataProvider):
         def save(self, name: str, descriptor: lakebed.DatasetDescriptor) -> None:
             told.append(descriptor)
 
-        def load(self, name: str) -> lakebed.DatasetDescriptor | None:
-            return None
+        def load(self, name: str) -> lakebed.DatasetDescriptor:
+            return told[-1]
 
-        def delete(self, name: str) -> None:
-            """Forget nothing."""
+        def delete(self, name: str) -> bool:
+            return False
 
         def list(self) -> tuple[str, ...]:
             return ()

@@ -40,7 +40,8 @@ _SHOWN = frozenset(
         "virtual_hosted_style_request",
     }
 )
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+# As long as the settings of Hadoop are, which name a bucket or an account, too.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,199}")
 _PREFIX = re.compile(r"^(aws|azure|google)_(storage_)?")
 _SECRET_NAME = re.compile(r"key|secret|token|password|signature|\bsas\b|_sas\b|credential")
 _NO_SECRET_NAME = re.compile(r"(_id|_file|_path|_uri|_enabled)$")
