@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import logging
 import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Self
 
 import msgspec
@@ -278,15 +279,7 @@ class Reservation:
     def _replace(self, record: BatchRecord) -> None:
         """Put the record in the place of the last one, several times if the store fails."""
         data = encode_record(record)
-        for wait_s in (*_WAITS_S, None):
-            try:
-                self._etag = self._replace_own(data)
-            except StorageError as exc:
-                if not exc.retryable or wait_s is None:
-                    raise
-                time.sleep(wait_s)
-                continue
-            return
+        self._etag = _put_patiently(lambda: self._replace_own(data))
 
     def _replace_own(self, data: bytes) -> str:
         """Put the record once; it may have landed before, by a put whose answer was lost."""
@@ -417,22 +410,32 @@ def reserve(
 
 def _create(store: Store, key: str, data: bytes) -> str:
     """Create a record, several times if the store fails; return its etag."""
-    has_failed = False
-    for wait_s in (*_WAITS_S, None):
+    attempts = itertools.count()
+
+    def create() -> str:
+        is_first = next(attempts) == 0
         try:
             return store.create(key, data)
         except ObjectExistsError:
             # It may have landed before, by a put whose answer was lost.
-            etag = _etag_of(store, key, data) if has_failed else None
+            etag = None if is_first else _etag_of(store, key, data)
             if etag is None:
                 raise
             return etag
+
+    return _put_patiently(create)
+
+
+def _put_patiently(put: Callable[[], str]) -> str:
+    """Return the etag of a conditional put, which is tried several times if the store fails."""
+    for wait_s in _WAITS_S:
+        try:
+            return put()
         except StorageError as exc:
-            if not exc.retryable or wait_s is None:
+            if not exc.retryable:
                 raise
-            has_failed = True
-            time.sleep(wait_s)
-    raise AssertionError  # the last attempt returns or raises
+        time.sleep(wait_s)
+    return put()
 
 
 def _etag_of(store: Store, key: str, data: bytes) -> str | None:
