@@ -25,10 +25,10 @@ from lakebed.cli.data import (
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record, facts_of
+from lakebed.cli.records import COMMIT_COLUMNS, commit_record
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, facts_of
 from lakebed.repository import Repository
 
 _BATCH_COLUMNS = (

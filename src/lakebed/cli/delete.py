@@ -9,8 +9,8 @@ import click
 from lakebed.cli.data import base_option, run_option
 from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record, facts_of
-from lakebed.model.shown import counted
+from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.model.shown import counted, facts_of
 from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri
 from lakebed.store import Store

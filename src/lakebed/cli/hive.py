@@ -11,10 +11,11 @@ import click
 
 from lakebed.cli.options import takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output, OutputFormat
-from lakebed.cli.records import dataset_facts, dataset_record, facts_of
+from lakebed.cli.records import dataset_facts, dataset_record
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
 from lakebed.hive.table import MODES
+from lakebed.model.shown import facts_of
 from lakebed.publication.report import TablePublication
 from lakebed.repository import Repository
 

@@ -21,12 +21,12 @@ from lakebed.cli.datasets import read_partitions
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import AttachedOption, takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record, facts_of
+from lakebed.cli.records import commit_record
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, facts_of
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
 from lakebed.state.commit import CommitOptions

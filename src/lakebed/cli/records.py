@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lakebed.cli.output import to_plain
@@ -53,15 +53,6 @@ def commit_record(commit: Commit) -> dict[str, object]:
         ],
         "commit_id": commit.commit_id,
     }
-
-
-def facts_of(record: Mapping[str, object], *, hidden: Collection[str] = ()) -> dict[str, object]:
-    """Tell a record to a person: its keys as words, and some of them not at all.
-
-    >>> facts_of({"row_count": 3, "commit_id": "9f"}, hidden=["commit_id"])
-    {'row count': 3}
-    """
-    return {key.replace("_", " "): value for key, value in record.items() if key not in hidden}
 
 
 def dataset_record(dataset: Dataset) -> dict[str, Any]:

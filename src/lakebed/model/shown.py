@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Collection, Mapping
 
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -69,6 +70,15 @@ def cut(text: str, length: int = 200) -> str:
     if len(text) <= length:
         return text
     return f"{text[:length]} … {len(text) - length:,} more characters"
+
+
+def facts_of(record: Mapping[str, object], *, hidden: Collection[str] = ()) -> dict[str, object]:
+    """Tell a record to a person: its keys as words, and some of them not at all.
+
+    >>> facts_of({"row_count": 3, "commit_id": "9f"}, hidden=["commit_id"])
+    {'row count': 3}
+    """
+    return {key.replace("_", " "): value for key, value in record.items() if key not in hidden}
 
 
 def shown(value: object) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakebed.commit import Commit
 from lakebed.model.html import facts_to_html
-from lakebed.model.shown import counted
+from lakebed.model.shown import counted, facts_of
 from lakebed.work.ingest.due import LeftOut
 
 
@@ -100,5 +100,4 @@ class IngestReport:
         return f"<IngestReport of {self.name!r}: {read}; {left_out} left out>"
 
     def _repr_html_(self) -> str:
-        facts = {key.replace("_", " "): value for key, value in self.to_record().items()}
-        return facts_to_html(f"Ingest {self.name}", facts)
+        return facts_to_html(f"Ingest {self.name}", facts_of(self.to_record()))
