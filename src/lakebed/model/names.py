@@ -42,7 +42,11 @@ def is_dataset_name(text: str) -> bool:
     >>> is_dataset_name("flights"), is_dataset_name("flights copy")
     (True, False)
     """
-    return len(text) <= MAX_DATASET_NAME_LENGTH and bool(_DATASET_NAME.fullmatch(text))
+    try:
+        check_dataset_name(text)
+    except InvalidNameError:
+        return False
+    return True
 
 
 def split_table(name: str) -> tuple[str, str]:

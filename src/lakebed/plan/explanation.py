@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakebed.model.html import MAX_LENGTH
 from lakebed.model.shown import counted, cut
-
-_MAX_LENGTH = 1_000  # letters of a predicate: a list of values may have any number of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ class Explanation:
         ):
             if count:
                 dropped.append(f"{count} by {by}")
-        predicate, residual = (cut(text, _MAX_LENGTH) for text in (self.predicate, self.residual))
+        predicate, residual = (cut(text, MAX_LENGTH) for text in (self.predicate, self.residual))
         lines = [
             f"plan of {self.dataset!r} version {self.version}: {predicate}",
             f"  files       {self.kept} of {self.file_count} kept, {', '.join(dropped)}",
