@@ -1386,8 +1386,9 @@ class Dataset(View):
             sort_by: Fields to sort the rows of the new files by, null last.
             spark: A session whose tasks do the work; True for the one that there is, else a local
                 one. None for this process.
-            gather: Write all files of a partition anew that do not lie in one directory by
-                themselves, as `publish` needs it. That takes a LIST a partition.
+            gather: Write all files of a partition again unless they lie in one directory by
+                themselves, as `publish` needs it, and write adopted files again, as `publish_delta`
+                needs it. That takes a LIST a partition.
             dry_run: Only say what would be done.
             commit_bytes: Old files of about so many bytes become one commit. What is committed
                 need not be done again after a crash.

@@ -397,6 +397,20 @@ def test_all_batches_are_current_where_that_is_said(lake, batches):
         lake.adopt("more", current="none")
 
 
+def test_remedy_for_several_batches_in_a_partition_is_the_one_that_is_printed(lake, batches):
+    sales = lake.adopt("sales", partition_by="dt", current="all")
+
+    with pytest.raises(InvalidInputError, match="have several live batches") as caught:
+        sales.publish_statements(table="lake.sales")
+    assert "`compact` with gather" in caught.value.hint
+    sales.compact(gather=True)
+
+    partitions = [one for one in sales.publish_statements(table="lake.sales") if "LOCATION" in one]
+    homes = {file.key.rpartition("/")[0] for file in sales.files()}
+    assert all(any(f"/{home}'" in text for text in partitions) for home in homes)
+    assert len(homes) == len(sales.partitions())
+
+
 def test_plan_says_what_is_taken_for_what_and_writes_nothing(lake, batches):
     found = lake.find_adoption("sales", partition_by="dt")
 

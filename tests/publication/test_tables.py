@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import time_machine
 from deltalake import DeltaTable
@@ -906,3 +907,37 @@ def test_table_that_only_a_second_round_has_created_is_told_as_created(done):
 
     assert done.followed_by(later).created
     assert later.followed_by(done).created
+
+
+def test_remedy_for_adopted_files_is_the_one_that_is_printed(lake, tmp_path):
+    for day in ("2013-01-01", "2013-01-02"):
+        home = tmp_path / "lake" / "old" / f"dt={day}"
+        home.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1, 2]}), home / "part-0.parquet")
+    old = lake.adopt("old", partition_by="dt date")
+    delta, iceberg = DELTA, ICEBERG
+    iceberg.publish(old)
+    assert_shows(iceberg, old)
+
+    with pytest.raises(InvalidInputError, match="was adopted where it lay") as caught:
+        delta.publish(old)
+    assert "`compact` with gather" in caught.value.hint
+    compacted = old.compact(gather=True)
+
+    assert (compacted.files_before, compacted.files_after) == (2, 2)
+    for door in (delta, iceberg):
+        door.publish(old)
+        assert_shows(door, old)
+    assert old.compact(gather=True).commits == ()
+
+
+def test_gathering_only_some_partitions_leaves_the_adopted_files_of_the_others(lake, tmp_path):
+    for day in ("1", "2"):
+        home = tmp_path / "lake" / "old" / f"day={day}"
+        home.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1, 2]}), home / "part-0.parquet")
+    old = lake.adopt("old", partition_by="day int")
+
+    old.compact(old.where("day = 1"), gather=True)
+
+    assert sorted(file.key.startswith("old/data/") for file in old.files()) == [False, True]

@@ -64,7 +64,7 @@ def _parse_size(
     "--gather",
     "is_gathering",
     is_flag=True,
-    help="Make each partition one directory of live files, as publish needs it.",
+    help="Make each partition one directory of live files of its own, as publish needs it.",
 )
 @click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
 @click.option("--metadata", "is_metadata", is_flag=True, help="Merge the metadata, and no more.")

@@ -41,7 +41,7 @@ def path_of(label: str, naming: Naming) -> str:
         raise InvalidInputError(
             f"Data file {naming.key(label)!r} was adopted where it lay, outside the directory of "
             "the Delta table.",
-            hint="`compact` with gather writes such files anew, where the table can name them.",
+            hint="`compact` with gather writes adopted files again, where the table can name them.",
         )
     return urllib.parse.quote(f"{label}{naming.suffix}", safe="/=")
 

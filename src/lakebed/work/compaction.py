@@ -22,7 +22,7 @@ from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.grouping import balanced_groups, portions
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.keys import partition_of_label, split_label
+from lakebed.model.keys import is_adopted, partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Decimal, Primitive
@@ -60,8 +60,9 @@ class CompactionOptions:
         sort_by: Fields to sort the rows of a partition by, null last; empty to leave them as
             they are.
         commit_bytes: Old files of about so many bytes become one commit.
-        is_gathering: Whether all files of a partition, large ones too, are written anew that do
-            not lie in one directory by themselves: readers of Hive tables take whole directories.
+        is_gathering: Whether all files of a partition, large ones too, are written again unless
+            they lie in one directory of a batch by themselves: readers of Hive tables take whole
+            directories, and those of Delta tables find no adopted files.
         commit: How long a commit fights for the head.
 
     >>> MIB = 2**20
@@ -362,7 +363,12 @@ def _find_units(
 
 
 def _is_gathered(store: Store, files: Sequence[DataFile]) -> bool:
-    """Whether files lie in one directory, in which there is nothing else."""
+    """Whether files lie in one directory of a batch, in which there is nothing else.
+
+    Adopted files never do: they lie outside the directory of the table, where Delta cannot name them.
+    """
+    if any(is_adopted(file.label) for file in files):
+        return False
     directories = {split_label(file.key)[0] for file in files}
     if len(directories) > 1:
         return False
