@@ -1,6 +1,7 @@
 """Telemetry trees: written for other tools, and adopted as they left them."""
 
 import datetime as dt
+import gzip
 import json
 import lzma
 import os
@@ -270,6 +271,34 @@ def test_exported_tree_is_adopted_in_place(
     assert adopted.count() == 4
 
 
+@pytest.mark.parametrize(
+    ("names", "compression"),
+    [
+        (["001", "002"], "uncompressed"),
+        (["001.lz4", "002.lz4"], "lz4"),
+        (["001.gz", "002.gz", "003"], "gzip"),
+        (["001.gz", "002", "003"], "uncompressed"),
+        (["001.lzma"], "xz"),
+        (["001.v1.log"], "uncompressed"),
+    ],
+)
+def test_new_files_are_compressed_as_most_of_those_that_were_adopted(
+    tmp_path: Path, names: list[str], compression: str
+) -> None:
+    directory = tmp_path / "pings/20130611/nightly/winnt"
+    for name in names:
+        packer = _PACKERS.get(name.rpartition(".")[2], bytes)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(packer(f"{name}\t{{}}\n".encode()))
+
+    adopted = lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
+
+    assert adopted.descriptor.compression == compression
+    place = adopted.with_("day", "20130611").with_("channel", "nightly").with_("info_os", "winnt")
+    place.append(submissions(("20130611", "nightly", "winnt")))
+    assert adopted.count() == len(names) + 1
+
+
 def test_adopted_lines_make_a_dataset_whose_documents_say_the_dimensions(
     pings: lakebed.Dataset, tmp_path: Path
 ) -> None:
@@ -288,6 +317,13 @@ def test_adopted_lines_make_a_dataset_whose_documents_say_the_dimensions(
 def put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
+
+
+_PACKERS = {
+    "gz": gzip.compress,
+    "lzma": lambda data: lzma.compress(data, format=lzma.FORMAT_ALONE),
+    "lz4": lambda data: pa.compress(data, codec="lz4", asbytes=True),
+}
 
 
 def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None:

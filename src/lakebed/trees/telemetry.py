@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -54,7 +54,9 @@ _MAX_BEGINNING = 200  # of a file's name, whose end tells version, number and co
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
 _UNFINISHED = (".compressing", ".compressme", ".tmp")
 _SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
-_COMPRESSED = tuple(f".{_SUFFIXES.get(one, one)}" for one in COMPRESSIONS["submissions"][:-1])
+# The finished code wrote xz under this name, too.
+_BY_SUFFIX = {_SUFFIXES.get(one, one): one for one in COMPRESSIONS["submissions"]} | {"lzma": "xz"}
+_COMPRESSED = tuple(f".{suffix}" for suffix in _BY_SUFFIX if suffix)
 _TEXT = Primitive(Kind.STRING)
 _LINES = Schema(
     fields=tuple(Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
@@ -116,11 +118,13 @@ def _named_in(info: ObjectInfo, name: str, schema: DimensionSchema) -> int:
 
 
 def _compression_of(tree: ForeignTree) -> str:
-    """Return how new files are compressed: as those that there are, if all are alike."""
-    suffixes = {file.info.key.rpartition(".")[2] for file in tree.files}
-    names = {_SUFFIXES.get(name, name): name for name in COMPRESSIONS["submissions"]}
-    alone = suffixes.pop() if len(suffixes) == 1 else ""
-    return names.get(alone, "lz4") if alone else "lz4"
+    """Return how new files are compressed: as most of those that there are."""
+    names = (file.info.key.rpartition("/")[2] for file in tree.files)
+    counts = Counter(
+        _BY_SUFFIX.get(name.rpartition(".")[2] if "." in name else "", "uncompressed")
+        for name in names
+    )
+    return max(COMPRESSIONS["submissions"], key=counts.__getitem__)
 
 
 def _count_lines(file: TreeFile, data: pa.Buffer) -> int:  # noqa: ARG001 - the lines say nothing of it
