@@ -400,3 +400,55 @@ def test_spark_refuses_the_columns_that_the_local_reader_refuses(
         errors.append(str(caught.value))
 
     assert errors[0] == errors[1]
+
+
+OLD_DAYS = (
+    *(dt.date(1, 1, 1), dt.date(999, 12, 31), dt.date(1000, 1, 1), dt.date(1582, 10, 4)),
+    *(dt.date(1582, 10, 10), dt.date(1582, 10, 15), dt.date(2000, 2, 29), dt.date(9999, 12, 31)),
+)
+
+
+@pytest.fixture(scope="module")
+def old_days(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Dataset:
+    midnights = [dt.datetime.combine(day, dt.time()) for day in OLD_DAYS]
+    rows = pa.table(
+        {
+            "d": pa.array(OLD_DAYS, pa.date32()),
+            "t": pa.array(midnights, pa.timestamp("us")).cast(pa.timestamp("us", "UTC")),
+            "w": pa.array(midnights, pa.timestamp("us")),
+        }
+    )
+    repository = lakebed.open_repository(tmp_path_factory.mktemp("old"))
+    dataset = repository.create("days", lakebed.DatasetDescriptor(schema=rows.schema))
+    dataset.append(rows)  # one file, so that the bounds of files decide nothing
+    return dataset
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "{c} = {year1}",
+        "{c} < {before1000}",
+        "{c} <= {before1000}",
+        "{c} <> {year1}",
+        "{c} IN ({year1}, {before1000}, {gap}, {last})",
+        "{c} NOT IN ({year1}, {gap})",
+        "{c} BETWEEN {before1000} AND {gap}",
+    ],
+)
+@pytest.mark.parametrize("column", ["d", "t", "w"])
+@pytest.mark.parametrize("way", ["native", "arrow"])
+def test_conditions_on_days_of_any_year_are_read_in_every_way(
+    spark: Any, old_days: lakebed.Dataset, condition: str, column: str, way: Any
+) -> None:
+    form = "DATE '{}'" if column == "d" else "TIMESTAMP '{} 00:00:00{}'"
+    zone = "Z" if column == "t" else ""
+    days = {"year1": 0, "before1000": 1, "gap": 4, "last": 7}
+    literals = {name: form.format(OLD_DAYS[n], zone) for name, n in days.items()}
+    view = old_days.where(condition.format(c=column, **literals))
+
+    frame = view.spark(spark, ["w"], way=way).selectExpr("year(w) * 10000 + dayofyear(w) AS n")
+
+    expected = [row["w"].year * 10000 + row["w"].timetuple().tm_yday for row in view.reader()]
+    assert expected
+    assert sorted(row.n for row in frame.collect()) == sorted(expected)

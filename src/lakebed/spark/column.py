@@ -88,6 +88,9 @@ def literal(value: Scalar, kind: Type) -> Column:
         return F.timestamp_micros(F.lit(to_micros(value)))  # type: ignore[arg-type]  # bound
     if isinstance(kind, Primitive) and kind.kind is Kind.TIMESTAMP_NTZ:
         return F.lit(str(value)).cast("timestamp_ntz")
+    if isinstance(kind, Primitive) and kind.kind is Kind.DATE:
+        # pyspark hands a date on as a text without leading zeros, which Java refuses before 1000.
+        return F.lit(str(value)).cast("date")
     if isinstance(kind, Decimal):
         return F.lit(value)
     if isinstance(kind, Primitive) and kind.kind is Kind.UNSIGNED_LONG:
