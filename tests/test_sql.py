@@ -13,6 +13,7 @@ from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
     MissingDependencyError,
+    SchemaMismatchError,
 )
 from lakebed.sql import tables_of
 
@@ -99,6 +100,40 @@ def test_format_that_pyarrow_does_not_know_is_read_all_the_same(lake: Repository
     lake.create("numbers-avro", descriptor).append([{"n": 1}, {"n": 2}])
 
     assert lake.sql('SELECT sum(n)::INT AS n FROM "numbers-avro"').to_pylist() == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        [("M", pa.int64())],
+        [("r", pa.struct([("m", pa.int64()), ("M", pa.int64())]))],
+        [("r", pa.list_(pa.struct([("m", pa.int64()), ("M", pa.int64())])))],
+        [("r", pa.struct([("q", pa.struct([("m", pa.int64()), ("M", pa.int64())]))]))],
+    ],
+    ids=["column", "record", "list", "deeper"],
+)
+def test_dataset_whose_fields_differ_in_case_only_is_refused_and_read_by_where(
+    lake: Repository, extra: list[tuple[str, pa.DataType]]
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("m", pa.int64()), *extra])
+    dataset = lake.create("alike", DatasetDescriptor(schema=schema))
+    dataset.append([{"id": 1, "m": 10}, {"id": 2, "m": 99}])
+
+    with pytest.raises(SchemaMismatchError, match="'m' and 'M' of 'alike' apart") as caught:
+        lake.sql("SELECT id FROM alike WHERE m = 99")
+
+    assert "where()" in str(caught.value.hint)
+    assert dataset.where("m = 99").arrow(["id"]).to_pylist() == [{"id": 2}]
+
+
+def test_partition_field_that_differs_from_a_field_in_case_only_is_refused(
+    lake: Repository,
+) -> None:
+    descriptor = DatasetDescriptor(schema=FLIGHTS, partition_by="hash(n, 2) as CARRIER")
+    lake.create("parted", descriptor).append([{"ts": None, "carrier": "UA", "n": 5}])
+
+    with pytest.raises(SchemaMismatchError, match="'carrier' and 'CARRIER'"):
+        lake.sql("SELECT CARRIER FROM parted")
 
 
 @pytest.mark.parametrize(

@@ -409,6 +409,8 @@ class Repository:
         Raises:
             MissingDependencyError: DuckDB is not installed.
             InvalidInputError: It is no single SELECT, or DuckDB does not understand it.
+            SchemaMismatchError: Two columns of a dataset, or two fields of a record in it, differ
+                in case only: DuckDB would answer from another column.
             DatasetNotFoundError: There is no dataset of a name; the message names the nearest.
 
         Cost:
@@ -432,6 +434,7 @@ class Repository:
             raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
         layout = view._source.load().state.layout
         columns = dict.fromkeys((*layout.descriptor.schema.names, *layout.partition_level_types))
+        sql.check_columns(name, {column: layout.column_types[column] for column in columns})
         shown = view.select(*columns)
         try:
             return shown.dataset()

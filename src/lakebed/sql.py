@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakebed.errors import DatasetNotFoundError, InvalidInputError, MissingDependencyError
+from lakebed.errors import (
+    DatasetNotFoundError,
+    InvalidInputError,
+    MissingDependencyError,
+    SchemaMismatchError,
+)
 from lakebed.model.names import find_alike
+from lakebed.model.schema import Type, find_alike_fields
 
 if TYPE_CHECKING:
     import duckdb
@@ -59,6 +65,22 @@ def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
         except duckdb.Error as exc:
             raise _refused(exc) from exc
     return answer
+
+
+def check_columns(name: str, types: Mapping[str, Type]) -> None:
+    """Check that DuckDB tells the columns of a table apart, and the fields of records in them.
+
+    It takes names that differ in case only for one, and answers from the first.
+
+    Raises:
+        SchemaMismatchError: It does not.
+    """
+    alike = find_alike_fields(types)
+    if alike is not None:
+        raise SchemaMismatchError(
+            f"DuckDB does not tell the fields {alike[0]!r} and {alike[1]!r} of {name!r} apart.",
+            hint="Ask by where() and select(), or `lakebed query`, which tell them apart.",
+        )
 
 
 def _refused(error: duckdb.Error) -> InvalidInputError:
