@@ -1,10 +1,18 @@
 """Options of the data source: any case, each once, and none that nobody knows."""
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
-from lakebed.datasource.options import CreationOptions, OptionTexts, ReadOptions, SaveOptions
+from lakebed.datasource.options import (
+    STREAM_READS,
+    CreationOptions,
+    OptionTexts,
+    ReadOptions,
+    SaveOptions,
+)
+from lakebed.datasource.stream_options import StreamReadOptions, StreamWriteOptions
 from lakebed.errors import InvalidInputError
 
 PATH = {"path": "/lake/flights"}
@@ -125,4 +133,23 @@ def test_option_is_taken_once_and_what_is_left_is_named() -> None:
 
     assert texts.text("trigger") == "x"
     with pytest.raises(InvalidInputError, match="no option 'other'"):
-        texts.refuse_others()
+        texts.refuse_others(STREAM_READS)
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "message"),
+    [
+        (ReadOptions, "changecolumns", "option changeColumns is for streaming reads only"),
+        (ReadOptions, "onchange", "option onChange is for streaming reads only"),
+        (StreamReadOptions, "versionasof", "option versionAsOf is for batch reads only"),
+        (SaveOptions, "compactevery", "option compactEvery is for streaming writes only"),
+        (StreamWriteOptions, "replacewhere", "option replaceWhere is for batch writes only"),
+    ],
+)
+def test_option_of_another_call_is_named_as_documented_with_that_call(
+    options: Any, given: str, message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        options.parse(PATH | {given: "true"})
+
+    assert "Use " in str(caught.value.hint)

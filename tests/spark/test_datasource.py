@@ -113,6 +113,11 @@ def test_view_uri_is_read(spark: Any, read_only: Any) -> None:
     ("options", "schema", "message"),
     [
         ({"versionof": 1}, None, "InvalidInputError: The data source lakebed has no option"),
+        (
+            {"changeColumns": "true"},
+            None,
+            "InvalidInputError: The option changeColumns is for streaming reads only.",
+        ),
         ({"version": 9}, None, "VersionNotFoundError: Dataset 'events' has no version 9."),
         ({"columns": "m"}, None, "SchemaMismatchError: "),
         ({"where": "m = 1"}, None, "PredicateError: "),

@@ -34,6 +34,56 @@ _OF_CATALOGS = (
 _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Calls of the same format that take options which this one does not.
+
+    Attributes:
+        calls: The calls, as messages name them.
+        verb: What a user writes to make such a call.
+        names: The options, as the documentation spells them.
+    """
+
+    calls: str
+    verb: str
+    names: tuple[str, ...]
+
+    def spelling_of(self, name: str) -> str:
+        """Return an option as the documentation spells it; empty if these calls do not take it.
+
+        Spark hands names on in lower case.
+        """
+        return next((one for one in self.names if one.lower() == name.lower()), "")
+
+
+STREAM_READS = Elsewhere(
+    "streaming reads",
+    "spark.readStream",
+    (
+        *("startingVersion", "startingTimestamp", "startingBatchId"),
+        *("maxFilesPerTrigger", "maxBytesPerTrigger", "onChange", "changeColumns"),
+    ),
+)
+BATCH_READS = Elsewhere(
+    "batch reads",
+    "spark.read",
+    ("version", "versionAsOf", "timestamp", "timestampAsOf", "batchId"),
+)
+STREAM_WRITES = Elsewhere(
+    "streaming writes",
+    "frame.writeStream",
+    ("compactEvery", "compactTargetBytes", "checkpointLocation", "queryName"),
+)
+BATCH_WRITES = Elsewhere(
+    "batch writes",
+    "frame.write",
+    (
+        *("overwriteMode", "replaceWhere", "run", "base", "expectedVersion", "staged"),
+        "begunAt",
+    ),
+)
+
+
 class OptionTexts:
     """The options of one call, of which each is taken once; what is left at the end is unknown.
 
@@ -42,7 +92,7 @@ class OptionTexts:
     3
     >>> texts.address().name
     'flights'
-    >>> texts.refuse_others()
+    >>> texts.refuse_others(STREAM_READS)
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -185,13 +235,23 @@ class OptionTexts:
             {name.removeprefix(STORAGE_PREFIX): self._left.pop(name)[1] for name in names}
         )
 
-    def refuse_others(self) -> None:
+    def refuse_others(self, elsewhere: Elsewhere) -> None:
         """Check that nothing is left.
 
+        Args:
+            elsewhere: Calls that take other options.
+
         Raises:
-            InvalidInputError: Something is; the message names the nearest known option.
+            InvalidInputError: Something is left; the message names the calls that take it, or the
+                nearest known option.
         """
         for name, _ in self._left.values():
+            spelling = elsewhere.spelling_of(name)
+            if spelling:
+                raise InvalidInputError(
+                    f"The option {spelling} is for {elsewhere.calls} only.",
+                    hint=f"Use {elsewhere.verb}, or leave {spelling} out.",
+                )
             known = sorted(self._known, key=str.lower)
             by_lower = {one.lower(): one for one in known}
             meant = nearest(name.lower(), by_lower)
@@ -261,7 +321,7 @@ class ReadOptions:
             batch_id=texts.whole_number("batchId"),
             split_bytes=texts.whole_number("splitBytes", at_least=1),
         )
-        texts.refuse_others()
+        texts.refuse_others(STREAM_READS)
         return parsed
 
 
@@ -348,7 +408,7 @@ class SaveOptions:
             creation=creation_options(texts),
             files=file_options(texts),
         )
-        texts.refuse_others()
+        texts.refuse_others(STREAM_WRITES)
         return parsed
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Self, get_args
 
 from lakebed.datasource.options import (
+    BATCH_READS,
+    BATCH_WRITES,
+    STREAM_READS,
     OptionTexts,
     ReadOptions,
     SaveOptions,
@@ -20,21 +23,11 @@ from lakebed.work.epochs import SinkOptions
 
 LATEST = "latest"
 _OF_SPARK = ("checkpointLocation", "queryName")  # what Spark adds to the options of a query
-_OF_SOURCE = (
-    "startingVersion",
-    "startingTimestamp",
-    "startingBatchId",
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "onChange",
-    "changeColumns",
-)
 
 
 def is_of_stream(options: Mapping[str, str]) -> bool:
     """Whether only a streaming read has such options, so that it must be one."""
-    given = {name.lower() for name in options}
-    return any(name.lower() in given for name in _OF_SOURCE)
+    return any(STREAM_READS.spelling_of(name) for name in options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +114,7 @@ class StreamReadOptions:
             on_change=next((word for word in get_args(OnChange) if word == on_change), "fail"),
             has_change_columns=texts.flag("changeColumns") or False,
         )
-        texts.refuse_others()
+        texts.refuse_others(BATCH_READS)
         return parsed
 
 
@@ -165,5 +158,5 @@ class StreamWriteOptions:
                 compact_target_bytes=texts.whole_number("compactTargetBytes", at_least=1),
             ),
         )
-        texts.refuse_others()
+        texts.refuse_others(BATCH_WRITES)
         return parsed
