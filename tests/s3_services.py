@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,17 +13,18 @@ from typing import Any
 class ForgetfulService:
     """A service before another one that drops headers of PUTs, as some do that know no conditions.
 
-    It forgets nothing until it is told what.
+    It forgets nothing until it is told what; and then for the paths that match alone.
     """
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self.forgets: tuple[str, ...] = ()
+        self.forgets_at = ""  # a pattern
         self.requests: list[tuple[str, str]] = []  # method and path
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
-        if environ["REQUEST_METHOD"] == "PUT":
+        if environ["REQUEST_METHOD"] == "PUT" and re.search(self.forgets_at, environ["PATH_INFO"]):
             for header in self.forgets:
                 environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
         return self._application(environ, start_response)

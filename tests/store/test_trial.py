@@ -29,6 +29,7 @@ OF_WRITERS = [
     "create",
     "replace",
     "replace what is gone",
+    "heads",
     "race to create",
     "race to replace",
     "read after write",
@@ -94,8 +95,8 @@ def test_directory_and_memory_keep_writers_apart_and_nothing_stays(
 @pytest.mark.parametrize(
     ("forgotten", "expected"),
     [
-        ("If-None-Match", ["create", "race to create"]),
-        ("If-Match", ["replace", "replace what is gone", "race to replace"]),
+        ("If-None-Match", ["create", "heads", "race to create"]),
+        ("If-Match", ["replace", "replace what is gone", "heads", "race to replace"]),
     ],
 )
 def test_service_that_ignores_a_condition_is_told_with_all_that_follows(
@@ -116,6 +117,42 @@ def test_service_that_ignores_a_condition_is_told_with_all_that_follows(
     assert not trial.keeps_writers_apart
     assert (trial.verdict.value, trial.verdict.status) == ("no", "failed")
     assert objects_at(place, s3_options) == []
+
+
+@pytest.mark.parametrize("forgotten", ["If-None-Match", "If-Match"])
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"/[^/]+\.by-dataset-metadata\.json$", ["heads", "race"]),
+        (r"\.by-dataset-metadata\.msgpack\.zstd$", ["heads"]),
+        (r"/lake/[0-9a-f]{32}/[^/]+\.by-dataset-metadata\.json$", ["heads"]),
+    ],
+    ids=["json", "msgpack", "in the repository alone"],
+)
+def test_service_that_ignores_a_condition_for_heads_alone_is_found(
+    place: str,
+    forgetful_s3: Any,
+    s3_options: dict[str, str],
+    forgotten: str,
+    pattern: str,
+    expected: list[str],
+) -> None:
+    forgetful_s3[0].forgets, forgetful_s3[0].forgets_at = (forgotten,), pattern
+
+    trial = try_store(place, storage_options={**s3_options, "endpoint": forgetful_s3[1]}, rounds=3)
+
+    race = "race to create" if forgotten == "If-None-Match" else "race to replace"
+    assert failed(trial) == [race if name == "race" else name for name in expected]
+    assert not trial.keeps_writers_apart
+    assert objects_at(place, s3_options) == []
+
+
+def test_verdict_says_what_was_tried_and_what_no_trial_finds(tmp_path: Path) -> None:
+    verdict = try_store(str(tmp_path), rounds=1).verdict
+
+    assert "names of heads" in verdict.detail
+    assert "not found by a trial" in verdict.detail
+    assert "safe" not in verdict.detail
 
 
 def test_note_of_a_service_that_has_kept_conditions_before_is_taken_back(

@@ -29,6 +29,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     StorageError,
 )
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.store.base import Store
 from lakebed.store.locate import open_store
 from lakebed.store.memory import MemoryStore
@@ -47,6 +48,11 @@ _MAX_CLOCK_DISTANCE = timedelta(minutes=1)
 _START_TIMEOUT_S = 60.0
 _UNKNOWN = "unknown"
 _ANY_AGE = timedelta(days=-1)  # whatever the clock of the store says
+_HEAD_SUFFIXES = (JSON_SUFFIX, MSGPACK_SUFFIX)
+_KEPT = (
+    "all that was tried was kept, under names of heads too; a service that does otherwise under "
+    "other names or later is not found by a trial"
+)
 _REMEDY = (
     "Let one process write at a time, or use another service, or a version of this one that keeps "
     "If-Match and If-None-Match."
@@ -108,7 +114,7 @@ class StoreTrial:
     def verdict(self) -> StoreCheck:
         """Whether several may write, as one more line."""
         if self.keeps_writers_apart and self.is_complete:
-            return _verdict(CheckStatus.OK, "yes", "commits of several processes are safe here")
+            return _verdict(CheckStatus.OK, "yes", _KEPT)
         if self.is_complete:
             return _verdict(CheckStatus.FAILED, "no", _REMEDY)
         return _verdict(CheckStatus.FAILED, _UNKNOWN, "the store could not be tried to the end")
@@ -149,7 +155,7 @@ def try_store(
     checks: list[StoreCheck] = []
     is_complete = True
     with _scratch(root, storage_options) as scratch:
-        for check in _checks(rounds, writers):
+        for check in _checks(root, rounds, writers):
             try:
                 checks.append(check.run(scratch))
             except LakebedError as error:
@@ -242,11 +248,12 @@ class _NotKeptError(Exception):
         self.status = status
 
 
-def _checks(rounds: int, writers: int) -> Iterator[_Check]:
+def _checks(root: Store, rounds: int, writers: int) -> Iterator[_Check]:
     of_writers: dict[str, _Look] = {
         "create": _look_at_create,
         "replace": _look_at_replace,
         "replace what is gone": _look_at_replace_of_nothing,
+        "heads": partial(_look_at_heads, root),
         "race to create": partial(_race_to_create, rounds=rounds, writers=writers),
         "race to replace": partial(_race_to_replace, rounds=rounds, writers=writers),
         "read after write": _look_at_reads,
@@ -267,29 +274,50 @@ def _checks(rounds: int, writers: int) -> Iterator[_Check]:
 # store that is known to be broken, and how it is broken is to be told.
 
 
-def _look_at_create(store: Store) -> tuple[str, str]:
-    store._create("create", memoryview(b"first"))
-    if _is_taken(lambda: store._create("create", memoryview(b"second"))):
+def _look_at_create(store: Store, key: str = "create") -> tuple[str, str]:
+    store._create(key, memoryview(b"first"))
+    if _is_taken(lambda: store._create(key, memoryview(b"second"))):
         raise _NotKeptError("took a put with 'If-None-Match: *' for an object that exists")
     return "yes", "an object that exists is not written over"
 
 
-def _look_at_replace(store: Store) -> tuple[str, str]:
-    first = store._create("replace", memoryview(b"first"))
-    second = store._replace("replace", memoryview(b"second"), if_match=first)
-    if _is_taken(lambda: store._replace("replace", memoryview(b"third"), if_match=first)):
+def _look_at_replace(store: Store, key: str = "replace") -> tuple[str, str]:
+    first = store._create(key, memoryview(b"first"))
+    second = store._replace(key, memoryview(b"second"), if_match=first)
+    if _is_taken(lambda: store._replace(key, memoryview(b"third"), if_match=first)):
         raise _NotKeptError("took a put whose If-Match has an etag that the object had before")
     if first == second:
         raise _NotKeptError("gave two contents the same etag")
     return "yes", "an object that has changed is not written over"
 
 
-def _look_at_replace_of_nothing(store: Store) -> tuple[str, str]:
-    etag = store._create("gone", memoryview(b"first"))
-    store._delete(["gone"])
-    if _is_taken(lambda: store._replace("gone", memoryview(b"second"), if_match=etag)):
+def _look_at_replace_of_nothing(store: Store, key: str = "gone") -> tuple[str, str]:
+    etag = store._create(key, memoryview(b"first"))
+    store._delete([key])
+    if _is_taken(lambda: store._replace(key, memoryview(b"second"), if_match=etag)):
         raise _NotKeptError("took a put with If-Match for an object that was deleted")
     return "yes", "an object that was deleted is not written again"
+
+
+def _look_at_heads(root: Store, scratch: Store) -> tuple[str, str]:
+    """Try the same beside the heads of the repository, under a name that no dataset can have.
+
+    A rule of the service, or a proxy, may treat names of some form in another way. A directory and
+    the memory treat all names alike, and are tried where nothing can stay behind.
+    """
+    store, stem = root, f"{_SCRATCH}{secrets.token_hex(8)}"
+    if isinstance(root, MemoryStore) or scratch.local_path("x") is not None:
+        store, stem = scratch, "head"
+    for suffix in _HEAD_SUFFIXES:
+        key = f"{stem}{suffix}"
+        for look in (_look_at_create, _look_at_replace, _look_at_replace_of_nothing):
+            try:
+                look(store, key)
+            except _NotKeptError as exc:
+                raise _NotKeptError(f"{exc.detail}, where its name ends with {suffix}") from None
+            finally:
+                store._delete([key])
+    return "yes", f"the same for names that end with {' or '.join(_HEAD_SUFFIXES)}"
 
 
 def _is_taken(put: Callable[[], str]) -> bool:
@@ -310,19 +338,27 @@ class _Answer(StrEnum):
 
 def _race_to_create(store: Store, *, rounds: int, writers: int) -> tuple[str, str]:
     def put(number: int, data: memoryview) -> str:
-        return store._create(f"race/create-{number}", data)
+        return store._create(_race_key("race/create", number), data)
 
     return _race(store, "race/create", put, rounds=rounds, writers=writers)
 
 
 def _race_to_replace(store: Store, *, rounds: int, writers: int) -> tuple[str, str]:
     # An object a round: some services take one write a second of an object, and no more.
-    etags = [store._create(f"race/replace-{one}", memoryview(_BEFORE)) for one in range(rounds)]
+    etags = [
+        store._create(_race_key("race/replace", number), memoryview(_BEFORE))
+        for number in range(rounds)
+    ]
 
     def put(number: int, data: memoryview) -> str:
-        return store._replace(f"race/replace-{number}", data, if_match=etags[number])
+        return store._replace(_race_key("race/replace", number), data, if_match=etags[number])
 
     return _race(store, "race/replace", put, rounds=rounds, writers=writers)
+
+
+def _race_key(name: str, number: int) -> str:
+    """Return what a round races for, under the name of a head: that is what commits race for."""
+    return f"{name}-{number}{JSON_SUFFIX}"
 
 
 def _race(
@@ -335,7 +371,7 @@ def _race(
         for number in range(rounds):
             told = _put_at_once(pool, partial(put, number), writers)
             answers.update(told)
-            problem = _problem_of_round(told, _content(store, f"{name}-{number}"))
+            problem = _problem_of_round(told, _content(store, _race_key(name, number)))
             if problem:
                 problems.append(f"round {number + 1}: {problem}")
     value = f"{rounds - len(problems)} of {rounds}"
