@@ -160,7 +160,8 @@ def files_of_older_schemas_are_read_under_the_current_one(
     dataset.append(table(0, 30))
     wider = pa.schema([*SCHEMA, pa.field("note", pa.string())])
     dataset.update(
-        lakebed.DatasetDescriptor(schema=wider, partition_by=dataset.descriptor.partition_by)
+        lakebed.DatasetDescriptor(schema=wider, partition_by=dataset.descriptor.partition_by),
+        base=dataset.version,
     )
     dataset.append(table(30, 30).append_column("note", pa.array(["n"] * 30)))
 

@@ -226,7 +226,8 @@ class Model:
             return
         name = f"f{len(self.fields)}"
         self.told.append(f"add {name}")
-        old = self.dataset.descriptor
+        snapshot = self.dataset.snapshot()
+        old = snapshot.descriptor
         fields = (*old.schema.fields, Field(name=name, type=Primitive(Kind.LONG)))
         self.dataset.update(
             lakebed.DatasetDescriptor(
@@ -234,7 +235,8 @@ class Model:
                 partition_by=old.partition_by,
                 index=old.index,
                 format=old.format,
-            )
+            ),
+            base=snapshot,
         )
         self.fields.append(name)
         self.rows = [{**row, name: None} for row in self.rows]

@@ -115,7 +115,7 @@ ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
     "rollback": lambda d: d.rollback(version=1),
     "protect": lambda d: d.protect(version=2, reason="audit"),
     "unprotect": lambda d: d.unprotect(version=1),
-    "update": lambda d: d.update(with_property(d.descriptor)),
+    "update": lambda d: d.update(with_property(d.descriptor), base=d.version),
     "update by a function": lambda d: d.update(with_property),
     "promote": lambda d: d.promote({"c": ["a", "b"]}),
     "drop an index": lambda d: d.drop_index("n"),

@@ -411,8 +411,10 @@ def test_reader_of_a_narrower_class_reads_its_fields(flights: Dataset) -> None:
 def test_reader_of_a_class_with_other_fields_is_refused(flights: Dataset) -> None:
     with pytest.raises(SchemaMismatchError, match="Unknown column 'more'"):
         flights.reader(WithMore)
-    with pytest.raises(InvalidInputError, match="no dataclass"):
+    with pytest.raises(InvalidInputError, match="is not a dataclass"):
         flights.reader(int)
+    with pytest.raises(InvalidInputError, match="is not a dataclass"):
+        flights.reader(OnlyN(1))
 
 
 def test_reader_can_be_closed_early_and_twice(flights: Dataset) -> None:

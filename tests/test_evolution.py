@@ -92,7 +92,8 @@ def test_old_and_new_files_read_as_one(format_: str) -> None:
             ID,
             one("f", "double"),
             format=format_,
-        )
+        ),
+        base=dataset.version,
     )
     dataset.append([{"id": 2, "n": 2**40, "f": 0.1, "added": "yes"}])
 
@@ -162,7 +163,8 @@ def test_predicates_ask_old_files_what_they_read_as(
             one("added", "string", default="none"),
             one("empty", maybe("int")),
             format=format_,
-        )
+        ),
+        base=dataset.version,
     )
     dataset.append(
         [{"id": 3, "n": 9.5, "f": 0.1, "day": dt.datetime(2014, 1, 1, 5), "added": "yes"}]
@@ -177,7 +179,7 @@ def test_predicates_ask_old_files_what_they_read_as(
 def test_files_whose_default_is_no_match_are_dropped_by_the_plan() -> None:
     dataset = create(ID)
     dataset.append([{"id": 1}])
-    dataset.update(described(ID, one("added", "int", default=0)))
+    dataset.update(described(ID, one("added", "int", default=0)), base=dataset.version)
     dataset.append([{"id": 2, "added": 5}])
 
     plan = dataset.where("added = 5").plan()
@@ -193,12 +195,13 @@ def test_files_whose_default_is_no_match_are_dropped_by_the_plan() -> None:
 def test_a_name_added_again_never_shows_the_old_column(format_: str) -> None:
     dataset = create(ID, one("a", maybe("string")), one("b", maybe("int")), format=format_)
     dataset.append([{"id": 1, "a": "old", "b": 1}])
-    dataset.update(described(ID, one("b", maybe("int")), format=format_))
+    dataset.update(described(ID, one("b", maybe("int")), format=format_), base=dataset.version)
     dataset.append([{"id": 2, "b": 2}])
     dataset.update(
         described(
             ID, one("b", maybe("int")), one("a", ["string", "null"], default="new"), format=format_
-        )
+        ),
+        base=dataset.version,
     )
     dataset.append([{"id": 3, "b": 3, "a": "fresh"}])
 
@@ -212,7 +215,7 @@ def test_no_field_of_old_files_needs_to_be_left() -> None:
     for format_ in ("parquet", "avro"):
         dataset = create(one("a", "int"), format=format_)
         dataset.append([{"a": 1}, {"a": 2}])
-        dataset.update(described(one("b", "int", default=5), format=format_))
+        dataset.update(described(one("b", "int", default=5), format=format_), base=dataset.version)
 
         assert dataset.arrow().to_pydict() == {"b": [5, 5]}
         assert dataset.count() == dataset.where("b = 5").count() == 2
@@ -243,10 +246,10 @@ def test_parts_of_records_lists_and_maps_change_too(format_: str) -> None:
     dataset = create(*fields(PLACE, "a"), format=format_)
     old = {"x": 1, "y": "old"}
     dataset.append([entity(1, old), {"id": 2, "p": None, "l": None, "m": None}, entity(3, old)])
-    dataset.update(described(*fields(WIDER, "b"), format=format_))
+    dataset.update(described(*fields(WIDER, "b"), format=format_), base=dataset.version)
     dataset.append([entity(4, {"z": 2.5, "x": 2**40, "y": "y"})])
-    dataset.update(described(*fields(WITHOUT, "c"), format=format_))
-    dataset.update(described(*fields(WIDER, "d"), format=format_))
+    dataset.update(described(*fields(WITHOUT, "c"), format=format_), base=dataset.version)
+    dataset.update(described(*fields(WIDER, "d"), format=format_), base=dataset.version)
 
     again = {"z": 1.5, "x": 1, "y": None}
     assert list(dataset.reader()) == [
@@ -296,7 +299,7 @@ def test_an_allowed_update_never_changes_what_old_rows_read_as(
         history = len(dataset.history())
         wanted = described(*fields, format=format_)
         try:
-            dataset.update(wanted)
+            dataset.update(wanted, base=dataset.version)
         except SchemaMismatchError:
             assert len(dataset.history()) == history
             assert sorted(dataset.reader(), key=str) == before
@@ -322,7 +325,7 @@ def test_a_provided_partition_becomes_a_field_of_the_same_name() -> None:
     dataset.with_("release", 6).append([{"id": 1}])
     fields = [ID, one("release", maybe("long"))]
 
-    dataset.update(described(*fields, partition_by=[by.identity("release")]))
+    dataset.update(described(*fields, partition_by=[by.identity("release")]), base=dataset.version)
     dataset.append([{"id": 2, "release": 6}, {"id": 3, "release": 7}])
 
     assert sorted(dataset.reader(), key=lambda row: row["id"]) == [
@@ -339,7 +342,9 @@ def test_paths_that_were_provided_are_not_taken_for_those_of_a_later_function() 
     dataset = create(ID, partition_by=[by.provided("bucket", "int")])
     dataset.with_("bucket", 9).append([{"id": 1}])
 
-    dataset.update(described(ID, partition_by=[by.hash("id", 4, name="bucket")]))
+    dataset.update(
+        described(ID, partition_by=[by.hash("id", 4, name="bucket")]), base=dataset.version
+    )
     dataset.append([{"id": 1}, {"id": 2}])
 
     assert dataset.where("id = 1").count() == 2
@@ -351,7 +356,7 @@ def test_an_equal_descriptor_makes_no_new_version() -> None:
     dataset = create(ID, properties={"owner": "ops"})
     commit = dataset.append([{"id": 1}])
 
-    again = dataset.update(described(ID, properties={"owner": "ops"}))
+    again = dataset.update(described(ID, properties={"owner": "ops"}), base=dataset.version)
 
     assert again == commit
     assert dataset.version == 1
@@ -362,7 +367,7 @@ def test_properties_and_compression_change_without_a_new_schema() -> None:
     dataset = create(ID)
     properties = {"owner": "ops", "ünï": '{"a": "b"}', "empty": ""}
 
-    dataset.update(described(ID, properties=properties, compression="snappy"))
+    dataset.update(described(ID, properties=properties, compression="snappy"), base=dataset.version)
     dataset.append([{"id": 1}])
 
     assert dataset.descriptor.properties == properties
@@ -381,7 +386,7 @@ def test_twenty_versions_are_kept() -> None:
     for number in range(20):
         dataset.append([{"id": number}])
         fields = [*fields, one(f"f{number}", "int", default=number)]
-        dataset.update(described(*fields))
+        dataset.update(described(*fields), base=dataset.version)
 
     assert [len(known.schema.fields) for known in dataset.schemas()] == list(range(1, 22))
     assert dataset.schemas()[3].version == 6
@@ -399,7 +404,8 @@ def test_a_thousand_fields_evolve() -> None:
     dataset.append([{"id": 1, "f998": 5}])
 
     dataset.update(
-        described(ID, *(one(f"f{n}", maybe("long")) for n in range(998)), one("new", maybe("int")))
+        described(ID, *(one(f"f{n}", maybe("long")) for n in range(998)), one("new", maybe("int"))),
+        base=dataset.version,
     )
     dataset.append([{"id": 2, "f0": 2**40}])
 
@@ -434,7 +440,8 @@ def test_a_dataset_of_the_first_format_evolves(tmp_path: Path, name: str) -> Non
             schema=lakebed.Schema(fields=tuple(fields)),
             partition_by=old.partition_by,
             properties=old.properties,
-        )
+        ),
+        base=dataset.version,
     )
 
     assert dataset.arrow().to_pylist() == before
@@ -450,16 +457,16 @@ def test_an_evolved_head_says_so_to_releases_that_know_no_schema_numbers() -> No
         return str(head["metadata"]["lakebed.format_version"])
 
     assert format_version() == "1"
-    dataset.update(described(ID, properties={"a": "b"}))
+    dataset.update(described(ID, properties={"a": "b"}), base=dataset.version)
     assert format_version() == "1"
-    dataset.update(described(ID, one("a", maybe("int"))))
+    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
     assert format_version() == "2"
 
 
 def test_names_of_files_tell_their_schema() -> None:
     dataset = create(ID)
     dataset.append([{"id": 1}])
-    dataset.update(described(ID, one("a", maybe("int"))))
+    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
     dataset.append([{"id": 2}])
 
     numbers = [file.schema_number for file in dataset.plan().files]
@@ -473,7 +480,7 @@ def test_names_of_files_tell_their_schema() -> None:
 def test_an_unknown_schema_number_is_corrupt(tail: str) -> None:
     dataset = create(ID)
     dataset.append([{"id": 1}])
-    dataset.update(described(ID, one("a", maybe("int"))))
+    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
     store, key = store_of(dataset), HeadFormat.JSON.key("d")
     head = json.loads(store.get(key).data)
     (label,) = head["partitions"]
@@ -520,7 +527,7 @@ def test_facts_of_promoted_columns_merge(monkeypatch: pytest.MonkeyPatch) -> Non
     row = {"id": 1, "n": 7, "f": 0.5, "t": dt.date(2013, 1, 1), "gone": "x"}
     dataset.append([row])
     wider = [ID, one("n", "long"), one("f", "double"), one("t", wall), one("new", maybe("string"))]
-    dataset.update(described(*wider))
+    dataset.update(described(*wider), base=dataset.version)
     dataset.append([{"id": 2, "n": 2**40, "f": 0.1, "t": dt.datetime(2014, 1, 1), "new": "y"}])
 
     (segment,) = [
@@ -554,7 +561,7 @@ def test_a_refused_update_changes_nothing(case: str) -> None:
     descriptor, error = REFUSALS[case]
 
     with pytest.raises(error):
-        dataset.update(descriptor)
+        dataset.update(descriptor, base=0)
 
     assert content_of(dataset) == before
 
@@ -584,7 +591,7 @@ def test_an_update_on_a_failing_store_happens_wholly_or_not_at_all(
 
     happened: bool | None = None
     try:
-        lakebed.Repository(failing).open("d").update(wanted, commit_options=QUICK)
+        lakebed.Repository(failing).open("d").update(wanted, base=1, commit_options=QUICK)
         happened = True
     except CommitUnknownError:
         pass
@@ -596,7 +603,7 @@ def test_an_update_on_a_failing_store_happens_wholly_or_not_at_all(
         assert (reopened.descriptor == wanted) is happened
         assert reopened.version == 1 + happened
     assert reopened.arrow(["id"]).column(0).to_pylist() == [1]
-    reopened.update(described(ID, one("a", "int", default=6)))
+    reopened.update(described(ID, one("a", "int", default=6)), base=reopened.version)
     assert reopened.arrow().to_pylist() == [{"id": 1, "a": 5 if reopened.version == 3 else 6}]
 
 
@@ -613,11 +620,11 @@ def test_a_schema_file_that_cannot_be_written_is_mended_by_the_next_update(
     def columns() -> list[str]:
         return pq.read_schema(pa.BufferReader(store.get("d/data/_common_metadata").data)).names
 
-    lakebed.Repository(failing).open("d").update(wanted)
+    lakebed.Repository(failing).open("d").update(wanted, base=0)
     assert "a" not in columns()
     assert "schema file is not that of the head" in caplog.text
 
-    dataset.update(wanted)
+    dataset.update(wanted, base=dataset.version)
     assert columns() == ["batch_id", "a", "id"]
     assert dataset.version == 1
 
@@ -632,8 +639,11 @@ def test_an_append_that_began_before_the_update_commits() -> None:
     rows = pa.RecordBatch.from_pylist([{"id": 1, "gone": "x"}])
     written = write_batches(store, target, [rows])
 
-    dataset.update(described(ID, one("a", "int", default=5)))
-    dataset.update(described(ID, one("a", "int", default=5), one("gone", maybe("string"))))
+    dataset.update(described(ID, one("a", "int", default=5)), base=dataset.version)
+    dataset.update(
+        described(ID, one("a", "int", default=5), one("gone", maybe("string"))),
+        base=dataset.version,
+    )
     transaction.add(written)
     transaction.commit()
 
@@ -643,7 +653,7 @@ def test_an_append_that_began_before_the_update_commits() -> None:
 
 def test_files_staged_under_a_wrong_number_are_not_committed() -> None:
     dataset = create(ID)
-    dataset.update(described(ID, one("a", maybe("int"))))
+    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
     store = store_of(dataset)
     transaction = Transaction.begin(store, "d", "append")
     target = BatchTarget(
@@ -673,10 +683,12 @@ class BetweenReadAndSwap(DelegatingStore):
 def test_of_two_updates_at_a_time_one_conflicts() -> None:
     dataset = create(ID)
     first = described(ID, one("a", maybe("int")))
-    slow = BetweenReadAndSwap(store_of(dataset), lambda: dataset.update(first))
+    slow = BetweenReadAndSwap(
+        store_of(dataset), lambda: dataset.update(first, base=dataset.version)
+    )
 
     with pytest.raises(CommitConflictError, match="Both change the descriptor"):
-        lakebed.Repository(slow).open("d").update(described(ID, one("b", maybe("int"))))
+        lakebed.Repository(slow).open("d").update(described(ID, one("b", maybe("int"))), base=0)
 
     assert dataset.descriptor == first
     assert dataset.version == 1
@@ -697,7 +709,7 @@ def test_appends_and_updates_at_a_time_all_count() -> None:
     fields = [ID]
     for number in range(4):
         fields = [*fields, one(f"f{number}", "int", default=number)]
-        dataset.update(described(*fields))
+        dataset.update(described(*fields), base=dataset.version)
     for thread in threads:
         thread.join()
 
@@ -717,7 +729,9 @@ def test_an_older_state_cannot_be_updated() -> None:
 
 def test_the_schema_file_follows_the_head() -> None:
     dataset = create(ID, one("n", maybe("int")))
-    dataset.update(described(ID, one("n", maybe("double")), one("a", maybe("string"))))
+    dataset.update(
+        described(ID, one("n", maybe("double")), one("a", maybe("string"))), base=dataset.version
+    )
 
     schema = pq.read_schema(pa.BufferReader(store_of(dataset).get("d/data/_common_metadata").data))
 
@@ -728,8 +742,8 @@ def test_the_schema_file_follows_the_head() -> None:
 def test_rows_are_rewritten_under_the_current_schema() -> None:
     dataset = create(ID, one("gone", maybe("string")))
     dataset.append([{"id": n, "gone": "x"} for n in range(4)])
-    dataset.update(described(ID, one("a", "int", default=5)))
-    dataset.update(described(ID, one("a", "int", default=6)))
+    dataset.update(described(ID, one("a", "int", default=5)), base=dataset.version)
+    dataset.update(described(ID, one("a", "int", default=6)), base=dataset.version)
 
     dataset.delete(dataset.where("id < 2"))
 

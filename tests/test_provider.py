@@ -140,7 +140,7 @@ def test_an_own_provider_is_told_of_every_change_after_the_head() -> None:
 
     dataset = lake.create("d", described("a"))
     assert catalog.load("d") == described("a")
-    dataset.update(described("a", "b"))
+    dataset.update(described("a", "b"), base=dataset.version)
     assert catalog.load("d") == described("a", "b")
     lake.drop("d")
     assert catalog.list() == []
@@ -156,7 +156,10 @@ def test_an_own_provider_is_not_told_of_what_did_not_happen() -> None:
         lake.create("d", described("b"))
     texts = [{"name": "a", "type": ["null", "string"]}]
     with pytest.raises(SchemaMismatchError):
-        dataset.update(DatasetDescriptor(schema={"type": "record", "name": "r", "fields": texts}))
+        dataset.update(
+            DatasetDescriptor(schema={"type": "record", "name": "r", "fields": texts}),
+            base=dataset.version,
+        )
     with pytest.raises(DatasetNotFoundError):
         lake.drop("e")
 
@@ -209,7 +212,7 @@ def test_a_provider_that_fails_is_told_apart_from_a_dataset_that_did_not_change(
 
     changes: dict[str, Callable[[], object]] = {
         "create": lambda: lake.create("d", described("a")),
-        "update": lambda: lake.open("d").update(described("a", "b")),
+        "update": lambda: lake.open("d").update(described("a", "b"), base=0),
         "drop": lambda: lake.drop("d"),
     }
 
@@ -222,7 +225,7 @@ def test_a_provider_that_fails_is_told_apart_from_a_dataset_that_did_not_change(
     catalog.fails = False
     if change != "drop":
         dataset = lake.open("d")
-        dataset.update(dataset.descriptor)
+        dataset.update(lambda old: old)
         assert catalog.load("d") == dataset.descriptor
 
 

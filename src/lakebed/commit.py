@@ -25,6 +25,7 @@ class Commit:
     """The change from one version to the next.
 
     Attributes:
+        dataset: Name of the dataset.
         version: The version that it made.
         commit_id: Stable over retries.
         operation: Such as `append` or `cleanup`, or `foreign` for changes of other tools; docs/format.md lists them.
@@ -51,6 +52,7 @@ class Commit:
     (1, 'append', 1, ('carrier=UA',))
     """
 
+    dataset: str
     version: int
     commit_id: str
     operation: str
@@ -110,6 +112,7 @@ class Commit:
     def of(cls, entry: Entry, state: State) -> Self:
         """Read a commit from its entry in the history."""
         return cls(
+            dataset=state.name,
             version=entry.version,
             commit_id=entry.commit_id,
             operation=entry.operation,

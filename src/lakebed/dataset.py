@@ -87,13 +87,11 @@ class Dataset(View):
         super().__init__(source, TRUE)
 
     def __repr__(self) -> str:
-        pinned = self._source.pinned
-        at = f" at version {pinned.state.version}" if pinned else ""
-        return f"<Dataset {self.name!r} in {self._source.store.uri}{at}>"
+        return f"<Dataset {self.name!r} in {self._source.store.uri}{self._pin}>"
 
     def _repr_html_(self) -> str:
         """Show what the last read of the head said; nothing is read for it."""
-        state = self._source.seen()
+        state = self._source.cached()
         descriptor = state.descriptor
         return facts_to_html(
             f"Dataset {self.name}",
@@ -125,14 +123,9 @@ class Dataset(View):
         return f"dataset:{self.uri}" + (f"?{VERSION}={pinned.state.version}" if pinned else "")
 
     @property
-    def version(self) -> int:
-        """The current version: 0 at creation, then one more a commit. Reads the head."""
-        return self._source.load().state.version
-
-    @property
     def descriptor(self) -> DatasetDescriptor:
         """What the dataset is. Reads the head."""
-        return self._source.tell().descriptor
+        return self._source.load().state.descriptor
 
     @property
     def schema(self) -> Schema:
@@ -225,7 +218,7 @@ class Dataset(View):
         Cost:
             The head and the history, of which there are few objects.
         """
-        state = self._source.tell()
+        state = self._source.load().state
         if not state.is_ours:
             only = SchemaVersion(
                 number=1,
@@ -336,6 +329,7 @@ class Dataset(View):
                 self._check_own(side)
                 return side._source.load().state
             case Commit():
+                self._check_base_is_mine(side, side.dataset)
                 return self._state_of(side.version)
             case batches.listing.Batch():
                 return self.at(batch_id=side.batch_id)._source.load().state
@@ -523,15 +517,21 @@ class Dataset(View):
         Files that were written stay as they are and read as before: a field that they lack has
         the default with which it was added. An equal descriptor makes no new version.
 
-        Nobody's update is undone. A descriptor replaces the one that this object showed last, by
-        `descriptor`, `schema` or when it was opened; if others have changed it since, that is a
-        conflict. A function is applied to whatever the descriptor is.
+        No update of another writer is undone. A function is applied to the current descriptor, and
+        again if another writer was faster. A descriptor needs the `base` that it was made from; if
+        others have updated the dataset since, that is a conflict.
+
+        ```
+        flights.update(lambda old: dataclasses.replace(old, compression="snappy"))
+        snapshot = flights.snapshot()
+        flights.update(changed(snapshot.descriptor), base=snapshot)
+        ```
 
         Args:
-            descriptor: What the dataset shall be; or a function that makes it of what the dataset
-                is, and that may be called several times.
-            base: What the descriptor was made from, if not from the one that was shown last: a
-                version, or a dataset, plan or commit of it.
+            descriptor: A function that returns the new descriptor for the current one, and may be
+                called several times; or, with `base`, the new descriptor itself.
+            base: What the descriptor was made from: a version, or a snapshot, plan or commit. With
+                a function, another update since then is a conflict.
             commit_options: How long to fight for the head.
 
         Returns:
@@ -541,8 +541,10 @@ class Dataset(View):
             SchemaMismatchError: Data of a schema that the dataset has or had could not be read
                 as it was; nothing has changed. The message names the field and the reason.
             PartitionSpecError: The partitions differ; nothing has changed.
-            InvalidInputError: The format differs; nothing has changed.
-            CommitConflictError: Somebody else updated the dataset meanwhile; nothing has changed.
+            InvalidInputError: The format differs, or a descriptor is given without `base`; nothing
+                has changed.
+            CommitConflictError: Another writer has updated the dataset since the base, or time and
+                again; nothing has changed.
             CommitUnknownError: The store stopped answering; see the error.
             MetadataProviderError: The dataset has changed, but the repository's own provider
                 failed.
@@ -556,23 +558,22 @@ class Dataset(View):
         self._check_writable()
         store = self._source.store
         made_from = self._base_of(base)
-        if callable(descriptor):
-            edit = descriptor
-        else:
-            made_from = made_from or self._source.told()
-
-            def edit(_: DatasetDescriptor) -> DatasetDescriptor:
-                return descriptor
-
+        if isinstance(descriptor, DatasetDescriptor) and made_from is None:
+            raise InvalidInputError(
+                f"Cannot update {self.name!r} with a descriptor alone: updates of others since it "
+                "was made would be undone.",
+                hint="Give a function, such as lambda old: dataclasses.replace(old, index=('id',)); "
+                "or name what the descriptor was made from: base=snapshot, a version or a commit.",
+            )
+        edit = descriptor if callable(descriptor) else lambda _: descriptor
         done = updates.update(store, self.name, edit, commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
-        self._source.forget()
-        self._source.note_update(done.made)
+        self._source.invalidate()
         if self._source.metadata is not None:
             with telling(
                 self.name,
                 f"updated to version {done.entry.version}",
-                "Update it again with the same descriptor to tell the provider again.",
+                "Call update(lambda old: old) to save it to the provider again.",
             ):
                 self._source.metadata.save(self.name, done.descriptor)
         return Commit.of(done.entry, done.base)
@@ -1596,12 +1597,12 @@ class Dataset(View):
             options=commit_options,
             on_progress=on_progress,
         )
-        self._source.forget()
+        self._source.invalidate()
         if report.commit is not None and self._source.metadata is not None:
             with telling(
                 self.name,
                 f"promoted in version {report.commit.version}",
-                "Update it with the same descriptor to tell the provider again.",
+                "Call update(lambda old: old) to save it to the provider again.",
             ):
                 self._source.metadata.save(self.name, promoted)
         return report

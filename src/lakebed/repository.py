@@ -32,7 +32,7 @@ from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
-from lakebed.state.snapshot import Snapshot, Source
+from lakebed.state.snapshot import Source
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
 from lakebed.view import View
@@ -149,7 +149,7 @@ class Repository:
             with telling(name, "created", remedy):
                 self._told.save(name, descriptor)
         # Not read again: an answer that is lost now would tell of a failure that was none.
-        return self._dataset(Snapshot(created, 0))
+        return self._dataset(created)
 
     def adopt(
         self,
@@ -237,7 +237,7 @@ class Repository:
             "drop it."
         ):
             hive.adoption.commit_adoption(self._store, created.name, adoption)
-        created._source.forget()
+        created._source.invalidate()
         return created
 
     def find_adoption(
@@ -346,12 +346,12 @@ class Repository:
             One GET; two for a msgpack head; one more before the first commit.
         """
         head = read_head(self._store, name)
-        return self._dataset(Snapshot(head.state, head.requests), name)
+        return self._dataset(head.state, name)
 
-    def _dataset(self, seen: Snapshot, name: str = "") -> Dataset:
-        source = Source(self._store, name or seen.state.name, metadata=self._told)
-        source.remember(seen)
-        return Dataset(source)
+    def _dataset(self, state: State, name: str = "") -> Dataset:
+        return Dataset(
+            Source(self._store, name or state.name, metadata=self._told, columns_of=state)
+        )
 
     def exists(self, name: str) -> bool:
         """Whether there is a dataset of this name.
@@ -517,9 +517,9 @@ class Repository:
             existing = alone._find(name)
             if existing is None:
                 alone.create(name, wanted)
-            elif existing.descriptor != wanted:
+            elif (snapshot := existing.snapshot()).descriptor != wanted:
                 with noting(f"It is dataset {name!r} that cannot follow its metadata."):
-                    existing.update(wanted)
+                    existing.update(wanted, base=snapshot)
             else:
                 continue
             changed.append(name)
@@ -621,7 +621,8 @@ class HeadProvider(MetadataProvider):
     def save(self, name: str, descriptor: DatasetDescriptor) -> None:
         """Create the dataset, or update it by the rules of evolution."""
         if self._repository.exists(name):
-            self._repository.open(name).update(descriptor)
+            dataset = self._repository.open(name)
+            dataset.update(descriptor, base=dataset.snapshot())
         else:
             self._repository.create(name, descriptor)
 

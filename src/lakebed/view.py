@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import copy
 import dataclasses
 import datetime as dt
 import os
@@ -76,7 +78,7 @@ class View(Readable):
     """A dataset narrowed by constraints. Immutable; every refinement gives another view.
 
     Every call that reads starts from the current head, so that a view shows commits as they
-    come, and each result is of one version.
+    come, and each result is of one version. A `snapshot` of it shows one version for good.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
@@ -93,14 +95,19 @@ class View(Readable):
         """Use `Dataset.where` and its like instead."""
         self._source = source
         self._constraint = constraint
-        self._last_read: State | None = None
 
     def __repr__(self) -> str:
-        return f"<View of {self._source.name!r}: {cut(str(self._constraint))}>"
+        return f"<View of {self._source.name!r}{self._pin}: {cut(str(self._constraint))}>"
+
+    @property
+    def _pin(self) -> str:
+        """The pinned version as words for `repr`; empty if there is none."""
+        pinned = self._source.pinned
+        return "" if pinned is None else f" at version {pinned.state.version}"
 
     def _repr_html_(self) -> str:
         """Show what the last read of the head said; nothing is read for it."""
-        state = self._source.seen()
+        state = self._source.cached()
         return facts_to_html(
             f"View of {self._source.name}",
             {
@@ -114,6 +121,31 @@ class View(Readable):
         )
 
     @property
+    def version(self) -> int:
+        """The version that a read is of: the current one, for which the head is read, or a pinned one.
+
+        It is 0 at creation, then one more a commit.
+        """
+        return self._source.load().state.version
+
+    def snapshot(self) -> Self:
+        """Return the same view of one version: the current one, for good.
+
+        All reads of a snapshot are of this version, however often, in whichever thread, and, since
+        it can be pickled, in whichever process. So it can be the `base` of a write that is made from
+        what was read. It can only be read. A cleanup may delete its files one day, as those of any
+        older version; `Dataset.protect` keeps them. A pinned view is its own snapshot.
+
+        Cost:
+            A read of the head.
+        """
+        if self._source.pinned is not None:
+            return self
+        pinned = copy.copy(self)
+        pinned._source = self._source.at_head()
+        return pinned
+
+    @property
     def constraint(self) -> Predicate:
         """What narrows the view; prints as SQL."""
         return self._constraint
@@ -124,7 +156,7 @@ class View(Readable):
         source = self._source
         terms = []
         if self._constraint != TRUE:
-            terms.append(view_query(self._constraint, source.seen().layout.predicate_types))
+            terms.append(view_query(self._constraint, source.cached().layout.predicate_types))
         if source.pinned is not None:
             terms.append(f"{VERSION}={source.pinned.state.version}")
         query = f"?{'&'.join(terms)}" if terms else ""
@@ -159,13 +191,13 @@ class View(Readable):
         return View(self._source, all_of([self._constraint, condition]))
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
-        """Bind to the columns last seen; where these do not fit, to those that there are now."""
-        seen = self._source.seen().layout.predicate_types
+        """Bind to the cached columns; where these do not fit, to the current ones."""
+        cached = self._source.cached().layout.predicate_types
         try:
-            return bind_to(seen)
+            return bind_to(cached)
         except PredicateError:
             types = self._source.load().state.layout.predicate_types
-            if types == seen:
+            if types == cached:
                 raise
             return bind_to(types)
 
@@ -219,8 +251,7 @@ class View(Readable):
         """Plan by the head alone where there is no store."""
         snapshot = self._source.load()
         constraint = bind(self._constraint, snapshot.state.layout.predicate_types)
-        self._last_read = snapshot.state
-        self._source.note_read(constraint)
+        self._source.record_read(constraint)
         return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
 
     def spark(
@@ -308,14 +339,17 @@ class View(Readable):
             type: A dataclass; only its fields are read.
 
         Raises:
-            InvalidInputError: `type` is no dataclass; or, where it is read, an entity has a date or
+            InvalidInputError: `type` is not a dataclass; or, where it is read, an entity has a date or
                 time outside the years 1 to 9999, for which Python has no object.
             SchemaMismatchError: It has a field that the dataset lacks.
         """
         if type is None:
             return EntityReader(self.record_batches(), None)
-        if not dataclasses.is_dataclass(type):
-            raise InvalidInputError(f"{type!r} is no dataclass.", hint="Decorate it.")
+        if not (isinstance(type, builtins.type) and dataclasses.is_dataclass(type)):
+            raise InvalidInputError(
+                f"{shown(type)} is not a dataclass.",
+                hint="Give a class that is decorated with @dataclass, not an instance of it.",
+            )
         names = [field.name for field in dataclasses.fields(type) if field.init]
         return EntityReader(self.record_batches(names), builder(type))
 
@@ -363,7 +397,7 @@ class View(Readable):
         """
         from lakebed.arrow.entities import as_mapping
 
-        state = self._source.seen()
+        state = self._source.cached()
         given = as_mapping(entity)
         own = state.layout.partition_level_types
         for name in given:
@@ -420,7 +454,7 @@ class View(Readable):
 
     def is_aligned(self) -> bool:
         """Whether the view consists of whole partitions, so that it can be overwritten."""
-        return self._exact(self._source.seen()) is not None
+        return self._exact(self._source.cached()) is not None
 
     def _exact(self, state: State) -> Predicate | None:
         return state.layout.sure_strategy.exact(
@@ -483,8 +517,8 @@ class View(Readable):
             if_not_empty: `error` refuses where the view holds an entity or has been signalled
                 ready, as for a job that must not run twice; also where another commit fills one
                 of its partitions meanwhile.
-            base: What the data was made from: a version, or the view, plan or commit that was
-                read; see `docs/concurrency.md`. A commit since then that has touched a
+            base: What the data was made from: a version, or the snapshot, plan or commit that
+                was read; see `docs/concurrency.md`. A commit since then that has touched a
                 partition of the data is a conflict.
             options: How data files are cut.
             commit_options: How long to fight for the head.
@@ -725,7 +759,7 @@ class View(Readable):
             store=self._source.store,
             name=self._source.name,
             constraint=self._constraint,
-            provided=self._supplied(self._source.seen()),
+            provided=self._supplied,
             read=read,
             run=run,
         )
@@ -875,10 +909,11 @@ class View(Readable):
             )
 
     def _base_of(self, base: Base | None) -> State | None:
-        """Return the state that was read, before anything else is read through the same views.
+        """Return the state that a write is checked against.
 
         Raises:
-            InvalidInputError: It is of another dataset, was never read, or is no base.
+            InvalidInputError: It is of another dataset, a view that is not pinned, or nothing that
+                can be a base.
             VersionNotFoundError: There is no such version.
             CommitConflictError: It is of an earlier dataset of the name.
         """
@@ -886,25 +921,42 @@ class View(Readable):
         match base:
             case None:
                 return None
-            case View() if base.is_of(self) and base._source.pinned is not None:
-                pinned = base._source.pinned.state
-                return self._source.past_state(pinned.version, pinned.commit_id)
-            case View() if base.is_of(self):
-                if base._last_read is None:
+            case View():
+                self._check_base_is_mine(base, base._source.name, base._source.store)
+                if base._source.pinned is None:
                     raise InvalidInputError(
-                        f"Nothing was read through {base!r}, so that it is no base.",
-                        hint="Give the very view that was read, its plan, or a version.",
+                        f"{base!r} is not pinned to a version, so it cannot be the base of a write.",
+                        hint="Pin it before you read: snapshot = view.snapshot(), read the snapshot, "
+                        "and give base=snapshot.",
                     )
-                return base._last_read
-            case ScanPlan() if base.state.name == self._source.name:
+                return self._source.base_state(base._source.pinned)
+            case ReadPlan():
+                self._check_base_is_mine(base, base.state.name, base.store)
                 return base.state
             case Commit():
+                self._check_base_is_mine(base, base.dataset)
                 return self._source.past_state(base.version, base.commit_id)
             case int() if not isinstance(base, bool):
                 return self._source.past_state(base)
         raise InvalidInputError(
-            f"{shown(base)} is no base for writing to {self._source.name!r}.",
-            hint="Give a version of it, or what was read: a view, a plan or a commit.",
+            f"{shown(base)} is not a valid base for writing to {self._source.name!r}.",
+            hint="Give a version of it, or what was read: a snapshot, a plan or a commit.",
+        )
+
+    def _check_base_is_mine(self, base: object, name: str, store: Store | None = None) -> None:
+        """Check that a base is of this dataset; of a commit only the name can be checked.
+
+        Raises:
+            InvalidInputError: It is of another one.
+        """
+        mine = self._source
+        if name == mine.name and (store is None or store.uri == mine.store.uri):
+            return
+        theirs = repr(name) if store is None else f"{name!r} in {store.uri}"
+        raise InvalidInputError(
+            f"{shown(base)} is of dataset {theirs}, so it cannot be the base of a write to "
+            f"{mine.name!r} in {mine.store.uri}.",
+            hint="Give a version, snapshot, plan or commit of the dataset that is written.",
         )
 
     def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
@@ -945,8 +997,8 @@ class PartitionView(View):
         self.values = values
 
 
-Base = int | View | ScanPlan | Commit
-"""What was read before something is written: a version, a view or dataset, a plan, a commit."""
+Base = int | View | ReadPlan | Commit
+"""What was read before something is written: a version, a snapshot or pinned view, a plan, a commit."""
 
 
 def untouched(constraint: Predicate, state: State) -> Unchanged:

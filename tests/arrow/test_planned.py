@@ -309,7 +309,7 @@ def versions(*descriptors: DatasetDescriptor) -> Dataset:
     repository = lakebed.Repository(MemoryStore(uuid.uuid4().hex))
     dataset = repository.create("rows", descriptors[0])
     for number, descriptor in enumerate(descriptors):
-        dataset.update(descriptor)
+        dataset.update(descriptor, base=dataset.version)
         more = {"gone": "lost"} if number == 0 and "gone" in dataset.columns else {}
         dataset.append([{"n": number, "s": f"text {number}", **more}])
     return dataset

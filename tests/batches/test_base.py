@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import pickle
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -113,28 +118,108 @@ def test_commits_elsewhere_and_compactions_since_the_base_are_none(
 def test_rows_that_were_appended_since_they_were_read_are_not_lost(
     repository: Repository, dataset: Dataset
 ) -> None:
-    edited = [row | {"n": 100} for row in dataset.where("p = 'a'").arrow().to_pylist()]
-    read = dataset.where("p = 'a'")
-    read.arrow()
+    read = dataset.where("p = 'a'").snapshot()
+    edited = [row | {"n": 100} for row in read.arrow().to_pylist()]
     commit = repository.open("d").append(rows(("a", 2)))
+    # Reading again has no influence on what the write is checked against.
+    assert read.count() == 1
+    assert dataset.where("p = 'a'").count() == 2
 
     with pytest.raises(CommitConflictError, match=commit.commit_id) as caught:
         dataset.overwrite(edited, base=read)
 
     assert caught.value.partitions == ("p=a",)
     assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
+    read = dataset.where("p = 'a'").snapshot()
     dataset.overwrite([row | {"n": 100} for row in read.arrow().to_pylist()], base=read)
     assert content(dataset) == [("a", 100), ("a", 100), ("b", 1)]
 
 
+@pytest.mark.parametrize("verb", WRITES)
+def test_view_that_is_not_pinned_is_refused_as_a_base_with_the_way_to_do_it(
+    dataset: Dataset, verb: str
+) -> None:
+    view = dataset.where("p = 'a'")
+    view.arrow()
+    dataset.arrow()
+
+    for base in (view, dataset):
+        with pytest.raises(InvalidInputError, match="not pinned to a version") as caught:
+            WRITES[verb](dataset, base)
+        assert "snapshot = view.snapshot()" in (caught.value.hint or "")
+
+    assert dataset.version == 1
+
+
+def test_snapshot_shows_one_version_in_all_threads_and_processes(
+    tmp_path: Path,
+) -> None:
+    on_disk = lakebed.open_repository(tmp_path).create("d", DESCRIPTOR)
+    on_disk.append(rows(("a", 1), ("b", 1)))
+    whole, narrow = on_disk.snapshot(), on_disk.where("p = 'a'").snapshot()
+    on_disk.append(rows(("a", 2)))
+
+    def look(_: int) -> tuple[int, int, int]:
+        on_disk.count()
+        return whole.count(), narrow.count(), narrow.version
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = set(pool.map(look, range(40)))
+    (tmp_path / "snapshots").write_bytes(pickle.dumps([whole, narrow]))
+    program = (
+        "import pickle, sys\n"
+        "whole, narrow = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "print(whole.count(), narrow.count(), narrow.version, whole.version)\n"
+        "whole.where('n > 0').arrow()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "snapshots")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert answers == {(2, 1, 1)}
+    assert done.stdout.split() == ["2", "1", "1", "1"]
+    for base in (whole, narrow, pickle.loads(pickle.dumps(narrow))):
+        with pytest.raises(CommitConflictError, match="made version 2"):
+            on_disk.overwrite(rows(("a", 9)), base=base)
+
+
+def test_snapshot_is_read_only_and_its_own_snapshot(dataset: Dataset) -> None:
+    snapshot, view = dataset.snapshot(), dataset.where("p = 'a'").snapshot()
+    (part,) = view.covering_partitions()
+
+    assert snapshot.snapshot() is snapshot
+    assert view.snapshot() is view
+    assert part.snapshot() is part
+    assert (repr(view), view.version) == ("<View of 'd' at version 1: p = 'a'>", 1)
+    old = dataset.at(version=0)
+    assert old.snapshot() is old
+    for act in (
+        lambda: snapshot.append(rows(("a", 1))),
+        lambda: view.delete(),
+        lambda: snapshot.update(lambda now: now),
+    ):
+        with pytest.raises(ReadOnlyError, match="is a snapshot") as caught:
+            act()
+        assert "base=snapshot" in (caught.value.hint or "")
+
+
+def test_snapshot_of_a_partition_keeps_its_path(dataset: Dataset) -> None:
+    first, _ = dataset.covering_partitions()
+    snapshot = first.snapshot()
+    dataset.append(rows(("a", 2)))
+
+    assert (snapshot.path, snapshot.count(), first.count()) == (first.path, 1, 2)
+
+
 def test_base_may_be_all_that_can_be_read(dataset: Dataset) -> None:
     whole, view = dataset.where("n > 0"), dataset.where("p = 'a'")
-    whole.count()
-    view.arrow()
-    dataset.pandas()
     commit = dataset.history()[-1]
-    bases: list[Any] = [1, dataset, view, whole, commit, view.plan(), dataset.at(version=1)]
-    bases.append(dataset.at(version=1).where("p = 'a'"))
+    bases: list[Any] = [1, commit, view.plan(), dataset.at(version=1)]
+    bases += [dataset.at(version=1).where("p = 'a'"), dataset.snapshot().where("p = 'a'")]
+    bases += [dataset.snapshot(), view.snapshot(), whole.snapshot()]
 
     for base in bases:
         dataset.stage(rows(("a", 9)), "overwrite", base=base)
@@ -148,29 +233,22 @@ def test_base_may_be_all_that_can_be_read(dataset: Dataset) -> None:
     assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_view_stands_for_its_own_last_read_and_not_for_that_of_others(dataset: Dataset) -> None:
-    view = dataset.where("p = 'a'")
-    view.arrow()
-    dataset.append(rows(("a", 2)))
-    dataset.arrow()
-    dataset.where("p = 'a'").arrow()
-
-    with pytest.raises(CommitConflictError):
-        view.overwrite(rows(("a", 9)), base=view)
-    view.count()
-    view.overwrite(rows(("a", 9)), base=view)
-
-    assert content(dataset) == [("a", 9), ("b", 1)]
-
-
 def test_what_is_no_base_is_refused_before_anything_is_written(
     repository: Repository, dataset: Dataset
 ) -> None:
     other = repository.create("other", DESCRIPTOR)
-    other.arrow()
+    namesake = Repository(MemoryStore(uuid.uuid4().hex)).create("d", DESCRIPTOR)
     held = {info.key for info in repository.store.list("d/")}
 
-    for base in (other, other.plan(), dataset.arrow(), True, "1", dataset.where("n = 1")):
+    for foreign in (other, other.snapshot(), other.plan(), other.history()[-1]):
+        with pytest.raises(InvalidInputError, match=r"dataset 'other'.* write to 'd'"):
+            dataset.overwrite(rows(("a", 9)), base=foreign)
+    for foreign in (namesake, namesake.snapshot(), namesake.plan()):
+        with pytest.raises(InvalidInputError) as refused:
+            dataset.overwrite(rows(("a", 9)), base=foreign)
+        assert namesake.uri.removesuffix("/d") in str(refused.value)
+        assert repository.uri in str(refused.value)
+    for base in (dataset.arrow(), True, "1", dataset.where("n = 1"), dataset.select("n")):
         with pytest.raises(InvalidInputError, match="base") as caught:
             dataset.overwrite(rows(("a", 9)), base=base)  # type: ignore[arg-type]
         assert len(str(caught.value)) < 300  # a plan and a table are long
@@ -188,12 +266,12 @@ def test_base_of_an_earlier_dataset_of_the_name_is_a_conflict(
     repository: Repository, dataset: Dataset
 ) -> None:
     dataset.arrow()
-    plan, commit = dataset.plan(), dataset.history()[-1]
+    bases = dataset.plan(), dataset.history()[-1], dataset.snapshot(), dataset.at(version=1)
     repository.drop("d")
     again = repository.create("d", DESCRIPTOR)
     again.append(rows(("a", 1)))
 
-    for base in (plan, commit):
+    for base in bases:
         with pytest.raises(CommitConflictError, match="created again"):
             again.overwrite(rows(("a", 9)), base=base)
         with pytest.raises(CommitConflictError, match="created again"):
@@ -240,11 +318,11 @@ def test_rerun_with_a_base_does_not_mind_other_runs_in_its_partitions(dataset: D
 
 def test_delete_with_a_base_counts_every_partition_of_the_view(dataset: Dataset) -> None:
     view = dataset.where("n = 1")
-    view.count()
+    snapshot = view.snapshot()
     dataset.append(rows(("c", 1)))
 
     with pytest.raises(CommitConflictError) as caught:
-        view.delete(base=view)
+        view.delete(base=snapshot)
 
     assert caught.value.partitions == ("p=c",)
 

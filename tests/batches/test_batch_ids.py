@@ -148,14 +148,17 @@ def test_form_may_grow_and_not_shrink() -> None:
     first = customers.append([{"dt": "1", "n": 1}]).batch_id
     described = customers.descriptor
 
-    customers.update(dataclasses.replace(described, properties={"batch.ids": "milliseconds"}))
+    customers.update(
+        dataclasses.replace(described, properties={"batch.ids": "milliseconds"}),
+        base=customers.version,
+    )
     second = customers.append([{"dt": "1", "n": 2}]).batch_id
 
     assert first is not None
     assert second is not None
     assert second > first * 100
     with pytest.raises(InvalidInputError, match="lower numbers"):
-        customers.update(described)
+        customers.update(described, base=customers.version)
 
 
 @pytest.mark.parametrize("form", ["seconds", "yyyyMMddHHmm"])

@@ -96,7 +96,8 @@ def test_rollback_keeps_what_the_dataset_is_now(dataset: Dataset) -> None:
     dataset.update(
         DatasetDescriptor(
             schema=schema, partition_by=[by.identity("p")], properties={"owner": "ops"}
-        )
+        ),
+        base=dataset.version,
     )
 
     dataset.rollback(version=1)
@@ -288,7 +289,9 @@ def test_rows_are_the_difference_of_multisets(one: list[Any], other: list[Any]) 
 
 def test_both_sides_are_read_under_the_newer_schema(dataset: Dataset) -> None:
     schema = pa.schema([("p", pa.string()), ("n", pa.int64()), ("more", pa.string())])
-    dataset.update(DatasetDescriptor(schema=schema, partition_by=[by.identity("p")]))
+    dataset.update(
+        DatasetDescriptor(schema=schema, partition_by=[by.identity("p")]), base=dataset.version
+    )
     dataset.overwrite([{"p": "a", "n": 2, "more": None}, {"p": "a", "n": 3, "more": "x"}])
 
     assert dataset.diff(3, 5).rows().to_pylist() == [

@@ -334,7 +334,10 @@ def test_what_another_tool_added_before_and_after_are_told_apart(
 def test_schema_may_grow_in_between(dataset: Dataset) -> None:
     staged = dataset.stage(rows(("a", 2)))
     schema = pa.schema([*SCHEMA, ("more", pa.string())])
-    dataset.update(DatasetDescriptor(schema=schema, partition_by=[by.identity("p")], index=["n"]))
+    dataset.update(
+        DatasetDescriptor(schema=schema, partition_by=[by.identity("p")], index=["n"]),
+        base=dataset.version,
+    )
 
     assert staged.rows.arrow(["n", "more"]).to_pylist() == [{"n": 2, "more": None}]
     staged.commit()

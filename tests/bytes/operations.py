@@ -561,7 +561,7 @@ def overwrite_that_comes_too_late(lake):
 def update_of_the_schema(lake):
     wide = [field.with_type(pa.int64()) if field.name == "distance" else field for field in FLIGHTS]
     schema = pa.schema([*wide, pa.field("gate", pa.string())])
-    return lake["flights"].update(described(FLIGHT, schema=schema))
+    return lake["flights"].update(described(FLIGHT, schema=schema), base=lake["flights"].version)
 
 
 @operation
@@ -590,7 +590,7 @@ def update_of_a_field_with_a_default(lake):
 @operation
 def update_that_is_refused(lake):
     schema = pa.schema([field for field in FLIGHTS if field.name != "time"])
-    return lake["flights"].update(described(FLIGHT, schema=schema))
+    return lake["flights"].update(described(FLIGHT, schema=schema), base=lake["flights"].version)
 
 
 @operation
@@ -1097,7 +1097,9 @@ def compact_that_loses_a_race_to_a_delete(lake):
 @operation
 def rerun_that_loses_a_race_to_an_update(lake):
     properties = {"owner": "fleet"}
-    lake.store.first = lambda: lake["trips"].update(described(TRIP, properties=properties))
+    lake.store.first = lambda: lake["trips"].update(
+        described(TRIP, properties=properties), base=lake["trips"].version
+    )
     return lake["trips"].rerun(trips(7_060, 7_070), run="faster")
 
 
@@ -1251,7 +1253,10 @@ def publish_what_a_rerun_has_replaced(lake):
 def publish_with_a_new_field(lake):
     now = lake["shown"].descriptor
     schema = pa.schema([*FLIGHTS][:-1])
-    lake["shown"].update(lakebed.DatasetDescriptor(schema=schema, partition_by=now.partition_by))
+    lake["shown"].update(
+        lakebed.DatasetDescriptor(schema=schema, partition_by=now.partition_by),
+        base=lake["shown"].version,
+    )
     return shown(lake).publish_delta(), shown(lake).publish_iceberg()
 
 

@@ -1,12 +1,14 @@
 """--base: what somebody else has committed since it was looked at is not lost."""
 
 import datetime as dt
+import json
 
 import click
 import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.model.avro import schema_to_avro
 
 MOMENT = dt.datetime(2013, 1, 2, 9, tzinfo=dt.UTC)
 ROW = "time_hour,carrier,flight\n2013-01-01 10:00,AA,1\n"
@@ -75,7 +77,10 @@ def test_schema_update_keeps_what_others_added(cli, lake, tmp_path, write) -> No
     dataset = lake.create("d", lakebed.DatasetDescriptor(schema=pa.schema(fields)))
     schema = '{"type": "record", "name": "d", "fields": [{"name": "n", "type": ["null", "long"]}]}'
     mine = write("d.avsc", schema.replace("]}]", ']}, {"name": "mine", "type": ["null", "int"]}]'))
-    dataset.update(lakebed.DatasetDescriptor(schema=pa.schema([*fields, ("theirs", pa.int64())])))
+    dataset.update(
+        lakebed.DatasetDescriptor(schema=pa.schema([*fields, ("theirs", pa.int64())])),
+        base=dataset.version,
+    )
 
     error = cli.error("schema", "update", f"{lake.uri}/d", "--schema", mine, "--base", 0)
 
@@ -85,3 +90,23 @@ def test_schema_update_keeps_what_others_added(cli, lake, tmp_path, write) -> No
     assert dataset.schema.names == ("n", "theirs")
     cli("schema", "update", f"{lake.uri}/d", "--schema", mine, "--base", 2)
     assert dataset.schema.names == ("n", "mine")
+
+
+def test_schema_without_a_field_of_the_dataset_needs_the_version_that_it_was_made_from(
+    cli, lake, write
+) -> None:
+    position = pa.struct([("latitude", pa.float64()), ("longitude", pa.float64())])
+    fields = [("n", pa.int64()), ("theirs", pa.int64()), ("position", position)]
+    dataset = lake.create("d", lakebed.DatasetDescriptor(schema=pa.schema(fields)))
+    shorter = lakebed.DatasetDescriptor(
+        schema=pa.schema([fields[0], ("position", pa.struct([("latitude", pa.float64())]))])
+    )
+    mine = write("d.avsc", json.dumps(schema_to_avro(shorter.schema)))
+
+    error = cli.error("schema", "update", f"{lake.uri}/d", "--schema", mine)
+
+    assert "lacks 'position.longitude, theirs'" in error["message"]
+    assert "--base" in error["hint"]
+    assert dataset.version == 0
+    cli("schema", "update", f"{lake.uri}/d", "--schema", mine, "--base", 0)
+    assert dataset.schema.names == ("n", "position")

@@ -76,7 +76,7 @@ def test_repository_tells_it_and_publishes_to_its_tables(
 
     rows = spark.sql(f"SELECT user_id, user_id_hash FROM {database}.users").collect()
     assert [tuple(row) for row in rows] == [(1234, 15)]
-    users.update(WIDER)
+    users.update(WIDER, base=users.version)
     assert provider.load("users") == WIDER
     lake.drop("users")
     assert provider.list() == []

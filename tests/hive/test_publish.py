@@ -579,7 +579,7 @@ def test_added_fields_become_columns(spark, lake, table):
     dataset.append([{"k": "a", "n": 1}])
     dataset.publish(spark, table=table)
     wide = pa.schema([("k", pa.string()), ("n", pa.int32()), ("more", pa.string())])
-    dataset.update(lakebed.DatasetDescriptor(schema=wide, partition_by="k"))
+    dataset.update(lakebed.DatasetDescriptor(schema=wide, partition_by="k"), base=dataset.version)
     dataset.append([{"k": "b", "n": 2, "more": "x"}])
 
     done = dataset.publish(spark, table=table)
@@ -608,7 +608,7 @@ def test_promoted_fields_read_as_in_the_dataset(spark, lake, table, old, new, va
     dataset = lake.create("wide", descriptor(old))
     dataset.append([{"k": "a", "n": value}])
     dataset.publish(spark, table=table)
-    dataset.update(descriptor(new))
+    dataset.update(descriptor(new), base=dataset.version)
     dataset.append([{"k": "b", "n": value}])
 
     dataset.publish(spark, table=table)
@@ -635,7 +635,7 @@ def test_older_files_that_read_otherwise_in_hive_are_refused_by_field(spark, lak
     dataset = lake.create("older", fields())
     dataset.append([{"k": "a", "n": 1}])
     dataset.publish(spark, table=table)
-    dataset.update(fields(with_default))
+    dataset.update(fields(with_default), base=dataset.version)
 
     with pytest.raises(InvalidInputError, match=r"schema 1 .* field 'more' reads as 5"):
         dataset.publish(spark, table=table)
@@ -646,8 +646,10 @@ def test_older_files_that_read_otherwise_in_hive_are_refused_by_field(spark, lak
     again = lake.create("again", fields({"name": "x", "type": ["null", "long"], "default": None}))
     again.append([{"k": "a", "n": 1, "x": 9}])
     again.publish(spark, table=f"{table}2")
-    again.update(fields())
-    again.update(fields({"name": "x", "type": ["null", "long"], "default": None}))
+    again.update(fields(), base=again.version)
+    again.update(
+        fields({"name": "x", "type": ["null", "long"], "default": None}), base=again.version
+    )
     assert next(iter(again.reader()))["x"] is None
     with pytest.raises(InvalidInputError, match="an earlier field of the name 'x'"):
         again.publish(spark, table=f"{table}2")

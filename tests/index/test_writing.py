@@ -205,7 +205,7 @@ def test_values_of_a_field_that_was_dropped_and_added_again_are_not_those_of_the
     writer.write({"id": 1, "plane": "old", "day": DAYS[0]})
     without = pa.schema([one for one in SCHEMA if one.name != "plane"])
     for schema, index in ((without, ["id"]), (SCHEMA, ["id", "plane"])):
-        dataset.update(lakebed.DatasetDescriptor(schema=schema, index=index))
+        dataset.update(lakebed.DatasetDescriptor(schema=schema, index=index), base=dataset.version)
 
     writer.close()
 

@@ -450,7 +450,7 @@ def test_b31_life_of_a_dataset(tmp_path: Path) -> None:
     assert (lake.list(), below.list()) == (["events", "other"], ["events"])
     assert lake.open("events").descriptor == created.descriptor
     updated = described(properties={"owner": "ops"})
-    created.update(updated)
+    created.update(updated, base=created.version)
     assert lake.open("events").descriptor == updated
 
     lake.drop("events")
@@ -471,7 +471,7 @@ def test_b32_what_is_there_twice_or_not_at_all_is_an_error(lake: Repository) -> 
     for call in (
         lambda: lake.open("events"),
         lambda: lake.drop("events"),
-        lambda: events.update(described(properties={"owner": "ops"})),
+        lambda: events.update(described(properties={"owner": "ops"}), base=events.version),
     ):
         with pytest.raises(DatasetNotFoundError, match="'events'"):
             call()

@@ -102,7 +102,10 @@ class Model:
                 self.dataset.build_index(column)
             case ("index", columns):
                 descriptor = self.dataset.descriptor
-                self.dataset.update(dataclasses.replace(descriptor, index=tuple(sorted(columns))))
+                self.dataset.update(
+                    dataclasses.replace(descriptor, index=tuple(sorted(columns))),
+                    base=self.dataset.version,
+                )
 
     def damage(self, how: str, number: int) -> None:
         """Spoil a segment of the file table or of an index."""

@@ -135,7 +135,10 @@ def test_conditions_find_every_row_whatever_bounds_are_told(peers, lake):
     typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema))
     typed.append([{"n": -1}])
     publish(typed)
-    typed.update(lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), *fields])))
+    typed.update(
+        lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), *fields])),
+        base=typed.version,
+    )
     for n, (name, (_, value, _)) in enumerate(values.items()):
         typed.append([{"n": n, name: value}])
     publish(typed)

@@ -136,7 +136,10 @@ def test_conditions_find_every_row_by_pyarrow_datasets_of_deltalake(lake):
         for value in values:
             typed.append([{"n": 2, name: value}])
     typed.publish_delta()
-    typed.update(lakebed.DatasetDescriptor(schema=pa.schema([*days, ("later", pa.int64())])))
+    typed.update(
+        lakebed.DatasetDescriptor(schema=pa.schema([*days, ("later", pa.int64())])),
+        base=typed.version,
+    )
     typed.append([{"n": 3, "later": 7}, {"n": 3}])
     typed.publish_delta()
     asked = [(name, values) for name, (_, values) in HALF_KNOWN.items() if name != "record"]
@@ -269,7 +272,10 @@ def test_fields_that_differ_only_in_case_are_refused_by_name(door, lake, schema)
 
 def with_schema(dataset, *fields: tuple[str, pa.DataType]) -> None:
     partition_by = dataset.descriptor.partition_by
-    dataset.update(lakebed.DatasetDescriptor(schema=pa.schema(fields), partition_by=partition_by))
+    dataset.update(
+        lakebed.DatasetDescriptor(schema=pa.schema(fields), partition_by=partition_by),
+        base=dataset.version,
+    )
 
 
 P, BATCH, N = SCHEMA.field("p"), SCHEMA.field("batch"), SCHEMA.field("n")

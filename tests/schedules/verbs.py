@@ -140,15 +140,15 @@ def write_from(doing: Doing) -> None:
     dataset = doing.open()
     level = doing.rng.choice(["a", "d", "OTHER"])
     view = dataset.with_(LEVEL, level)
-    view.arrow()
-    assert view._last_read is not None
-    doing.note(read_version=view._last_read.version, rows={})
+    read = view.snapshot()
+    read.arrow()
+    doing.note(read_version=read.version, rows={})
     rows = doing.rows(["x" if level == "OTHER" else level], dataset=dataset)
     if doing.rng.random() < 0.5:
-        doing.answered(dataset.append(rows, base=view, commit_options=doing.options))
+        doing.answered(dataset.append(rows, base=read, commit_options=doing.options))
         return
     doing.note(replaces=(level,))
-    doing.answered(dataset.overwrite(rows, view, base=view, commit_options=doing.options))
+    doing.answered(dataset.overwrite(rows, view, base=read, commit_options=doing.options))
 
 
 def rerun(doing: Doing) -> None:
@@ -304,7 +304,8 @@ def _updated(old: lakebed.DatasetDescriptor, **others: Any) -> lakebed.DatasetDe
 
 def add_field(doing: Doing) -> None:
     dataset = doing.open()
-    old = dataset.descriptor
+    read = dataset.snapshot()
+    old = read.descriptor
     number = doing.actor.world.notes["fields"] = doing.actor.world.notes.get("fields", 0) + 1
     doing.note(adds=f"f{number}")
     schema = lakebed.Schema(
@@ -316,17 +317,20 @@ def add_field(doing: Doing) -> None:
         ),
         name=old.schema.name,
     )
-    commit = dataset.update(_updated(old, schema=schema), commit_options=doing.options)
+    commit = dataset.update(_updated(old, schema=schema), base=read, commit_options=doing.options)
     doing.answered(commit)
 
 
 def set_property(doing: Doing) -> None:
     dataset = doing.open()
-    old = dataset.descriptor
+    read = dataset.snapshot()
+    old = read.descriptor
     name, value = doing.rng.choice(["owner", "unit"]), f"{doing.rng.random():.6f}"
     doing.note(sets=(name, value))
     properties = {**old.properties, name: value}
-    commit = dataset.update(_updated(old, properties=properties), commit_options=doing.options)
+    commit = dataset.update(
+        _updated(old, properties=properties), base=read, commit_options=doing.options
+    )
     doing.answered(commit)
 
 

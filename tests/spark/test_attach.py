@@ -273,7 +273,8 @@ def test_files_of_older_schemas_and_of_other_formats_are_attached(
     grown = create(lake, "grown")
     wider = pa.schema([*SCHEMA, ("extra", pa.int64())])
     grown.update(
-        lakebed.DatasetDescriptor(schema=wider, partition_by="date(at) as dt", index=["id"])
+        lakebed.DatasetDescriptor(schema=wider, partition_by="date(at) as dt", index=["id"]),
+        base=grown.version,
     )
     grown.append([{**row, "extra": 1} for row in ROWS[:30]])
     avro = lake.create("avro", lakebed.DatasetDescriptor(schema=SCHEMA, format="avro"))

@@ -79,7 +79,9 @@ def evolved(dataset: lakebed.Dataset) -> None:
     dataset.append(table(0, 30))
     wider = pa.schema([*SCHEMA, NEW_FIELD])
     partition_by = dataset.descriptor.partition_by
-    dataset.update(lakebed.DatasetDescriptor(schema=wider, partition_by=partition_by))
+    dataset.update(
+        lakebed.DatasetDescriptor(schema=wider, partition_by=partition_by), base=dataset.version
+    )
     more = table(30, 30)
     dataset.append(more.append_column(NEW_FIELD, pa.array([f"n{n}" for n in range(30)])))
 

@@ -450,7 +450,7 @@ def test_edit_of_the_descriptor_keeps_an_update_that_comes_meanwhile(verb: str, 
 
     def update() -> None:
         old = dataset.descriptor
-        dataset.update(described("price", index=old.index, **old.properties))
+        dataset.update(described("price", index=old.index, **old.properties), base=dataset.version)
         dataset.append([{"n": 2, "price": 9.99}])
 
     reading = BeforeRead(store, nth, update)
@@ -466,55 +466,81 @@ def test_edit_of_the_descriptor_keeps_an_update_that_comes_meanwhile(verb: str, 
         assert dataset.descriptor.index == (() if index else ("n",))
 
 
-def test_update_from_a_dataset_that_was_opened_earlier_undoes_nobodys_change() -> None:
+def test_update_undoes_no_change_that_came_after_its_snapshot_however_often_one_looks() -> None:
     repository = lakebed.Repository(new_store())
     mine = repository.create("d", described())
-    repository.open("d").update(described("price"))
+    snapshot = mine.snapshot()
+    repository.open("d").update(lambda _: described("price"))
     mine.append([{"n": 1, "price": 2.5}])
     mine.arrow()
+    assert mine.schema.names == ("n", "price")  # has no influence on the base
+    assert snapshot.schema.names == ("n",)
 
     with pytest.raises(CommitConflictError, match="the update that made version 1") as caught:
-        mine.update(described("weight"))
+        mine.update(described("weight"), base=snapshot)
 
     assert (caught.value.expected, caught.value.actual) == (0, 2)
     assert mine.arrow().to_pylist() == [{"n": 1, "price": 2.5}]
-    assert mine.schema.names == ("n", "price")  # now it has been looked at
-    mine.update(described("price", "weight"))
+    mine.update(described("price", "weight"), base=mine.snapshot())
     assert repository.open("d").schema.names == ("n", "price", "weight")
+
+
+def test_descriptor_without_a_base_is_refused_with_the_ways_to_do_it() -> None:
+    dataset = lakebed.Repository(new_store()).create("d", described())
+
+    with pytest.raises(InvalidInputError, match="with a descriptor alone") as caught:
+        dataset.update(described("price"))
+
+    assert "lambda old" in (caught.value.hint or "")
+    assert "base=snapshot" in (caught.value.hint or "")
+    assert dataset.version == 0
+    dataset.update(lambda _: described("price"))
+    assert dataset.schema.names == ("n", "price")
 
 
 def test_update_that_went_back_meanwhile_is_a_conflict_too() -> None:
     repository = lakebed.Repository(new_store())
     mine, other = repository.create("d", described()), repository.open("d")
-    other.update(described("price"))
-    other.update(described())
+    other.update(described("price"), base=0)
+    other.update(described(), base=1)
 
     with pytest.raises(CommitConflictError, match="the update that made version 2"):
-        mine.update(described("weight"))
+        mine.update(described("weight"), base=0)
 
 
-def test_update_names_its_base() -> None:
+@pytest.mark.parametrize("form", ["version", "commit", "plan", "snapshot", "at"])
+def test_update_names_its_base(form: str) -> None:
     repository = lakebed.Repository(new_store())
     dataset = repository.create("d", described())
     dataset.append([{"n": 1}])
-    dataset.update(described("price"))
+
+    def base() -> Any:
+        return {
+            "version": lambda: dataset.version,
+            "commit": lambda: dataset.history()[-1],
+            "plan": dataset.plan,
+            "snapshot": dataset.snapshot,
+            "at": lambda: dataset.at(version=dataset.version),
+        }[form]()
+
+    early = base()
+    dataset.update(described("price"), base=base())
 
     with pytest.raises(CommitConflictError, match="the update that made version 2"):
-        dataset.update(described("weight"), base=1)
-    dataset.update(described("price", "weight"), base=2)
+        dataset.update(described("weight"), base=early)
+    with pytest.raises(CommitConflictError, match="the update that made version 2"):
+        dataset.update(lambda _: described("weight"), base=early)
+    dataset.update(described("price", "weight"), base=base())
 
     assert dataset.schema.names == ("n", "price", "weight")
 
 
-def test_updates_in_a_row_by_one_object_need_no_look_between() -> None:
+def test_equal_descriptor_makes_no_version() -> None:
     dataset = lakebed.Repository(new_store()).create("d", described())
-
-    dataset.update(described("price"))
+    dataset.update(described("price"), base=0)
     dataset.append([{"n": 1}])
-    dataset.update(described("price", "weight"))
-    assert dataset.update(described("price", "weight")).version == 3
 
-    assert dataset.version == 3
+    assert dataset.update(described("price"), base=0).version == 2
 
 
 def test_edit_that_the_rules_do_not_allow_changes_nothing() -> None:

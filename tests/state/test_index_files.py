@@ -202,7 +202,7 @@ def test_a_new_schema_takes_the_names_out(words, tmp_path):
         schema=SCHEMA.append(pa.field("more", pa.string())), partition_by="part", index=INDEXED
     )
 
-    words.update(wider)
+    words.update(wider, base=words.version)
 
     assert named(tmp_path) == {}
 

@@ -219,7 +219,8 @@ def test_change_of_a_default_is_none_of_what_older_files_hold(tmp_path: Path) ->
         plan = {"name": "plan", "type": ["string", "null"], "default": default}
         schema = {**first, "fields": [*first["fields"], plan]}
         repository["users"].update(
-            DatasetDescriptor(schema=schema, format="avro", compression="snappy")
+            DatasetDescriptor(schema=schema, format="avro", compression="snappy"),
+            base=repository["users"].version,
         )
 
     assert list(repository["users"].reader()) == [{"id": 1, "plan": "free"}]

@@ -227,7 +227,7 @@ def test_a_schema_that_changes_is_told_with_what_to_do(dataset):
     dataset.append(rows(0))
     check_schema_kept(layout, stream(dataset).state)
     more = pa.schema([("p", pa.string()), ("n", pa.int64()), ("more", pa.string())])
-    dataset.update(lakebed.DatasetDescriptor(schema=more, partition_by="p"))
+    dataset.update(lakebed.DatasetDescriptor(schema=more, partition_by="p"), base=dataset.version)
 
     with pytest.raises(SchemaMismatchError, match="number 1, and is 2") as caught:
         check_schema_kept(layout, stream(dataset).state)

@@ -424,9 +424,9 @@ def test_files_of_older_schemas_are_written_under_the_current_one() -> None:
     dataset = make()
     dataset.append([row(1)])
     wider = SCHEMA.append(pa.field("more", pa.int32()))
-    dataset.update(replace_schema(wider))
+    dataset.update(replace_schema(wider), base=dataset.version)
     dataset.append([{**row(2), "more": 5}])
-    dataset.update(replace_schema(wider.set(3, pa.field("more", pa.int64()))))
+    dataset.update(replace_schema(wider.set(3, pa.field("more", pa.int64()))), base=dataset.version)
     dataset.append([{**row(3), "more": 2**40}])
     before = content(dataset)
 

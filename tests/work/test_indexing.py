@@ -137,7 +137,7 @@ def test_files_of_an_older_schema_are_indexed_as_they_read_now(
         ),
     )
     older.append([{"n": n, "plane": None, "delay": None} for n in range(5)])
-    older.update(lakebed.DatasetDescriptor(schema=schema))
+    older.update(lakebed.DatasetDescriptor(schema=schema), base=older.version)
     older.append([{"n": 2.5, "plane": None, "delay": None, "seats": 9}])
 
     older.build_index("n")
@@ -456,11 +456,13 @@ def test_an_index_file_stays_named_until_it_or_the_schema_changes(
     flights.build_index("plane")
     flights.build_index("n")
 
-    flights.update(_with(flights, properties={"owner": "ops"}))
+    flights.update(_with(flights, properties={"owner": "ops"}), base=flights.version)
     after_property = dict(state_of(repository).indices)
     flights.drop_index("n")
     after_drop = dict(state_of(repository).indices)
-    flights.update(_with(flights, schema=SCHEMA.append(pa.field("more", pa.int64()))))
+    flights.update(
+        _with(flights, schema=SCHEMA.append(pa.field("more", pa.int64()))), base=flights.version
+    )
 
     assert sorted(after_property) == ["n", "plane"]
     assert list(after_drop) == ["plane"]
@@ -494,7 +496,7 @@ def test_a_compaction_writes_the_index_files_that_others_read(
 def test_a_compaction_that_finds_no_small_files_writes_the_index_files_too(
     repository: Repository, flights: Dataset
 ):
-    flights.update(_with(flights, index=["delay", "plane"]))
+    flights.update(_with(flights, index=["delay", "plane"]), base=flights.version)
     flights.compact()
     flights.append([{"n": 1, "plane": "N99", "delay": float("nan")}])
     lose_the_index_file(flights)

@@ -822,9 +822,9 @@ class TestOthers:
         dataset = make(store, by.identity("p"))
         dataset.append([row(1), row(2, p="b")])
         view = dataset.where("p = 'a'")
-        view.arrow()
+        snapshot = view.snapshot()
         dataset.append([row(3, p="b")])
-        view.merge([row(1, v=1.0)], "id", base=view)
+        view.merge([row(1, v=1.0)], "id", base=snapshot)
 
         dataset.append([row(4)])
         with pytest.raises(CommitConflictError, match="p=a"):
@@ -853,7 +853,7 @@ class TestOthers:
     def test_a_field_that_is_added_meanwhile_is_there(self, dataset: Dataset, store: Store) -> None:
         dataset.append([row(1)])
         wider = DatasetDescriptor(schema=SCHEMA.append(pa.field("more", pa.int64())))
-        merging = self._beside(store, "file", lambda one: one.update(wider))
+        merging = self._beside(store, "file", lambda one: one.update(wider, base=one.version))
 
         merging.merge([row(1, v=1.0), row(2)], "id")
 

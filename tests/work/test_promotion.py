@@ -368,7 +368,7 @@ def test_files_of_older_schemas_are_promoted_under_the_current_one() -> None:
         schema=SCHEMA.append(pa.field("more", pa.int32())),
         partition_by=dataset.descriptor.partition_by,
     )
-    dataset.update(wider)
+    dataset.update(wider, base=dataset.version)
     dataset.append([{**row("esr", 3), "more": 5}])
 
     dataset.promote(ESR)
@@ -406,7 +406,7 @@ def test_update_still_refuses_it_and_says_promote() -> None:
     dataset = three()
 
     with pytest.raises(PartitionSpecError) as caught:
-        dataset.update(descriptor(("beta", "esr")))
+        dataset.update(descriptor(("beta", "esr")), base=dataset.version)
 
     assert "promote" in (caught.value.hint or "")
 

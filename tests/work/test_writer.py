@@ -481,7 +481,10 @@ def test_behaviour_11_entities_of_an_older_schema_are_read_by_the_newer(users: D
     newer = {"type": "record", "name": "user", "fields": [*fields, added]}
     now = users.descriptor
 
-    users.update(DatasetDescriptor(schema=newer, format=now.format, compression=now.compression))
+    users.update(
+        DatasetDescriptor(schema=newer, format=now.format, compression=now.compression),
+        base=users.version,
+    )
     users.append([{"id": 2, "name": "new", "since": 2020}])
 
     assert list(users.reader()) == [

@@ -144,7 +144,7 @@ class Diff:
         Cost:
             No Spark job until the DataFrame is used, which then reads both sides twice.
         """
-        schema = self._added._source.seen().descriptor.schema
+        schema = self._added._source.cached().descriptor.schema
         names = list(schema.names if columns is None else given_names("columns", columns))
         _check_names(names)
         for column in schema:

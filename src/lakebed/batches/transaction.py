@@ -39,12 +39,14 @@ class _Watched(Source):
 
     def __init__(self, source: Source) -> None:
         head = read_own_head(source.store, source.name)
-        super().__init__(source.store, source.name, Snapshot(head.state, head.requests))
+        super().__init__(
+            source.store, source.name, Snapshot(head.state, head.requests, is_head=True)
+        )
         self.state: State = head.state
         self.constraints: dict[Predicate, None] = {}
 
-    def note_read(self, constraint: Predicate) -> None:
-        """Remember it."""
+    def record_read(self, constraint: Predicate) -> None:
+        """Record it, for the check at the commit."""
         self.constraints[constraint] = None
 
 

@@ -22,7 +22,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import changes
-from lakebed.model.schema import MISSING
+from lakebed.model.schema import MISSING, Schema, dotted_types
+from lakebed.model.shown import shown
 from lakebed.repository import Repository
 
 _FIELD_COLUMNS = ("field", "type", "nullable", "default", "since", "doc")
@@ -98,7 +99,8 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     "--base",
     type=int,
     metavar="VERSION",
-    help="What the schema was made from: refuse if somebody has updated the dataset since.",
+    help="What the schema was made from: refuse if another writer has updated the dataset since. "
+    "Needed to remove fields.",
 )
 def update(
     output: Output,
@@ -111,7 +113,8 @@ def update(
 ) -> None:
     """Change the schema or the properties of a dataset.
 
-    What was written stays readable as it was; an update that would change that is refused.
+    What was written stays readable as it was; an update that would change that is refused. So is a
+    schema that lacks a field of the current one without --base: another writer may have added it.
     """
     if schema_file is None and not properties:
         raise InvalidInputError("Nothing to update.", hint="Give --schema, or a --property.")
@@ -119,7 +122,7 @@ def update(
     fields = None if schema_file is None else read_schema_file(schema_file)
 
     def edit(old: DatasetDescriptor) -> DatasetDescriptor:
-        return DatasetDescriptor(
+        new = DatasetDescriptor(
             schema=old.schema if fields is None else fields,
             partition_by=old.partition_by,
             format=old.format,
@@ -127,12 +130,29 @@ def update(
             index=old.index,
             properties={**old.properties, **properties},
         )
+        if base is None:
+            _check_complete(old.schema, new.schema)
+        return new
 
-    # A schema is whole: it would take back what somebody else adds to the one that it is made from.
-    commit = dataset.update(edit if fields is None else edit(dataset.descriptor), base=base)
+    commit = dataset.update(edit, base=base)
     if commit.operation != "update":
         output.note(f"{dataset.uri} is that already.")
     show_commit(output, commit)
+
+
+def _check_complete(old: Schema, new: Schema) -> None:
+    """Check that a schema has all fields of the current one, also within records.
+
+    Raises:
+        InvalidInputError: It lacks some.
+    """
+    removed = sorted(dotted_types(old).keys() - dotted_types(new).keys())
+    if removed:
+        raise InvalidInputError(
+            f"The schema lacks {shown(', '.join(removed))}, which the dataset has.",
+            hint="Add the fields; or, to remove them, name the version that the schema was made "
+            "from by --base VERSION, as `lakebed show` prints it.",
+        )
 
 
 @verb("infer", example="lakebed schema infer january.csv february.csv --null-text NA -o json")

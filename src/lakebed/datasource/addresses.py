@@ -53,7 +53,7 @@ def open_to_read(options: ReadOptions) -> Opened:
         view = view.where(parse_constraints(address.constraints, types))
     if options.where:
         view = view.where(options.where)
-    return Opened(view, dataset._source.store, dataset._source.seen().layout)
+    return Opened(view, dataset._source.store, dataset._source.cached().layout)
 
 
 def open_to_write(options: SaveOptions, given: Schema) -> Opened:
@@ -97,7 +97,7 @@ def open_to_write(options: SaveOptions, given: Schema) -> Opened:
             _check_partitioning(dataset.descriptor, wanted.partition_by)
     where = options.replace_where
     view = dataset if where is None else dataset.where(where)
-    return Opened(view, repository.store, dataset._source.seen().layout)
+    return Opened(view, repository.store, dataset._source.cached().layout)
 
 
 def _open(location: str, options: ReadOptions | SaveOptions) -> Repository:

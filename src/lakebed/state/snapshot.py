@@ -1,4 +1,4 @@
-"""Where a view gets the state from that it works on."""
+"""Sources of the state that a view works on."""
 
 from __future__ import annotations
 
@@ -19,17 +19,28 @@ from lakebed.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A state, and the requests that reading it took."""
+    """A state, and the requests that reading it took.
+
+    Attributes:
+        is_head: Whether the state is all that the head listed when it was read, with what other
+            tools had changed by then; else it was made from the history, or holds some files only.
+    """
 
     state: State
     requests: int
+    is_head: bool = False
 
 
 class Source:
-    """Where a view gets the state from: the head, each time anew, or one version for good.
+    """Give a view its state: the head, which every call reads again, or one version for good.
+
+    It remembers columns, for conditions and displays. What was read through it has no influence on
+    what a write is checked against.
 
     Attributes:
-        read_only: What is pinned, and what to do instead of writing to it.
+        pinned: The version to which all reads are bound; None for the current one.
+        metadata: Provider that receives changes of the descriptor, besides the head.
+        read_only: Why it cannot be written to, and what to do instead; only if pinned.
     """
 
     read_only = ("an older state", "Write to the dataset itself, not to a version of it.")
@@ -40,13 +51,13 @@ class Source:
         name: str,
         pinned: Snapshot | None = None,
         metadata: MetadataProvider | None = None,
+        columns_of: State | None = None,
     ) -> None:
         self.store = store
         self.name = name
         self.pinned = pinned
-        self.metadata = metadata  # to tell of changes of the descriptor, besides the head
-        self._seen = pinned
-        self._told: State | None = None
+        self.metadata = metadata
+        self._cached = columns_of if pinned is None else pinned.state
 
     def load(self) -> Snapshot:
         """Return the state to work on: the current one, unless a version is pinned.
@@ -57,40 +68,27 @@ class Source:
         if self.pinned is not None:
             return self.pinned
         head = read_head(self.store, self.name)
-        self._seen = Snapshot(head.state, head.requests)
-        return self._seen
+        self._cached = head.state
+        return Snapshot(head.state, head.requests, is_head=True)
 
-    def remember(self, snapshot: Snapshot) -> None:
-        """Note a state that somebody else has read, to hand it out."""
-        self._seen = snapshot
-        self._told = snapshot.state
+    def cached(self) -> State:
+        """Return a state that may be outdated, for names and types of columns and for displays."""
+        return self._cached or self.load().state
 
-    def tell(self) -> State:
-        """Return the state to work on, and note that its descriptor was handed out."""
-        self._told = self.load().state
-        return self._told
+    def invalidate(self) -> None:
+        """Drop the cached state after a change of the descriptor."""
+        self._cached = None if self.pinned is None else self.pinned.state
 
-    def told(self) -> State:
-        """Return the state whose descriptor was last handed out: what one may have made another of.
+    def record_read(self, constraint: Predicate) -> None:
+        """Record what is read; only the source of a transaction does."""
 
-        Later reads of rows do not count: nobody need have looked at the descriptor then.
+    def at_head(self) -> Source:
+        """Return a source that is pinned to the current state.
+
+        Cost:
+            As `load`.
         """
-        return self._told or self.tell()
-
-    def note_update(self, state: State) -> None:
-        """Note what the caller has made of the descriptor."""
-        self._told = state
-
-    def forget(self) -> None:
-        """Let what was read before count no more, since the caller has changed the dataset."""
-        self._seen = self.pinned
-
-    def note_read(self, constraint: Predicate) -> None:
-        """Take note of what is read, where anybody asks for it afterwards."""
-
-    def seen(self) -> State:
-        """Return the last state that was read, for checks that need no newer one."""
-        return (self._seen or self.load()).state
+        return _SnapshotSource(self.store, self.name, self.load())
 
     def at_version(self, version: int) -> Source:
         """Return a source of one version.
@@ -145,6 +143,20 @@ class Source:
             )
         return state
 
+    def base_state(self, pinned: Snapshot) -> State:
+        """Return a pinned state as what a write is checked against.
+
+        Raises:
+            VersionNotFoundError: There is no such version.
+            CommitConflictError: Another commit made it, or none did, as of a staged batch.
+
+        Cost:
+            Nothing for what the head listed; else as `past_state`.
+        """
+        if pinned.is_head:
+            return pinned.state
+        return self.past_state(pinned.state.version, pinned.state.commit_id)
+
     def at_batch_alone(self, batch_id: int) -> Source:
         """Return a source of nothing but the files of one batch, as it was committed.
 
@@ -183,3 +195,9 @@ class Source:
         )
         requests = snapshot.requests + len(state.lists.history)
         return Source(self.store, self.name, Snapshot(older, requests))
+
+
+class _SnapshotSource(Source):
+    """A source that a user has pinned."""
+
+    read_only = ("a snapshot", "Write to the dataset itself, with base=snapshot.")

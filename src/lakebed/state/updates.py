@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -38,12 +38,6 @@ class Update:
     entry: Entry
     base: State
     descriptor: DatasetDescriptor
-
-    @property
-    def made(self) -> State:
-        """The state to make the next descriptor from; of it only what it is, not what it holds."""
-        lineage = self.base.lineage.after(self.base.descriptor, self.descriptor)
-        return replace(self.base.as_of(self.descriptor, lineage), version=self.entry.version)
 
 
 def update(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -121,7 +121,7 @@ class MergeTarget:
         store: Where the dataset is.
         name: Of the dataset.
         constraint: Of the view: no row outside can match, be missing or be inserted.
-        provided: Values that the view gives provided partition fields.
+        provided: Function of a state; returns the values that the view gives provided partition fields.
         read: What the data was made from; None for the state at the start.
         run: Name of the run.
     """
@@ -129,7 +129,7 @@ class MergeTarget:
     store: Store
     name: str
     constraint: Predicate = TRUE
-    provided: Mapping[str, Scalar] = field(default_factory=dict)
+    provided: Callable[[State], Mapping[str, Scalar]] = lambda _: {}
     read: State | None = None
     run: str | None = None
 
@@ -530,7 +530,7 @@ class _Merge:
         return replace(
             target_of(transaction, self._options),
             constraint=matcher.rules.constraint,
-            provided=self._target.provided,
+            provided=self._target.provided(base),
             admitted=admitted_values(replace(base, labels=labels)),
         )
 
