@@ -59,7 +59,9 @@ class Doing:
         chosen = self.rng.sample(
             values or VALUES, self.rng.randint(1, min(2, len(values or VALUES)))
         )
-        extra = [name for name in dataset._source.seen().descriptor.schema.names if name[0] == "f"]
+        extra = [
+            name for name in dataset._source.cached().descriptor.schema.names if name[0] == "f"
+        ]
         rows: Rows = {}
         for value in chosen:
             for _ in range(self.rng.randint(1, 2)):
@@ -287,7 +289,7 @@ def build_index(doing: Doing) -> None:
 
 def drop_index(doing: Doing) -> None:
     dataset = doing.open()
-    indexed = dataset._source.seen().descriptor.index
+    indexed = dataset._source.cached().descriptor.index
     column = doing.rng.choice(indexed or ("k",))
     doing.note(unindexes=column)
     doing.answered(dataset.drop_index(column, commit_options=doing.options))

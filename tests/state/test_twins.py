@@ -140,7 +140,7 @@ def test_of_two_creators_at_once_one_is_told_that_the_name_is_taken(
         stepped = SteppedStore(store, at, other)
         with contextlib.suppress(DatasetExistsError):
             created = create(stepped, form)
-            done[created._source.seen().commit_id] = "own"
+            done[created._source.cached().commit_id] = "own"
         if stepped.calls < at:
             break
 

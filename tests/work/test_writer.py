@@ -1,12 +1,16 @@
 """Entity streams: the behaviours of Kite's readers and writers, by their numbers."""
 
 import collections
+import contextlib
 import dataclasses
 import datetime as dt
 import io
 import json
+import logging
 import time
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -103,6 +107,190 @@ def test_behaviour_2_empty_writer_leaves_no_file_and_no_version(
     assert writer.commit is None
     assert users.version == 0
     assert [info.key for info in store.list("")] == before
+
+
+class HalfWayError(Exception):
+    """What goes wrong in the middle of a job."""
+
+
+def fail_before_a_finally(users: Dataset) -> None:
+    writer = users.writer()
+    try:
+        writer.write({"id": 1})
+        raise HalfWayError
+    finally:
+        writer.close()
+
+
+def fail_in_a_view(users: Dataset) -> None:
+    fail_before_a_finally(users.where("id > 0"))  # type: ignore[arg-type]
+
+
+def fail_and_raise_again(users: Dataset) -> None:
+    writer = users.writer()
+    try:
+        writer.write({"id": 1})
+        raise HalfWayError
+    except HalfWayError:
+        writer.close()
+        raise
+
+
+def fail_and_go_on(users: Dataset) -> None:
+    writer = users.writer()
+    try:
+        writer.write({"id": 1})
+        raise HalfWayError
+    except HalfWayError:
+        writer.close()
+
+
+def fail_within_another_error(users: Dataset) -> None:
+    try:
+        raise KeyError
+    except KeyError:
+        fail_before_a_finally(users)
+
+
+def fail_and_close_in_a_function(users: Dataset) -> None:
+    def finish() -> None:
+        writer.close()
+
+    writer = users.writer()
+    try:
+        writer.write({"id": 1})
+        raise HalfWayError
+    finally:
+        finish()
+
+
+def fail_in_a_closing_block(users: Dataset) -> None:
+    with contextlib.closing(users.writer()) as writer:
+        writer.write({"id": 1})
+        raise HalfWayError
+
+
+def fail_in_an_exit_stack(users: Dataset) -> None:
+    with contextlib.ExitStack() as stack:
+        writer = users.writer()
+        stack.callback(writer.close)
+        writer.write({"id": 1})
+        raise HalfWayError
+
+
+def fail_in_a_generator(users: Dataset) -> None:
+    def written() -> Any:
+        writer = users.writer()
+        try:
+            for number in range(3):
+                writer.write({"id": number})
+                yield number
+        finally:
+            writer.close()
+
+    for number in written():
+        if number == 1:
+            break  # the generator is closed: not all was written
+    raise HalfWayError
+
+
+HALF_JOBS = [
+    fail_before_a_finally,
+    fail_in_a_view,
+    fail_and_raise_again,
+    fail_and_go_on,
+    fail_within_another_error,
+    fail_and_close_in_a_function,
+    fail_in_a_closing_block,
+    fail_in_an_exit_stack,
+    fail_in_a_generator,
+]
+
+
+@pytest.mark.parametrize("job", HALF_JOBS, ids=lambda job: job.__name__)
+def test_close_while_an_error_is_on_its_way_commits_nothing_and_says_so(
+    users: Dataset,
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
+    job: Callable[[Dataset], None],
+) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(HalfWayError) as caught:
+        job(users)
+
+    assert (users.version, users.count(), data_files(store)) == (0, 0, [])
+    assert "nothing was committed" in caplog.text
+    if job is not fail_in_a_generator:  # there it is GeneratorExit that was on its way
+        (note,) = caught.value.__notes__
+        assert "(1 entity)" in note
+        assert "close(ignore_error=True)" in note
+
+
+def test_close_after_an_error_was_handled_commits(users: Dataset) -> None:
+    writer = users.writer()
+    for text in ("1", "two", "3"):
+        try:
+            writer.write({"id": int(text)})
+        except ValueError:
+            writer.write({"id": -1})
+
+    writer.close()
+
+    assert ids(users) == [1, -1, 3]
+
+
+def test_writer_that_was_opened_while_an_error_was_handled_commits(users: Dataset) -> None:
+    try:
+        raise KeyError
+    except KeyError:
+        try:
+            raise ValueError
+        except ValueError:
+            writer = users.writer()
+            writer.write({"id": 1})
+            other = users.writer()
+            other.write({"id": 2})
+            other.close()
+        writer.close()  # the outer error is older than the writer
+
+    assert sorted(ids(users)) == [1, 2]
+
+
+def test_block_that_ends_well_commits_whatever_goes_on_around_it(users: Dataset) -> None:
+    writer = users.writer()
+    try:
+        raise KeyError
+    except KeyError:
+        with writer:
+            writer.write({"id": 1})
+
+    assert ids(users) == [1]
+
+
+def test_rows_that_are_complete_in_spite_of_an_error_are_committed_on_request(
+    users: Dataset,
+) -> None:
+    writer = users.writer()
+    rows = iter([{"id": 1}, {"id": 2}])
+    while True:
+        try:
+            writer.write(next(rows))
+        except StopIteration:
+            writer.close(ignore_error=True)
+            break
+
+    assert ids(users) == [1, 2]
+
+
+def test_empty_writer_is_closed_without_a_word_whatever_is_on_its_way(
+    users: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = users.writer()
+    try:
+        raise KeyError
+    except KeyError:
+        writer.close()
+
+    assert (writer.is_open, users.version, caplog.text) == (False, 0, "")
 
 
 def test_behaviour_3_writer_whose_store_failed_commits_nothing(store: Store) -> None:

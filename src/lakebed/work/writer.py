@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -13,12 +15,15 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.given import check_given
+from lakebed.model.shown import counted
 from lakebed.state.conflicts import Read
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
 
@@ -117,7 +122,7 @@ class EntityWriter:
     """Writes entities one by one and commits them as one batch on a clean exit.
 
     It is open from the start, as `is_open` says, and ends once: closed, when what was written is committed, or
-    aborted, when nothing of it is left. An entity that does not fit is refused and does no harm; a
+    aborted, when nothing of it is left. `close` in the `finally` of a block that fails aborts it. An entity that does not fit is refused and does no harm; a
     store that fails ends the writer, and nothing is committed. What was written becomes visible by
     the commit alone: nothing less would let an error take it back.
     """
@@ -135,6 +140,8 @@ class EntityWriter:
         self._kernel = KernelWriter(store, target)
         self._waiting = EntityRows(target, self._kernel.check)
         self._end = ""
+        self._entity_count = 0
+        self._earlier_errors = _errors_in_flight()
         self.commit: Commit | None = None
 
     def write(self, entity: object) -> None:
@@ -151,6 +158,7 @@ class EntityWriter:
         """
         self._check_open()
         self._waiting.add(entity)
+        self._entity_count += 1
         if len(self._waiting) >= ENTITIES_PER_BATCH or self._kernel.is_roll_due:
             with self._aborting():
                 self._transaction.keep_alive()
@@ -181,21 +189,51 @@ class EntityWriter:
                 self._kernel.write(self._waiting.take())
             self._kernel.roll()
 
-    def close(self) -> None:
+    def close(self, *, ignore_error: bool = False) -> None:
         """Commit what was written; a second call does nothing, nor does one after `abort`.
+
+        While an exception is on its way that began after the writer was opened, as in a `finally`
+        or an `except` block, the rows may be half a job. Then the writer is aborted with a warning
+        in the log, and the same exception is raised again, so that no rows are lost in silence.
+        An exception that was being handled when the writer was opened has no such effect.
 
         Without entities there is nothing to commit, and no file is left.
 
+        Args:
+            ignore_error: Commit in such a case, too: the rows are complete in spite of the error.
+
         Raises:
             LakebedError: The store failed, and nothing was committed; or see `Transaction.commit`.
+            BaseException: The exception that is on its way.
         """
         if self._end:
             return
+        if not ignore_error:
+            self._abort_half_a_job()
+        self._commit()
+
+    def _abort_half_a_job(self) -> None:
+        error = sys.exception()
+        if error is None or not self._entity_count:
+            return
+        if any(error is earlier for earlier in self._earlier_errors):
+            return
+        self.abort()
+        message = (
+            f"The writer of {self._transaction.base.name!r} was closed while this exception was on "
+            f"its way, so nothing was committed ({counted(self._entity_count, 'entity', 'entities')}). If the "
+            "data is complete in spite of it, call close(ignore_error=True)."
+        )
+        error.add_note(message)
+        _log.warning("%s error=%s", message, type(error).__name__)
+        raise error
+
+    def _commit(self) -> None:
         with self._aborting():
             if len(self._waiting):
                 self._kernel.write(self._waiting.take())
             written = self._kernel.finish()
-        self._end = "closed"
+        self._end, self._earlier_errors = "closed", ()
         with self._transaction:
             self._transaction.add(written)
             if written.labels:
@@ -205,7 +243,7 @@ class EntityWriter:
         """Delete what was written; nothing becomes visible."""
         if self._end:
             return
-        self._end = "aborted"
+        self._end, self._earlier_errors = "aborted", ()
         self._kernel.abort()
         self._transaction.abort()
 
@@ -226,6 +264,16 @@ class EntityWriter:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
-            self.close()
+            self.close(ignore_error=True)  # of a block around it: this one has ended well
         else:
             self.abort()
+
+
+def _errors_in_flight() -> tuple[BaseException, ...]:
+    """Return the exceptions that are being handled now, the innermost first."""
+    errors: list[BaseException] = []
+    error = sys.exception()
+    while error is not None and not any(error is known for known in errors):
+        errors.append(error)
+        error = error.__context__
+    return tuple(errors)
