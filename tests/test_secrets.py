@@ -477,7 +477,7 @@ def test_whole_way_on_a_store_says_nothing_of_its_secrets(
     report = ingest.run()
     dataset = ingest.dataset()
     archive = open_archive(place, index="sqlite://", storage_options=options)
-    record = archive.push(io.BytesIO(b"x"), path="/x", where="w", what="x", start=0)
+    record = archive.push(io.BytesIO(b"x"), path="/x", where="w", what="x", start="2026-01-01")
 
     shown = [report, dataset, dataset.plan(), dataset.plan().explain(), dataset.history()]
     shown += [ingest, archive, record, dataset.files(), ingest.source]

@@ -12,7 +12,7 @@ from lakebed import batches, delta, hive, iceberg, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_given, check_number, given_names
+from lakebed.model.given import check_number, given_names
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.items import Items
 from lakebed.model.layout import Folder
@@ -20,6 +20,7 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
+from lakebed.model.times import to_moment
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
@@ -136,7 +137,7 @@ class Dataset(View):
         self,
         *,
         version: int | None = None,
-        time: dt.datetime | None = None,
+        time: dt.datetime | str | float | None = None,
         batch_id: int | None = None,
         alone: bool = False,
     ) -> Dataset:
@@ -144,7 +145,9 @@ class Dataset(View):
 
         Args:
             version: After the commit that made it.
-            time: The last version that was committed by then; without zone it is UTC.
+            time: The last version that was committed by then: a datetime, `2026-09-01T12:30:00Z`,
+                `20260901`, or another time that `lakebed.archive.to_epoch_ms` reads; without
+                zone it is UTC.
             batch_id: After the commit of this batch; of a staged one, as if it were committed now.
             alone: Only what the batch itself brought, which a protection of it keeps.
 
@@ -181,10 +184,10 @@ class Dataset(View):
             return None
         return batches.staged.Staged(self._source, record, Dataset)
 
-    def _version_by(self, time: dt.datetime | None, batch_id: int | None) -> int:
+    def _version_by(self, time: object, batch_id: int | None) -> int:
+        moment = None if time is None else to_moment(time)
         entries = self._entries()
-        if time is not None:
-            moment = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+        if moment is not None:
             versions = [entry.version for entry in entries if entry.committed_at <= moment]
             wanted = f"at {moment.isoformat()}"
             first = entries[0].committed_at.isoformat() if entries else "never"
@@ -346,7 +349,7 @@ class Dataset(View):
         self,
         *,
         version: int | None = None,
-        time: dt.datetime | None = None,
+        time: dt.datetime | str | float | None = None,
         batch_id: int | None = None,
         view: View | None = None,
         base: Base | None = None,
@@ -360,7 +363,9 @@ class Dataset(View):
 
         Args:
             version: To go back to.
-            time: The last version that was committed by then; without zone it is UTC.
+            time: The last version that was committed by then: a datetime, `2026-09-01T12:30:00Z`,
+                `20260901`, or another time that `lakebed.archive.to_epoch_ms` reads; without
+                zone it is UTC.
             batch_id: After the commit of this batch.
             view: Only these partitions: of this dataset, aligned with partition boundaries.
             base: By what it was found right, as for `append`: a commit since then that has touched
@@ -392,7 +397,7 @@ class Dataset(View):
         self,
         *,
         version: int | None = None,
-        time: dt.datetime | None = None,
+        time: dt.datetime | str | float | None = None,
         batch_id: int | None = None,
         view: View | None = None,
     ) -> Restoration:
@@ -1615,9 +1620,7 @@ class Dataset(View):
             )
 
 
-def _check_moment(
-    verb: str, version: int | None, time: dt.datetime | None, batch_id: int | None
-) -> None:
+def _check_moment(verb: str, version: int | None, time: object, batch_id: int | None) -> None:
     given = sum(value is not None for value in (version, time, batch_id))
     if given != 1:
         raise InvalidInputError(
@@ -1625,7 +1628,6 @@ def _check_moment(
         )
     check_number("version", version)
     check_number("batch_id", batch_id)
-    check_given("time", time, dt.datetime, "Give a datetime, as of datetime.fromisoformat(text).")
 
 
 def _scope_of_run(run: str | None) -> RunFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import gzip
 import http.client
 import io
@@ -178,18 +179,20 @@ BAD_QUESTIONS = {
     "what=log&where=box": "NoWorkInterval",
     "what=log&work_id=x&start=1": "InvalidWorkInterval",
     "what=log&work_id=x&end=1": "InvalidWorkInterval",
-    "what=log&work_id=x&start=1&end=2": "InvalidWorkInterval",
+    "what=log&work_id=x&start=1426809600&end=2": "InvalidWorkInterval",
     "what=log&start=notaninteger": "InvalidWorkInterval",
     "what=log&end=1": "InvalidWorkInterval",
-    "what=log&start=notaninteger&end=1": "InvalidTime",
-    "what=log&start=1&end=notaninteger": "InvalidTime",
-    "what=log&start=inf&end=1": "InvalidTime",
+    "what=log&start=notaninteger&end=now": "InvalidTime",
+    "what=log&start=1426809600&end=notaninteger": "InvalidTime",
+    "what=log&start=inf&end=now": "InvalidTime",
     "what=log&start=1e18&end=2e18": "InvalidTime",
     "what=log&start=&end=": "InvalidTime",
     "what=log&start=%00&end=%F0%28": "InvalidTime",
-    "what=log&start=200&end=100": "InvalidWorkInterval",
-    "what=log&start=1&end=2&cursor=foobar": "InvalidCursor",
-    "what=log&start=1&end=2&cursor=": "InvalidCursor",
+    "what=log&start=1426809601&end=1426809600": "InvalidWorkInterval",
+    "what=log&start=200&end=now": "InvalidTime",
+    "what=log&start=20261301&end=now": "InvalidTime",
+    "what=log&start=1426809600&end=now&cursor=foobar": "InvalidCursor",
+    "what=log&start=1426809600&end=now&cursor=": "InvalidCursor",
     "what=log&work_id=x&cursor=a": "InvalidCursor",
     "what=log&work_id=x&cursor=eyJ4IjoxfQ": "InvalidCursor",  # {"x":1}
     "what=log&work_id=x&cursor=WzFd": "InvalidCursor",  # [1]
@@ -207,9 +210,11 @@ def test_bad_question_is_refused_with_the_code_of_datalake(server: Server) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("archive", ["directory", "s3-dynamodb"], indirect=True)
 def test_pages_hold_100_files_and_each_file_comes_once(server: Server, archive, record_of) -> None:
-    small = 1000  # below 1973 numbers would be seconds
+    small = dt.datetime(1970, 1, 1, 0, 0, 1)  # its milliseconds would be seconds
     archive.index.put(
-        record_of(id=f"f{number}", what="log", start=small, end=small + DAY, work_id="job")
+        record_of(
+            id=f"f{number}", what="log", start=small, end=small + dt.timedelta(1), work_id="job"
+        )
         for number in range(101)
     )
 

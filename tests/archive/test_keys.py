@@ -197,15 +197,15 @@ class TestMany:
                 [*files, tmp_path / "in" / "notes.txt"], **given, start_from_name=r"\d{4}.*\d"
             )
         with pytest.raises(InvalidInputError, match="cannot be used"):
-            archive.push_many([*files, tmp_path / "missing"], **given, start=0)
+            archive.push_many([*files, tmp_path / "missing"], **given, start="2026-01-01")
         with pytest.raises(InvalidInputError, match="named twice"):
-            archive.push_many([*files, files[0]], **given, start=0)
+            archive.push_many([*files, files[0]], **given, start="2026-01-01")
         with pytest.raises(InvalidInputError, match="where"):
-            archive.push_many(files, where="Not legal", what="sales", start=0)
+            archive.push_many(files, where="Not legal", what="sales", start="2026-01-01")
 
         assert not (tmp_path / "raw").exists()
 
-    @pytest.mark.parametrize("given", [{}, {"start": 0, "start_from_name": "."}])
+    @pytest.mark.parametrize("given", [{}, {"start": "2026-01-01", "start_from_name": "."}])
     def test_the_time_is_given_in_one_way(self, files, tmp_path, given):
         archive = lakebed.open_archive(tmp_path / "raw")
 
@@ -238,7 +238,7 @@ class TestMany:
         opened = lakebed.open_archive(tmp_path / "raw")
         store = CountingStore(opened.store)
         archive = Archive(store, opened.index)
-        given = {"where": "shop", "what": "sales", "start": 0}
+        given = {"where": "shop", "what": "sales", "start": "2026-01-01"}
         archive.push(files[0], **given)
         alone = store.reset()
 

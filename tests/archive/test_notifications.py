@@ -226,7 +226,12 @@ def test_pushed_file_of_any_size_is_found_by_its_events(archive, size_bytes, fil
     pusher = Archive(archive.store, lakebed.archive.open_index("sqlite://"))
     pusher.init()
     record = pusher.push(
-        io.BytesIO(b"x" * size_bytes), path="/a", where="a", what="b", start=0, id=file_id
+        io.BytesIO(b"x" * size_bytes),
+        path="/a",
+        where="a",
+        what="b",
+        start="2026-01-01",
+        id=file_id,
     )
     keys = [f"{record.id}/data", f"{record.id}/metadata"]
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.archive import time_buckets, to_epoch_ms
+from lakebed.archive import time_buckets, times_in_name, to_epoch_ms
 from lakebed.archive.times import to_datetime, to_iso
 from lakebed.errors import InvalidInputError, MissingDependencyError
+from lakebed.model.times import bound_to_epoch_ms, stored_to_epoch_ms, to_moment
 
 B = 86_400_000
 
@@ -27,18 +28,19 @@ VECTORS = [
     (1426809600.25, 1426809600250),
     (1426809600.0005, 1426809600000),
     (1456833600000.7, 1456833600000),
-    (0, 0),
-    (0.0, 0),
-    ("0", 0),
-    (-1, -1000),
-    ("-1", -1000),
     (99999999999, 99999999999000),
     (100000000000, 100000000000000),
-    (100000000001, 100000000001),
     ("2015-03-20T00:00:00.123456Z", 1426809600123),
-    ("20150320", 20150320000),
-    ("2015", 2015000),
-    ("12", 12000),
+    ("20150320", 1426809600000),
+    (20150320, 1426809600000),
+    ("18150618", -4876848000000),
+    ("20150320123000", 1426854600000),
+    (20150320123000, 1426854600000),
+    ("201503201230", 1426854600000),
+    ("20150320T123000Z", 1426854600000),
+    (631152000, 631152000000),
+    (631152000000, 631152000000),
+    ("32503680000000", 32503680000000),
     ("20/03/2015", 1426809600000),
     ("Fri Mar 20 00:00:00 UTC 2015", 1426809600000),
     ("Fri Mar 20 00:00:00 PST 2015", 1426809600000),
@@ -52,7 +54,7 @@ NO_TIMES = [
     "2015-03-20T00:00:05:32.345Z", "bxfl230", "notaninteger", "nan", "2015-W12", "2015-079",
     "NOW", "now ", "today", "", " ", "2015-13-01", "2015-03-20 24:00:00", "99999-01-01",
     "inf", "-inf", "1e400", 1e15, 1e18, float("inf"), float("nan"), 10**400, "9" * 5000,
-    None, [], {}, b"2015", dt.date(2015, 3, 20), object,
+    "20261301", 20260230, "20261301000000", 20260901250000, None, [], {}, b"2015", dt.date(2015, 3, 20), object,
 ]  # fmt: skip
 
 
@@ -65,6 +67,70 @@ def test_time_becomes_milliseconds(value: object, ms: int) -> None:
 def test_what_is_no_time_is_refused_and_nothing_leaks(value: object) -> None:
     with pytest.raises(InvalidInputError, match="no time"):
         to_epoch_ms(value)
+
+
+EARLY = [
+    0, 0.0, "0", -1, "-1", 123, "123", 2015, "2015", "12", 202609, 1426809600 / 1000, 20260901.0,
+    " 20260901 ", "1e6", 631151999, 473385600000, "473385600000", True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", EARLY, ids=repr)
+def test_number_that_counts_to_a_time_before_1990_is_refused(value: object) -> None:
+    with pytest.raises(InvalidInputError, match="not a clear time"):
+        to_epoch_ms(value)
+
+
+def test_refusal_of_an_early_number_names_both_readings_and_the_remedy() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        to_epoch_ms(142680960)
+
+    assert caught.value.message == (
+        "142680960 is not a clear time: as seconds it is 1974-07-10T09:36:00Z, "
+        "as milliseconds it is 1970-01-02T15:38:00Z."
+    )
+    assert "20150320" in caught.value.hint
+    assert "milliseconds" in caught.value.hint
+
+
+@given(st.dates(dt.date(1900, 1, 1), dt.date(2199, 12, 31)), st.times())
+def test_digits_of_a_date_are_that_date_in_every_call(day: dt.date, time: dt.time) -> None:
+    moment = dt.datetime.combine(day, time.replace(microsecond=0), dt.UTC)
+    begin = to_epoch_ms(f"{day.isoformat()}T00:00:00Z")
+
+    for value in (f"{day:%Y%m%d}", int(f"{day:%Y%m%d}")):
+        assert to_epoch_ms(value) == bound_to_epoch_ms(value) == begin
+        assert to_moment(value) == moment.replace(hour=0, minute=0, second=0)
+    for value in (f"{moment:%Y%m%d%H%M%S}", int(f"{moment:%Y%m%d%H%M%S}")):
+        assert to_moment(value) == moment
+    assert times_in_name(r"\d+", f"a-{moment:%Y%m%d%H%M%S}.log") == (to_epoch_ms(moment), None)
+
+
+@given(st.datetimes(timezones=st.just(dt.UTC)))
+def test_moment_keeps_its_microseconds(moment: dt.datetime) -> None:
+    assert to_moment(moment) == to_moment(moment.isoformat()) == moment
+
+
+@pytest.mark.parametrize(
+    ("value", "ms"),
+    [(0, 0), ("0", 0), (473385600000, 473385600000), ("473385600000", 473385600000)],
+)
+def test_question_may_begin_at_0_and_at_any_milliseconds(value: object, ms: int) -> None:
+    assert bound_to_epoch_ms(value) == ms
+
+
+@pytest.mark.parametrize("value", [200, "200", -1, 20260901.0, "202609", 631151999])
+def test_question_refuses_other_early_numbers(value: object) -> None:
+    with pytest.raises(InvalidInputError, match="not a clear time"):
+        bound_to_epoch_ms(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "ms"),
+    [(0, 0), (-1, -1), (1000, 1000), (20150320, 20150320), (1000.5, 1000500), ("1000", 1000000)],
+)
+def test_stored_time_is_read_however_early(value: object, ms: int) -> None:
+    assert stored_to_epoch_ms(value) == ms
 
 
 def test_missing_parts_are_those_of_today() -> None:

@@ -157,10 +157,10 @@ def test_variables_name_storage_index_place_and_queue(cli, file, tmp_path, monke
         ("latest log box --lookback nine", "invalid-input", 2),
         ("list log", "invalid-input", 2),
         ("list log --start x --end now", "invalid-input", 2),
-        ("push {file} --where Box --what log --start 0", "invalid-input", 2),
-        ("push {file} --where box --what log --start 0 --id one", "record-exists", 4),
-        ("push {file} {file} --where b --what l --start 0 --id x", "invalid-input", 2),
-        ("push {root}/nope --where box --what log --start 0", "invalid-input", 2),
+        ("push {file} --where Box --what log --start 2026-01-01", "invalid-input", 2),
+        ("push {file} --where box --what log --start 2026-01-01 --id one", "record-exists", 4),
+        ("push {file} {file} --where b --what l --start 2026-01-01 --id x", "invalid-input", 2),
+        ("push {root}/nope --where box --what log --start 2026-01-01", "invalid-input", 2),
         ("ingest one --queue-dir {root}", "invalid-input", 2),
         ("init --index mysql://x", "invalid-input", 2),
         ("list log --work-id x --index {root}/nope.db", "storage", 6),
@@ -300,3 +300,31 @@ def test_new_files_lie_under_original_keys_if_asked(cli, days: list[str], tmp_pa
 
     for answer in (pushed, uploaded):
         assert re.search(r"/[0-9a-f]-shop/sales/\d+/[0-9a-f]{32}-sales-2026", answer.stdout)
+
+
+@pytest.mark.parametrize("text", ["20260901", "20260901000000", "2026-09-01", "1788220800"])
+def test_day_is_the_same_however_it_is_written(cli, root, file, text) -> None:
+    asked = ("archive", "list", "log", "--start", text, "--end", "20260902", "--storage", root)
+
+    cli(
+        *("archive", "push", str(file), "--where", "box", "--what", "log", "--start", text),
+        *("--storage", root),
+    )
+
+    assert [row["start"] for row in cli.json(*asked)] == ["2026-09-01T00:00:00Z"]
+
+
+@pytest.mark.parametrize("text", ["20261301", "202609", "123", "0", "473385600"])
+def test_start_that_would_be_before_1990_is_refused_and_nothing_is_stored(
+    cli, root, file, text
+) -> None:
+    error = cli.error(
+        *("archive", "push", str(file), "--where", "box", "--what", "log", "--start", text),
+        *("--storage", root),
+    )
+
+    assert (error["code"], error["exit_code"]) == ("invalid-input", 2)
+    assert text in error["message"]
+    assert "20150320" in error["hint"]
+    everything = ("archive", "list", "log", "--start", "0", "--end", "now", "--storage", root)
+    assert [row["id"] for row in cli.json(*everything)] == ["one"]

@@ -41,7 +41,12 @@ def test_version_is_called_as_elsewhere_too(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "hour"),
-    [("2013-06-01T12:00:00Z", 12), ("2013-06-01 12:00:00+02:00", 10), ("2013-06-01", 0)],
+    [
+        ("2013-06-01T12:00:00Z", 12),
+        ("2013-06-01 12:00:00+02:00", 10),
+        ("2013-06-01", 0),
+        ("20130601", 0),
+    ],
 )
 def test_time_without_zone_is_utc(text: str, hour: int) -> None:
     options = ReadOptions.parse(PATH | {"timestampAsOf": text})
@@ -71,7 +76,10 @@ def test_settings_of_the_store_pass_through_and_are_not_shown() -> None:
         ({"version": "3", "batchId": "7"}, "version and batchId each name a state"),
         ({"version": "-1"}, "Option version is '-1'. Give a whole number, 0 or more."),
         ({"version": "last"}, "Option version is 'last'."),
-        ({"timestamp": "yesterday"}, "Option timestamp is 'yesterday'."),
+        (
+            {"timestamp": "yesterday"},
+            "Option timestamp: 'yesterday' is no time. Write it as 2015-03-20T12:30:00Z",
+        ),
         ({"columns": "a,,b"}, "Option columns is 'a,,b'."),
         ({"columns": "[1]"}, "Option columns is"),
         ({"splitBytes": "0"}, "Give a whole number, 1 or more."),

@@ -35,6 +35,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from lakebed.pipeline.candidates import find_candidates
 from lakebed.store import open_store
 from lakebed.testing import DelegatingStore, FailingStore
 
@@ -787,6 +788,32 @@ def test_a_file_declares_the_same_as_python(raw, tmp_path) -> None:
     assert raw.ingest.run().file_count == 0
 
 
+@pytest.mark.parametrize("day", ["20130101", '"20130101"', '"20130101000000"'])
+def test_digits_of_a_day_are_that_day_in_a_declaration(raw, tmp_path, day) -> None:
+    (tmp_path / "events.avsc").write_text(json.dumps(AVSC))
+    path = tmp_path / "events.toml"
+    path.write_text(TOML.replace("start = 2013-01-01", f"start = {day}"))
+    raw.push(0, lines(0, range(4)))
+
+    Ingest.from_toml(path).run()
+
+    assert raw.rows() == [(0, n) for n in range(4)]
+
+
+def test_early_files_of_an_archive_are_ingested(raw, tmp_path) -> None:
+    archive = lakebed.open_archive(raw.storage)
+    for number, start in enumerate(("1969-12-31", "1970-01-02", "1985-01-01")):
+        archive.push(
+            io.BytesIO(lines(0, [number])), path=f"/{number}", where="w", what="old", start=start
+        )
+
+    source = FromArchive(
+        storage=raw.storage, what="old", start="1969-01-01", end="1985-01-01", supersede="id"
+    )
+
+    assert len(find_candidates(source, "json").files) == 3
+
+
 def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
     schema = {"version": 1, "dimensions": [{"field_name": "kind", "allowed_values": ["a"]}]}
     (tmp_path / "events.avsc").write_text(json.dumps(AVSC))
@@ -812,6 +839,8 @@ def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
         ('name = "events"', "name = 3", InvalidInputError, "Expected `str`"),
         ("start = 2013-01-01", 'start = "soon"', InvalidInputError, "soon"),
         ("start = 2013-01-01", "start = 2014-01-01", InvalidInputError, "after end"),
+        ("start = 2013-01-01", "start = 123", InvalidInputError, "not a clear time"),
+        ("start = 2013-01-01", "start = 20131301", InvalidInputError, "is no time"),
         ("end = 2013-12-31T00:00:00Z", "", InvalidInputError, "no end"),
         ('into = "lake/events"', 'into = "lake/e v"', InvalidInputError, "e v"),
         ("dimension(kind", "dimenson(kind", PartitionSpecError, "dimenson"),

@@ -83,10 +83,10 @@ def test_append_by_a_process_that_did_not_create_the_dataset_is_refused(
     [
         lambda store: lakebed.Repository(store).create("d", DESCRIPTOR),
         lambda store: lakebed.archive.Archive(store, lakebed.archive.open_index("sqlite://")).push(
-            io.BytesIO(b"x"), path="/x", where="w", what="x", start=0
+            io.BytesIO(b"x"), path="/x", where="w", what="x", start="2026-01-01"
         ),
         lambda store: lakebed.archive.Archive(store, lakebed.archive.open_index("sqlite://")).push(
-            io.BytesIO(b"x"), path="/x", where="w", what="x", start=0, id="one"
+            io.BytesIO(b"x"), path="/x", where="w", what="x", start="2026-01-01", id="one"
         ),
         lambda store: store.create("a", b"x"),
         lambda store: store.replace("a", b"x", if_match='"etag"'),

@@ -504,7 +504,7 @@ def times_of(
     if start_from_name is None:
         return {"start": start, "end": end}
     first, last = times_in_name(start_from_name, path)
-    # As times, and not as numbers: of those the small ones would be taken for seconds.
+    # As times, and not as numbers: early ones are refused as unclear.
     if end is None and last is not None:
         end = to_datetime(last)
     return {"start": to_datetime(first), "end": end}

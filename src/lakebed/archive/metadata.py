@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lakebed.archive.times import check_epoch_ms, to_epoch_ms
 from lakebed.errors import InvalidInputError, UnsupportedVersionError
+from lakebed.model.times import stored_to_epoch_ms, to_epoch_ms
 
 METADATA_VERSION = 0
 REQUIRED = ("version", "start", "where", "what", "id", "hash", "path")
@@ -43,12 +43,12 @@ class FileMetadata(Mapping[str, Any]):
         """Check and complete the fields; what is given is copied and never changed.
 
         A missing `id` is drawn, a missing `version` is 0, `start` and `end` are normalised by
-        `lakebed.archive.times.to_epoch_ms`, and `end` is there afterwards, None by default.
+        `lakebed.archive.to_epoch_ms`, and `end` is there afterwards, None by default.
 
         Args:
             fields: The metadata.
             is_stored: Whether the times are normalised already: a whole number is milliseconds,
-                however small. Without it 1000 would be taken for seconds each time it is read.
+                however early.
 
         Raises:
             InvalidInputError: A field is missing or breaks its rule; the first one is told, in the
@@ -70,7 +70,7 @@ class FileMetadata(Mapping[str, Any]):
             _check_slug(name, values[name])
         _check_work_id(values)
         _check_path(values["path"])
-        normalised = check_epoch_ms if is_stored else to_epoch_ms
+        normalised = stored_to_epoch_ms if is_stored else to_epoch_ms
         values["start"] = normalised(values["start"])
         end = values.get("end")
         values["end"] = None if end is None else normalised(end)

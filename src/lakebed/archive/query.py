@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from lakebed.archive.record import ArchiveRecord
-from lakebed.archive.times import to_epoch_ms
 from lakebed.errors import InvalidInputError
+from lakebed.model.times import bound_to_epoch_ms
 
 PAGE_LIMIT = 100
 MAX_PAGE_LIMIT = 1_000
@@ -72,7 +72,7 @@ class ArchiveQuery:
         if start is None or end is None:
             msg = f"The question has no {'start' if start is None else 'end'}."
             raise InvalidInputError(msg, hint="Give both start and end; end may be 'now'.")
-        first, last = to_epoch_ms(start, now=now), to_epoch_ms(end, now=now)
+        first, last = bound_to_epoch_ms(start, now=now), bound_to_epoch_ms(end, now=now)
         if first > last:
             msg = f"The question has start {first} after end {last}."
             raise InvalidInputError(msg, hint="Swap them.")

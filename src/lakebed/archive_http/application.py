@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from lakebed.archive import Archive, ArchiveRecord, to_epoch_ms
+from lakebed.archive import Archive, ArchiveRecord
 from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive_http.answers import (
@@ -38,6 +38,7 @@ from lakebed.errors import (
     RecordNotFoundError,
     StorageError,
 )
+from lakebed.model.times import bound_to_epoch_ms
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,8 @@ _QUESTION = (
     Parameter(
         name="start",
         place="query",
-        meaning="Begin of the time: ISO 8601, seconds, or above 100,000,000,000 milliseconds.",
+        meaning="Begin of the time: ISO 8601, 20150320, seconds from 1990 on, or above "
+        "100,000,000,000 milliseconds.",
     ),
     Parameter(name="end", place="query", meaning="End of the time, included."),
     Parameter(name="cursor", place="query", meaning="Part of the URL that `next` gives."),
@@ -298,9 +300,9 @@ def _query_of(given: Mapping[str, str]) -> ArchiveQuery:
 
 def _time(name: str, text: str) -> int:
     try:
-        return to_epoch_ms(text)
+        return bound_to_epoch_ms(text)
     except (InvalidInputError, MissingDependencyError) as exc:
-        msg = f"{name} is {shortened(text)}, which is no time."
+        msg = f"{name} is {shortened(text)}, which is no time: write it as 2015-03-20T12:30:00Z."
         raise Refusal(400, "InvalidTime", msg) from exc
 
 

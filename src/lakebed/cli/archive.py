@@ -74,7 +74,8 @@ def archive() -> None:
     An archive is a storage and an index: --storage and --index, or LAKEBED_ARCHIVE_STORAGE and
     LAKEBED_ARCHIVE_INDEX. A directory has an index of SQLite in it, unless another is given.
 
-    Times are ISO 8601 (2015-03-20T10:00Z), seconds or milliseconds since the epoch, or `now`.
+    Times are ISO 8601 (2015-03-20T10:00Z), 20150320, seconds or milliseconds since the epoch, or
+    `now`.
     """
 
 

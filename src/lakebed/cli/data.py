@@ -115,12 +115,7 @@ begun_option = click.option(
 
 def commit_options(begun_at: dt.datetime | None) -> CommitOptions | None:
     """Return what a writing verb was told of its process."""
-    return None if begun_at is None else CommitOptions(begun_at=zoned(begun_at))
-
-
-def zoned(time: dt.datetime | None) -> dt.datetime | None:
-    """Return a time of UTC, where it is of no zone."""
-    return time.replace(tzinfo=dt.UTC) if time is not None and time.tzinfo is None else time
+    return None if begun_at is None else CommitOptions(begun_at=begun_at)
 
 
 def show_commit(output: Output, commit: Commit) -> None:

@@ -11,7 +11,7 @@ import click
 
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
-from lakebed.cli.data import begun_option, zoned
+from lakebed.cli.data import begun_option
 from lakebed.cli.datasets import read_schema_file, read_strategy
 from lakebed.cli.follow import follow_ingest
 from lakebed.cli.load import note_rejects, pays_off, start_spark
@@ -195,7 +195,7 @@ def ingest(
             session,
             replace_rewritten=replace_rewritten,
             fail_on_rejects=fail_on_rejects,
-            begun_at=zoned(begun_at),
+            begun_at=begun_at,
             on_progress=on_progress,
         )
     _show(output, declared, report)

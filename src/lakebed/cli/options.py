@@ -18,6 +18,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.redaction import StorageOptions
+from lakebed.model.times import to_moment
 from lakebed.model.uri import KINDS, parse_uri
 from lakebed.repository import Repository, open_repository
 
@@ -306,10 +307,9 @@ def parse_time(
 ) -> dt.datetime | None:
     """Read the value of an option that takes a time."""
     try:
-        return None if value is None else dt.datetime.fromisoformat(value)
-    except ValueError as exc:
-        message = f"{value!r} is no time; write it as 2013-06-01T12:30:00."
-        raise click.BadParameter(message, context, parameter) from exc
+        return None if value is None else to_moment(value)
+    except InvalidInputError as exc:
+        raise click.BadParameter(str(exc), context, parameter) from exc
 
 
 def takes_metastore(function: Verb) -> Verb:

@@ -16,6 +16,7 @@ from lakebed.arrow.kernel import WriteOptions as FileOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.names import nearest
 from lakebed.model.redaction import StorageOptions
+from lakebed.model.times import to_moment
 from lakebed.model.uri import KINDS, Address, parse_uri
 
 STORAGE_PREFIX = "storage."
@@ -161,13 +162,11 @@ class OptionTexts:
         if text is None:
             return None
         try:
-            moment = dt.datetime.fromisoformat(text.strip())
-        except ValueError:
+            return to_moment(text.strip())
+        except InvalidInputError as exc:
             raise InvalidInputError(
-                f"Option {spellings[0]} is {text!r}.",
-                hint="Give a time such as 2013-06-01T12:00:00Z, or a day.",
+                f"Option {spellings[0]}: {exc.message}", hint=exc.hint
             ) from None
-        return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
     def choice(self, name: str, allowed: Collection[str]) -> str | None:
         """Take an option that is one of a few words.

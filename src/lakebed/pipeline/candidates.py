@@ -187,9 +187,13 @@ def _of_archive(
     source: FromArchive,
     format: FileFormat,  # noqa: A002 - the word of the option
 ) -> Candidates:
-    archive, query = source.open(), _query(source)
+    archive = source.open()
     records = archive.list(
-        query.what, start=query.start, end=query.end, work_id=query.work_id, where=query.where
+        source.what,
+        start=_moment(source.start),
+        end=_moment(source.end),
+        work_id=source.work_id,
+        where=source.where,
     )
     return Candidates(
         format=format,

@@ -1,0 +1,265 @@
+"""Moments that a user writes, everywhere read alike: in calls, files, options and requests."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import re
+
+from lakebed.errors import InvalidInputError, MissingDependencyError
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_MILLISECOND = dt.timedelta(milliseconds=1)
+_GREATEST_SECONDS = 100_000_000_000  # a greater number means milliseconds
+_LEAST_MS, _GREATEST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+# A number that counts to an earlier moment was meant as a date, or in another unit.
+_EARLIEST = dt.datetime(1990, 1, 1, tzinfo=dt.UTC)
+
+# What everybody writes is read without dateutil, and to the same result.
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6})\d*)?)?(Z|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
+)
+_DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)?Z?)?", re.ASCII)
+# Fourteen digits of other years are milliseconds, of the years 2286 to 5138.
+_LEAST_YEAR_OF_DIGITS, _GREATEST_YEAR_OF_DIGITS = 1900, 2199
+_DAY_DIGITS = 8
+_TOO_MANY_DIGITS = 10**14
+_HINT = (
+    "Write it as 2015-03-20T12:30:00Z, as 20150320 or 20150320123000, or as seconds or "
+    "milliseconds since the epoch."
+)
+_CLEAR_HINT = (
+    "Write a date as 2015-03-20, 20150320 or 2015-03-20T12:30:00Z. A number is of seconds, or above "
+    "100,000,000,000 of milliseconds since the epoch, and from 1990 on."
+)
+
+
+def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
+    """Return a time as an aware `datetime`.
+
+    Args:
+        value: A `datetime` (without zone it is UTC); eight digits, `20150320`, which are a day, or
+            fourteen, `20150320123000`, which are a moment in UTC, as text or as a whole number;
+            another number, or text that `float` reads and that has no `_`: up to 100,000,000,000
+            it is seconds since the epoch, above milliseconds; `now`; or any other text that
+            `dateutil` reads, where 03/04/2015 is March, what is missing is today's, and zones
+            other than UTC and offsets are ignored.
+        now: What `now` and today are; the clock's time unless given.
+
+    Raises:
+        InvalidInputError: It is none of these, or outside the years 1 to 9999; or a number that
+            would be before 1990, where a date or another unit was meant.
+        MissingDependencyError: The text is neither ISO 8601 nor a number, and dateutil is not
+            installed.
+
+    Examples:
+        >>> to_moment("20150320") == to_moment("2015-03-20") == to_moment(1426809600)
+        True
+    """
+    number = _number_in(value)
+    if number is None:
+        return _written(value, now)
+    moment = _counted(value, number)
+    if moment < _EARLIEST:
+        raise _unclear(value, number)
+    return moment
+
+
+def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
+    """Return a time as whole milliseconds since the epoch; parts of one are cut off.
+
+    Args:
+        value: As `to_moment` takes it: a `datetime`, ISO 8601, `20150320`, `20150320123000`,
+            seconds, milliseconds, `now`, or what `dateutil` reads.
+        now: What `now` and today are; the clock's time unless given.
+
+    Raises:
+        InvalidInputError: As `to_moment`.
+        MissingDependencyError: As `to_moment`.
+
+    Examples:
+        >>> to_epoch_ms("2015-03-20") == to_epoch_ms(1426809600) == to_epoch_ms(1426809600000)
+        True
+    """
+    return _whole_ms(to_moment(value, now=now))
+
+
+def bound_to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
+    """Return the begin or the end of a question, as `to_epoch_ms`.
+
+    A program may ask from 0 on, and of any milliseconds that nothing else can be meant by.
+
+    Raises:
+        InvalidInputError: As `to_moment`.
+        MissingDependencyError: As `to_moment`.
+    """
+    number = _number_in(value)
+    if number is not None and (number == 0 or number > _GREATEST_SECONDS):
+        return _whole_ms(_counted(value, number))
+    return to_epoch_ms(value, now=now)
+
+
+def stored_to_epoch_ms(value: object) -> int:
+    """Return a stored time: a whole number is of milliseconds, however early.
+
+    Raises:
+        InvalidInputError: It is no time, or outside the years 1 to 9999.
+        MissingDependencyError: As `to_moment`.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not _LEAST_MS <= value <= _GREATEST_MS:
+            raise no_time(value)
+        return value
+    number = _number_in(value)
+    return _whole_ms(_written(value, None) if number is None else _counted(value, number))
+
+
+def no_time(value: object) -> InvalidInputError:
+    """Return the error for what is no time."""
+    return InvalidInputError(f"{value!r} is no time.", hint=_HINT)
+
+
+def _number_in(value: object) -> float | None:
+    """Return the number that a value is; None if it is no number, or a date in digits."""
+    if not isinstance(value, str | int | float) or _date_in_digits(value) is not None:
+        return None
+    if isinstance(value, str) and "_" in value:
+        return None  # 2015_03_20 is a number to `float`
+    try:
+        return float(value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return float("inf")
+
+
+def _date_in_digits(value: object) -> tuple[int, ...] | None:
+    """Return year, month, day, hour, minute and second as digits have them, or None.
+
+    Whether a calendar has them is not asked: 20261301 is a date with a mistake.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _TOO_MANY_DIGITS:
+        value = str(value)
+    if not isinstance(value, str):
+        return None
+    match = _DIGITS.fullmatch(value)
+    if match is None:
+        return None
+    parts = tuple(int(part or 0) for part in match.groups())
+    is_usual = _LEAST_YEAR_OF_DIGITS <= parts[0] <= _GREATEST_YEAR_OF_DIGITS
+    return parts if is_usual or match.end() == _DAY_DIGITS else None
+
+
+def _written(value: object, now: dt.datetime | None) -> dt.datetime:
+    if isinstance(value, dt.datetime):
+        return _zoned(value)
+    parts = _date_in_digits(value)
+    if parts is not None:
+        year, month, day, hour, minute, second = parts
+        return _moment_of(value, year, month, day, hour, minute, second)
+    if not isinstance(value, str):
+        raise no_time(value)
+    if value == "now":
+        return _zoned(now or dt.datetime.now(dt.UTC))
+    match = _ISO.fullmatch(value)
+    if match is None:
+        return _read_by_dateutil(value, now or dt.datetime.now(dt.UTC))
+    *parts_of_text, fraction, zone = match.groups()
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts_of_text)
+    us = int((fraction or "").ljust(6, "0"))
+    return _moment_of(value, year, month, day, hour, minute, second, us, zone)
+
+
+def _moment_of(
+    value: object,
+    year: int,
+    month: int,
+    day: int,
+    hour: int,
+    minute: int,
+    second: int,
+    us: int = 0,
+    zone: str | None = None,
+) -> dt.datetime:
+    try:
+        return dt.datetime(year, month, day, hour, minute, second, us, tzinfo=_zone_of(zone))
+    except (ValueError, OverflowError) as exc:
+        raise no_time(value) from exc
+
+
+def _zone_of(zone: str | None) -> dt.timezone:
+    if zone in (None, "Z"):
+        return dt.UTC
+    digits = zone[1:].replace(":", "")
+    offset = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return dt.timezone(-offset if zone[0] == "-" else offset)
+
+
+def _counted(value: object, number: float) -> dt.datetime:
+    """Return the moment of a number, which is of seconds or of milliseconds."""
+    moment = _since_epoch(number, is_ms=number > _GREATEST_SECONDS)
+    if moment is None:
+        raise no_time(value)
+    return moment
+
+
+def _since_epoch(number: float, *, is_ms: bool) -> dt.datetime | None:
+    try:
+        if is_ms:
+            return EPOCH + dt.timedelta(milliseconds=int(number))
+        return EPOCH + dt.timedelta(seconds=number)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _unclear(value: object, number: float) -> InvalidInputError:
+    readings = {"seconds": number, "milliseconds": number}
+    moments = [
+        f"{unit} it is {_shown(_since_epoch(count, is_ms=unit == 'milliseconds'))}"
+        for unit, count in readings.items()
+    ]
+    return InvalidInputError(
+        f"{value!r} is not a clear time: as {', as '.join(moments)}.", hint=_CLEAR_HINT
+    )
+
+
+def _shown(moment: dt.datetime | None) -> str:
+    if moment is None:
+        return "out of range"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+
+
+def _whole_ms(moment: dt.datetime) -> int:
+    """Cut towards zero, as `int` does."""
+    span = moment - EPOCH
+    ms = abs(span) // _MILLISECOND
+    return -ms if span < dt.timedelta(0) else ms
+
+
+def _read_by_dateutil(text: str, now: dt.datetime) -> dt.datetime:
+    try:
+        parser = importlib.import_module("dateutil.parser")
+    except ImportError as exc:
+        purpose = f"Reading the time {text!r}"
+        raise MissingDependencyError.for_extra("python-dateutil", "archive", purpose) from exc
+    today = now.astimezone(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    try:
+        # A function of our own for zones: theirs warns of unknown ones, and takes the names of
+        # the machine's zone for that zone.
+        moment = parser.parse(text, default=today, tzinfos=_zone_by_offset)
+    except (ValueError, OverflowError, TypeError, AttributeError, IndexError) as exc:
+        raise no_time(text) from exc
+    if not isinstance(moment, dt.datetime):
+        raise no_time(text)
+    return _zoned(moment)
+
+
+def _zoned(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def _zone_by_offset(name: str | None, offset_s: int | None) -> dt.timezone | None:  # noqa: ARG001 - dateutil's form
+    return None if offset_s is None else dt.timezone(dt.timedelta(seconds=offset_s))
