@@ -679,7 +679,7 @@ class Dataset(View):
 
         `frame.writeStream.foreachBatch(flights.sink)`. An epoch that the query begins again after
         a failure is left as it is if it brings the same rows, and replaces what it brought if it
-        does not. Through Spark Connect the query must be named:
+        does not. One that a rollback took out is written again. Through Spark Connect the query must be named:
         `foreachBatch(functools.partial(flights.sink, query="flights"))`.
 
         Args:
@@ -699,12 +699,14 @@ class Dataset(View):
 
         Raises:
             InvalidInputError: The query has no name, and Spark does not tell it.
-            StaleRerunError: The query has committed a later epoch; nothing was written.
+            StaleRerunError: The query has committed a later epoch, and no rollback took this one
+                out; nothing was written.
             CommitConflictError: Another driver has committed an epoch of the query meanwhile.
             LakebedError: As `append`; nothing became visible.
 
         Cost:
-            As `append`. Of an epoch that comes again, its rows are read, before and now.
+            As `append`. Of an epoch that comes again, its rows are read, before and now, and the
+            history.
         """
         from lakebed.state.transaction import Transaction
 
@@ -718,7 +720,7 @@ class Dataset(View):
         with Transaction.begin(
             store, self.name, "append", epoch=epoch, options=commit_options
         ) as transaction:
-            work.epochs.check_due(store, transaction.base, epoch)
+            due = work.epochs.find_due(store, transaction.base, epoch)
             transaction.add(self._stage(data, self._narrow_target(transaction, options)))
             return work.epochs.commit_epoch(
                 store,
@@ -727,6 +729,7 @@ class Dataset(View):
                 work.epochs.SinkOptions(
                     compact_every=compact_every, compact_target_bytes=compact_target_bytes
                 ),
+                due=due,
             )
 
     def stage(

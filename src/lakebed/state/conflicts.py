@@ -36,6 +36,7 @@ from lakebed.state.scope import (
 from lakebed.state.sources import Sources, changed_meanwhile
 from lakebed.state.state import FOREIGN, Change, State, is_one_dataset
 from lakebed.state.streams import find_progress
+from lakebed.state.undone import ROLLBACK
 
 LONGER_LEASE = "Write the data again, with a longer lease."
 _BOTH = "Both change the descriptor."
@@ -198,7 +199,7 @@ def check(
     _check_upkeep(base, now, change, later)
     _check_cleanup(base, now, change, later)
     _check_descriptor(base, now, change, later, reads)
-    _check_progress(base, now, change)
+    _check_progress(base, now, change, later)
     own = Read(state=base, scope=change.scope)
     for read in (own, *reads):
         what = _Since(read.state, now, tuple(after(since, read.state)))
@@ -338,10 +339,17 @@ def _check_descriptor(
         raise _descriptor_conflict(base, now, change.operation, updates, reason)
 
 
-def _check_progress(base: State, now: State, change: Change) -> None:
-    """Check that a streaming query has come no further since it was found which epoch is due."""
+def _check_progress(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
+    """Check that a streaming query has come no further since it was found which epoch is due.
+
+    Where one comes again, a rollback meanwhile may have brought it back.
+    """
     if change.progress is None:
         return
+    rollbacks = [entry for entry in since if entry.operation == ROLLBACK]
+    if rollbacks and not isinstance(change.scope, Nothing):
+        what = f"{named(rollbacks[-1])}: it may have changed what is there of the epoch."
+        raise _conflict(base, now, change.operation, what, "Start the query again.")
     before, after_ = (find_progress(state.streams, change.progress.query) for state in (base, now))
     if before != after_ and after_ is not None:
         raise _conflict(

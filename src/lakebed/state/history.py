@@ -48,6 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         horizon: Of a cleanup: versions before it can only be read if they are protected.
         protected: What a protection keeps from now on, in words.
         unprotected: What lost its protection, in words.
+        restores: Of a rollback: the version that it went back to. Older releases noted none.
         caught: What the caps of dimensions sent to `OTHER`.
         descriptor: The descriptor from this version on, where it changed.
         stored_at: When the storage took the entry, by the clock of the storage. A commit cannot
@@ -72,6 +73,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     horizon: int | None = None
     protected: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
+    restores: Annotated[int, msgspec.Meta(ge=0)] | None = None
     descriptor: dict[str, Any] | None = None
     stored_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
 

@@ -273,6 +273,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         horizon=change.horizon or None,
         protected=tuple(protection.target for protection in change.protect),
         unprotected=tuple(protection.target for protection in change.unprotect),
+        restores=change.restores,
         descriptor=None
         if change.descriptor is None
         else describe(change.descriptor, change.lineage),

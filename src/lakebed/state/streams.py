@@ -87,14 +87,13 @@ def advanced(known: tuple[QueryProgress, ...], now: QueryProgress) -> tuple[Quer
 
 
 def newest(runs: Mapping[int, str]) -> dict[str, QueryProgress]:
-    """Return how far each query has come, as runs by batch id tell it."""
+    """Return the epoch that each query has written last, as runs by batch id tell it.
+
+    It is the newest one, unless a rollback took out later ones and the query began them again.
+    """
     latest: dict[str, QueryProgress] = {}
-    for batch_id, run in runs.items():
-        epoch = epoch_of(run)
-        if epoch is None:
-            continue
-        progress = QueryProgress(epoch.query, epoch.number, batch_id)
-        known = latest.get(epoch.query)
-        if known is None or (known.epoch, known.batch_id) < (progress.epoch, progress.batch_id):
-            latest[epoch.query] = progress
+    for batch_id in sorted(runs):
+        epoch = epoch_of(runs[batch_id])
+        if epoch is not None:
+            latest[epoch.query] = QueryProgress(epoch.query, epoch.number, batch_id)
     return latest

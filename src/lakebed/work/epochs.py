@@ -19,12 +19,14 @@ from lakebed.errors import (
 from lakebed.model.keys import BATCH_ID, partition_of_label
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import plan
-from lakebed.state import runs
+from lakebed.state import history, runs
+from lakebed.state.history import Entry
 from lakebed.state.reservation import ManifestFile, key_of, read_record
-from lakebed.state.scope import Nothing, RunFiles, Scope, WholeView
+from lakebed.state.scope import Nothing, RunFiles, Scope, TheseFiles, WholeView
 from lakebed.state.state import State
-from lakebed.state.streams import Epoch, QueryProgress, find_progress, newest
+from lakebed.state.streams import Epoch, QueryProgress, epoch_of, find_progress, newest
 from lakebed.state.transaction import Transaction
+from lakebed.state.undone import ROLLBACK, Undone
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work.beside import compact_beside
@@ -55,38 +57,116 @@ class SinkOptions:
                 )
 
 
-def check_due(store: Store, base: State, epoch: Epoch) -> QueryProgress | None:
-    """Check that an epoch may be committed, before its rows are written.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """How an epoch that is to be committed stands to those that were.
 
-    Returns:
-        How far its query has come; None if it begins.
+    Attributes:
+        progress: The newest epoch of the query that is in the dataset; None if there is none.
+        before: The commit of the epoch itself that is in effect, as its progress; None if it comes
+            for the first time, or a rollback took it out.
+        is_broken: Whether a rollback of some partitions took out a part of that.
+        is_again: Whether the epoch was committed before, whatever became of it.
+    """
+
+    progress: QueryProgress | None = None
+    before: QueryProgress | None = None
+    is_broken: bool = False
+    is_again: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the dataset holds all that the epoch brought, but for deletes."""
+        return self.before is not None and not self.is_broken
+
+    def check(self, base: State, epoch: Epoch, *, replaces_all: bool = False) -> None:
+        """Check that the epoch may be committed.
+
+        Raises:
+            StaleRerunError: A later one is there, and no rollback took this one out.
+        """
+        if self.progress is None or epoch.number >= self.progress.epoch:
+            return
+        # One that came again after a rollback may have been written after later ones.
+        is_settled = self.before is None or self.before.batch_id < self.progress.batch_id
+        is_missing = self.is_again and not self.is_whole
+        if replaces_all or (is_settled and not is_missing):
+            raise _stale(base, epoch, self.progress)
+
+    def after(self, now: QueryProgress) -> QueryProgress:
+        """Return the progress of the query once the epoch is committed.
+
+        An epoch that a rollback took out may come again after later ones that are there.
+        """
+        known = self.progress
+        return now if known is None or known.epoch <= now.epoch else known
+
+
+def find_due(store: Store, base: State, epoch: Epoch) -> Due:
+    """Find how an epoch stands to those that were committed, before its rows are written.
+
+    An epoch that a rollback took out is not there: it may come again, as may a later one.
 
     Raises:
-        StaleRerunError: The query has committed a later one.
+        StaleRerunError: The query has committed a later one, and no rollback took this one out.
         InvalidInputError: The query has no name, or too long a one.
 
     Cost:
-        Nothing; of a query that the head does not name, what is known of runs.
+        Nothing for the next epoch; for one that comes again the history. Of a query that the head
+        does not name, what is known of runs, and the history if one of them is the query's.
     """
     epoch.check()
     last = find_progress(base.streams, epoch.query)
-    if last is None:
-        # It is new, or has not committed for long, or a release that knows no streams has committed.
-        last = newest(runs.read(store, base.lists).batches).get(epoch.query)
-    if last is not None and last.epoch > epoch.number:
-        error = StaleRerunError(
-            f"Epoch {epoch.number} of the streaming query {epoch.query!r} is stale in "
-            f"{base.name!r}: its epoch {last.epoch} has been committed, in batch {last.batch_id}. "
-            "Nothing was written.",
-            hint="If another driver runs the query, this one is to be stopped. If its checkpoint is "
-            "new or went back to an older state, start it under a new name or with a new "
-            "checkpoint, from where the dataset ends.",
-            expected=base.version,
-            actual=base.version,
-        )
-        error.batch_id = last.batch_id
-        raise error
-    return last
+    if last is not None and epoch.number > last.epoch:
+        return Due(progress=last)
+    if last is None and epoch.query not in newest(runs.read(store, base.lists).batches):
+        return Due()  # else it has not committed for long, or a release that knows no streams has
+    due = _find_again(history.read(store, base.lists.history), epoch)
+    due.check(base, epoch)
+    return due
+
+
+def _stale(base: State, epoch: Epoch, last: QueryProgress) -> StaleRerunError:
+    error = StaleRerunError(
+        f"Epoch {epoch.number} of the streaming query {epoch.query!r} is stale in "
+        f"{base.name!r}: its epoch {last.epoch} has been committed, in batch {last.batch_id}. "
+        "Nothing was written.",
+        hint="If another driver runs the query, this one is to be stopped. If its checkpoint is "
+        "new or went back to an older state, start it under a new name or with a new "
+        "checkpoint, from where the dataset ends.",
+        expected=base.version,
+        actual=base.version,
+    )
+    error.batch_id = last.batch_id
+    return error
+
+
+def _find_again(entries: Sequence[Entry], epoch: Epoch) -> Due:
+    """Find in the whole history what is there of a query."""
+    undone = Undone(entries)
+    due = Due()
+    for entry in reversed(entries):
+        written = _epoch_written_by(entry)
+        if written is None or written.query != epoch.query:
+            continue
+        is_own = written == epoch
+        due = replace(due, is_again=due.is_again or is_own)
+        is_newer = due.progress is None or due.progress.epoch < written.number
+        if not is_newer and (due.before is not None or not is_own):
+            continue
+        partitions, is_wholly = undone.partitions(entry)
+        if is_wholly:
+            continue
+        there = QueryProgress(written.query, written.number, entry.batch_id or 0)
+        if is_newer:
+            due = replace(due, progress=there)
+        if is_own and due.before is None:
+            due = replace(due, before=there, is_broken=bool(partitions))
+    return due
+
+
+def _epoch_written_by(entry: Entry) -> Epoch | None:
+    return None if entry.operation in runs.REWRITING else epoch_of(entry.run)
 
 
 def commit_epoch(
@@ -96,11 +176,12 @@ def commit_epoch(
     options: SinkOptions | None = None,
     *,
     replaces_all: bool = False,
+    due: Due | None = None,
 ) -> Commit | None:
     """Commit what was written for an epoch, exactly once.
 
     An epoch that was committed before is left as it is if it brought the same rows, and what it
-    brought is replaced if it did not.
+    brought is replaced if it did not, or if a rollback took out a part of it.
 
     Args:
         store: Where the dataset is.
@@ -108,12 +189,14 @@ def commit_epoch(
         epoch: Which one.
         options: What happens beside.
         replaces_all: Whether the rows take the place of all that the dataset holds.
+        due: What `find_due` has found as of the base; None to find it now.
 
     Returns:
         The commit; None if there was nothing to do.
 
     Raises:
-        StaleRerunError: The query has committed a later one; nothing became visible.
+        StaleRerunError: The query has committed a later one, or the epoch shall be replaced and its
+            rows lie in files with others; nothing became visible.
         LakebedError: See `Transaction.commit`.
 
     Cost:
@@ -121,30 +204,83 @@ def commit_epoch(
     """
     options = options or SinkOptions()
     base = transaction.base
-    last = check_due(store, base, epoch)
+    due = due or find_due(store, base, epoch)
+    due.check(base, epoch, replaces_all=replaces_all)
     commit = None
-    if last is not None and last.epoch == epoch.number:
-        if _is_same(store, base, last, transaction.written):
-            _log.info("epoch is there dataset=%s run=%s", base.name, epoch.run)
-        else:
-            scope = RunFiles(epoch.run)
-            commit = _commit(transaction, epoch, "rerun", _whole(base) if replaces_all else scope)
+    if due.is_whole and due.before and _is_same(store, base, due.before, transaction.written):
+        _log.info("epoch is there dataset=%s run=%s", base.name, epoch.run)
     elif replaces_all:
-        commit = _commit(transaction, epoch, "overwrite", _whole(base))
+        operation = "rerun" if due.before else "overwrite"
+        commit = _commit(transaction, epoch, due, operation, _whole(base))
+    elif due.before:
+        commit = _commit(transaction, epoch, due, "rerun", _all_of(store, base, epoch))
     elif transaction.written.labels:
-        commit = _commit(transaction, epoch, "append", Nothing())
+        scope = RunFiles(epoch.run, replaces=False) if due.is_again else Nothing()
+        commit = _commit(transaction, epoch, due, "append", scope)
     if options.compact_every and (epoch.number + 1) % options.compact_every == 0:
         compact_beside(store, base.name, options.compact_target_bytes)
     return commit
 
 
-def _commit(transaction: Transaction, epoch: Epoch, operation: str, scope: Scope) -> Commit:
-    committed = transaction.commit(
-        operation=operation,
-        scope=scope,
-        progress=QueryProgress(epoch.query, epoch.number, transaction.batch_id),
-    )
+def _commit(
+    transaction: Transaction, epoch: Epoch, due: Due, operation: str, scope: Scope
+) -> Commit:
+    now = QueryProgress(epoch.query, epoch.number, transaction.batch_id)
+    committed = transaction.commit(operation=operation, scope=scope, progress=due.after(now))
     return Commit.of(committed.entry, transaction.base)
+
+
+def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:
+    """Return what replaces all that is there of an epoch.
+
+    Raises:
+        StaleRerunError: A compaction has joined its rows with others, while there were later
+            epochs.
+    """
+    entries = history.read(store, base.lists.history)
+    if all(entry.operation != ROLLBACK for entry in entries):
+        return RunFiles(epoch.run)  # the last one: the list of runs knows of all its files
+    joined = _joined_files(entries, epoch)
+    mixed = next((label for label in base.labels if label in joined), None)
+    if mixed is not None:
+        raise StaleRerunError(
+            f"Epoch {epoch.number} of the streaming query {epoch.query!r} cannot be replaced in "
+            f"{base.name!r}: a compaction has joined its rows with others, in {mixed!r}. "
+            "Nothing was written.",
+            hint="Roll back to the version before the epoch: then the query can begin it again.",
+            expected=base.version,
+            actual=base.version,
+        )
+    return TheseFiles.of(runs.noted_by(entries).files_of(epoch.run, base.labels))
+
+
+def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:
+    """Return the files that may hold rows of an epoch beside others.
+
+    What rewrites files joins the rows of an epoch with others once a later one is there; see
+    `lakebed.state.runs`.
+    """
+    partitions: set[str] = set()
+    joined: set[str] = set()
+    is_settled = False
+    for entry in entries:
+        written = _epoch_written_by(entry)
+        if written is not None and written.query == epoch.query:
+            is_settled = written.number > epoch.number
+        if written == epoch:
+            partitions.update(entry.partitions)
+        if entry.operation in runs.REWRITING:
+            sources = {partition_of_label(label) for label in entry.removed if label in joined}
+            if is_settled:
+                sources |= partitions.intersection(map(partition_of_label, entry.removed))
+            if entry.operation == "promote" and sources:
+                sources |= set(entry.partitions)
+            joined.update(
+                label
+                for label in entry.added
+                if label not in entry.carried and partition_of_label(label) in sources
+            )
+    return joined
 
 
 def _whole(state: State) -> WholeView:

@@ -22,10 +22,11 @@ from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.undone import ROLLBACK
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
-OPERATION = "rollback"
+OPERATION = ROLLBACK
 _LOOKS_AT_ONCE = 16
 
 

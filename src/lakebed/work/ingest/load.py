@@ -12,7 +12,6 @@ from lakebed.errors import CommitConflictError, DatasetNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given
 from lakebed.model.html import facts_to_html
-from lakebed.model.keys import partition_of_label
 from lakebed.model.names import check_dataset_name
 from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.shown import counted
@@ -21,9 +20,9 @@ from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
-from lakebed.state.runs import noted_by
 from lakebed.state.scope import RunFiles
 from lakebed.state.state import State
+from lakebed.state.undone import Undone
 from lakebed.store.base import Store
 from lakebed.work.ingest.due import Candidate, Due
 from lakebed.work.ingest.execution import Done, Intake, read_in
@@ -33,7 +32,7 @@ from lakebed.work.ingest.quarantine import Quarantine, checked_run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OPERATION = "load"
+_OPERATION, _RERUN = "load", "rerun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,24 +205,16 @@ def _is_taken_out(entries: Sequence[Entry], run: str) -> bool:
     """Whether a rollback or an empty rerun has taken out rows of a run, and they are not back.
 
     What a delete or an overwrite took out was meant to go. What a rerun brought instead of them is
-    the run's, as are files of any form that a rollback brought back.
+    the run's.
 
     Args:
         entries: The whole history.
         run: Its name.
     """
-    known = noted_by(entries)
-
-    def own_partitions(labels: Sequence[str]) -> set[str]:
-        own = known.files_of(run, labels)
-        return {partition_of_label(label) for label in own}
-
-    out: set[str] = set()
-    for entry in entries:
-        is_rerun = entry.operation == "rerun" and entry.run == run
-        if (entry.operation == _OPERATION and entry.run == run) or (is_rerun and entry.added):
-            out.clear()
-        elif is_rerun or entry.operation == "rollback":
-            out |= own_partitions(entry.removed)
-            out -= own_partitions(entry.added)
-    return bool(out)
+    undone = Undone(entries)
+    for entry in reversed(entries):
+        if entry.run == run and entry.operation in (_OPERATION, _RERUN):
+            partitions, is_wholly = undone.partitions(entry)
+            if not is_wholly:
+                return bool(partitions) or (entry.operation == _RERUN and not entry.added)
+    return True
