@@ -159,7 +159,7 @@ def test_each_format_has_a_default_codec_and_a_suffix() -> None:
     parquet, avro = (DatasetDescriptor(schema=ALL, format=format_) for format_ in FORMATS)
 
     assert (parquet.compression, parquet.file_suffix) == ("zstd", ".parquet")
-    assert (avro.compression, avro.file_suffix) == ("deflate", ".avro")
+    assert (avro.compression, avro.file_suffix) == ("snappy", ".avro")
     assert DatasetDescriptor.from_document(avro.to_document()) == avro
 
 
