@@ -320,3 +320,52 @@ def test_drop_says_whether_there_was_something() -> None:
         lake.drop("d")
     with pytest.raises(InvalidInputError, match="if_missing"):
         lake.drop("d", if_missing="perhaps")  # type: ignore[arg-type]
+
+
+class Small(lakebed.MetadataProvider):
+    """Keeps descriptors as the first design of Kite has it: save, load and delete."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, DatasetDescriptor] = {}
+
+    def save(self, name: str, descriptor: DatasetDescriptor) -> None:
+        self.kept[name] = descriptor
+
+    def load(self, name: str) -> DatasetDescriptor:
+        if name not in self.kept:
+            raise DatasetNotFoundError(f"Nothing is kept for {name!r}.")
+        return self.kept[name]
+
+    def delete(self, name: str) -> bool:
+        return self.kept.pop(name, None) is not None
+
+
+def test_a_provider_of_save_load_and_delete_alone_serves_the_life_of_a_dataset() -> None:
+    provider = Small()
+    lake = repository(metadata=provider)
+
+    lake.create("d", described("a"))
+    lake.open("d").update(described("a", "b"))
+
+    assert provider.load("d") == lake.open("d").descriptor
+    assert lake.metadata.exists("d")
+    assert lake.drop("d")
+    assert provider.kept == {}
+
+
+def test_a_provider_that_does_not_list_is_followed_by_name_and_says_so() -> None:
+    provider = Small()
+    lake = repository(metadata=provider)
+    provider.save("new", described("a"))
+    provider.save("other", described("a"))
+
+    with pytest.raises(InvalidInputError, match="Small does not list what it keeps") as caught:
+        lake.follow_metadata()
+
+    assert "follow_metadata(['flights'])" in str(caught.value.hint)
+    assert lake.list() == []
+    assert lake.follow_metadata(["new"]) == ("new",)
+    assert lake.follow_metadata("new") == ()
+    assert lake.list() == ["new"]
+    with pytest.raises(DatasetNotFoundError, match="'missing'"):
+        lake.follow_metadata(["missing"])

@@ -487,19 +487,24 @@ class Repository:
         write_report(self.uri, chosen, opened, page, view=view, on_progress=on_progress)
         return page
 
-    def follow_metadata(self) -> tuple[str, ...]:
+    def follow_metadata(self, names: str | Iterable[str] | None = None) -> tuple[str, ...]:
         """Make the datasets what the repository's own metadata provider says that they shall be.
 
         For a provider that others write, such as a catalog. What it keeps and is not here is
         created; what is described otherwise here is updated, by the rules of evolution. Nothing is
         ever dropped, and the provider is not written. Reads and writes go on by the heads.
 
+        Args:
+            names: Of the datasets that follow; None for all that the provider lists.
+
         Returns:
             The names of datasets that were created or updated.
 
         Raises:
-            InvalidInputError: The repository has no provider of its own; or the rules do not allow
-                an update: datasets before it, in order of name, are updated, it is as it was.
+            InvalidInputError: The repository has no provider of its own; or the provider lists
+                nothing, and no names are given; or the rules do not allow an update: datasets
+                before it, in order of name, are updated, it is as it was.
+            DatasetNotFoundError: The provider keeps nothing under one of the names.
             LakebedError: As `create` and `Dataset.update`.
 
         Cost:
@@ -512,7 +517,7 @@ class Repository:
             )
         alone = Repository(self._store, storage_options=self._storage_options)
         changed = []
-        for name in self._told.list():
+        for name in self._told.list() if names is None else given_names("names", names):
             wanted = self._told.load(name)
             existing = alone._find(name)
             if existing is None:

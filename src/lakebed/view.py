@@ -383,7 +383,7 @@ class View(Readable):
         """Whether an entity belongs to the view.
 
         Args:
-            entity: A dict or a dataclass instance. A field that it lacks is null. Partition fields
+            entity: A dict, or an object with fields as a writer takes it. A field that it lacks is null. Partition fields
                 are computed; that of a provided one is taken from the entity, else from the view
                 where that names one value. `batch_id` is null, since the entity is in no batch.
 
@@ -512,7 +512,7 @@ class View(Readable):
             data: A Spark DataFrame, which is written by its tasks; or, written in this process, a
                 pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame, a
                 relation of DuckDB, a view, or whatever else has `__arrow_c_stream__`; or an
-                iterable of dicts or dataclass instances.
+                iterable of dicts, dataclass instances or other objects with fields.
             run: Name of the run, for the history.
             if_not_empty: `error` refuses where the view holds an entity or has been signalled
                 ready, as for a job that must not run twice; also where another commit fills one
@@ -1028,7 +1028,8 @@ def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
 class EntityReader:
     """An iterator over entities, open from the start; also a context manager that closes the files.
 
-    It is closed once, by `close`, at the end of a `with`, or by reading to the end.
+    It is closed once, by `close`, at the end of a `with`, or by reading to the end. `open`,
+    `has_next` and `read` are Kite's words for the same.
     """
 
     def __init__(
@@ -1037,6 +1038,7 @@ class EntityReader:
         """Use `View.reader` instead."""
         self._batches = batches
         self._entities = self._read(build)
+        self._ahead: list[Any] = []  # the next entity, if `has_next` has asked for it
         self._is_closed = False
         self._is_at_end = False
 
@@ -1062,13 +1064,54 @@ class EntityReader:
             InvalidInputError: The reader was closed before the end.
             StopIteration: There is none.
         """
-        if self._is_closed and not self._is_at_end:
-            raise InvalidInputError("The reader is closed.", hint="Open another one.")
+        self._check_open()
+        if self._ahead:
+            return self._ahead.pop()
         try:
             return next(self._entities)
         except StopIteration:
             self._is_at_end = True
             raise
+
+    def _check_open(self) -> None:
+        if self._is_closed and not self._is_at_end:
+            raise InvalidInputError("The reader is closed.", hint="Open another one.")
+
+    def open(self) -> Self:
+        """Return this reader, which is open from the start: Kite's word.
+
+        Raises:
+            InvalidInputError: The reader was closed before the end.
+        """
+        self._check_open()
+        return self
+
+    def has_next(self) -> bool:
+        """Whether there is another entity; reads it ahead.
+
+        Raises:
+            InvalidInputError: The reader was closed before the end.
+        """
+        if not self._ahead:
+            try:
+                self._ahead.append(next(self))
+            except StopIteration:
+                return False
+        self._check_open()
+        return True
+
+    def read(self) -> Any:
+        """Return the next entity, as `next` does.
+
+        Raises:
+            InvalidInputError: There is none, or the reader was closed before the end.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise InvalidInputError(
+                "The reader is at its end.", hint="Ask has_next() before read(), or iterate."
+            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -1079,5 +1122,6 @@ class EntityReader:
     def close(self) -> None:
         """Close the files; a second call does nothing."""
         self._is_closed = True
+        self._ahead.clear()
         self._entities = iter(())
         self._batches.close()

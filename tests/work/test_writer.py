@@ -8,12 +8,17 @@ import io
 import json
 import logging
 import time
+import types
 import uuid
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import fastavro
+import msgspec
+import pandas as pd
 import pyarrow as pa
+import pydantic
 import pytest
 
 import lakebed
@@ -627,6 +632,97 @@ def test_entities_are_dicts_dataclasses_named_tuples_and_records_of_avro(users: 
     ]
 
 
+class Plain:
+    """A class that declares nothing: its instances have attributes."""
+
+    def __init__(self, id: int, name: str) -> None:  # noqa: A002 - the field
+        self.id = id
+        self.name = name
+        self._cache = object()
+
+    @property
+    def shout(self) -> str:
+        return self.name.upper()
+
+
+class Private:
+    """Keeps all to itself."""
+
+    def __init__(self) -> None:
+        self._id = 1
+
+
+@attrs.define
+class OfAttrs:
+    id: int
+    name: str = "attrs"
+
+
+class OfPydantic(pydantic.BaseModel):
+    id: int
+    name: str = "pydantic"
+
+
+class OfMsgspec(msgspec.Struct):
+    id: int
+    name: str = "msgspec"
+
+
+ENTITIES = [
+    Plain(1, "plain"),
+    OfAttrs(1),
+    OfPydantic(id=1),
+    OfMsgspec(1),
+    types.SimpleNamespace(id=1, name="namespace"),
+]
+
+
+@pytest.mark.parametrize("entity", ENTITIES, ids=lambda entity: type(entity).__name__)
+def test_objects_of_other_classes_are_written_by_their_fields(
+    users: Dataset, entity: object
+) -> None:
+    with users.writer() as writer:
+        writer.write(entity)
+    users.append([entity])
+
+    rows = [(row["id"], row["name"]) for row in users.reader()]
+    assert rows == [(1, entity.name)] * 2  # type: ignore[attr-defined]
+    assert users.includes(entity)
+
+
+def test_object_in_a_record_of_an_object_is_written_too(store: Store) -> None:
+    nested = pa.schema([("user", pa.struct([("id", pa.int64()), ("name", pa.string())]))])
+    owners = lakebed.open_repository(store.uri).create("owners", DatasetDescriptor(schema=nested))
+
+    owners.append([types.SimpleNamespace(user=entity) for entity in ENTITIES])
+
+    assert [row["user"]["name"] for row in owners.reader()] == [
+        entity.name  # type: ignore[attr-defined]
+        for entity in ENTITIES
+    ]
+
+
+@pytest.mark.parametrize(
+    "other", [object(), User, len, io, 1, "text", pd.Series([1], ["id"]), Private(), None]
+)
+def test_object_without_public_fields_is_refused_and_not_taken_for_an_empty_entity(
+    users: Dataset, other: object
+) -> None:
+    with (
+        users.writer() as writer,
+        pytest.raises(InvalidInputError, match="An entity of type") as caught,
+    ):
+        writer.write(other)
+
+    assert "public attributes" in str(caught.value.hint)
+    assert users.version == 0
+
+
+def test_attribute_that_is_not_a_field_is_named(users: Dataset) -> None:
+    with users.writer() as writer, pytest.raises(SchemaMismatchError, match="nome"):
+        writer.write(types.SimpleNamespace(id=1, nome="x"))
+
+
 def test_entity_may_be_used_again_for_the_next_one(users: Dataset) -> None:
     entity = {"id": 0, "tags": []}
 
@@ -640,6 +736,50 @@ def test_entity_may_be_used_again_for_the_next_one(users: Dataset) -> None:
 
 
 # Readers
+
+
+def test_streams_are_read_and_written_in_kites_words(users: Dataset) -> None:
+    writer = users.writer()
+    writer.open()
+    writer.write({"id": 1})
+    writer.write({"id": 2})
+    writer.close()
+
+    found = []
+    reader = users.reader()
+    reader.open()
+    while reader.has_next() and reader.has_next():
+        found.append(reader.read()["id"])
+
+    assert sorted(found) == [1, 2]
+    assert not reader.is_open
+    with pytest.raises(InvalidInputError, match="at its end"):
+        reader.read()
+    reader.close()
+    assert not reader.has_next()
+    with pytest.raises(InvalidInputError, match="writer is closed"):
+        writer.open()
+
+
+def test_entity_that_was_asked_for_ahead_comes_first_in_every_form(users: Dataset) -> None:
+    users.append([{"id": number} for number in range(3)])
+    reader = users.reader()
+
+    assert reader.has_next()
+
+    assert reader.is_open
+    assert [next(reader)["id"], *(row["id"] for row in reader)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("word", ["open", "has_next", "read"])
+def test_reader_that_was_closed_early_refuses_kites_words(users: Dataset, word: str) -> None:
+    users.append([{"id": 1}, {"id": 2}])
+    reader = users.reader()
+    reader.has_next()
+    reader.close()
+
+    with pytest.raises(InvalidInputError, match="reader is closed"):
+        getattr(reader, word)()
 
 
 def test_behaviour_7_next_past_the_end_stops(users: Dataset) -> None:

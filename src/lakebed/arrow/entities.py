@@ -46,8 +46,8 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
     Args:
         data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, whatever else
             hands over Arrow data by `__arrow_c_stream__` or `__arrow_c_array__`, such as a frame of
-            Polars or a relation of DuckDB; or an iterable of dicts or dataclass instances, or of
-            any of these tables and frames.
+            Polars or a relation of DuckDB; or an iterable of dicts, dataclass instances or other
+            objects with fields, or of any of these tables and frames.
         descriptor: Of the dataset that they go to.
 
     Raises:
@@ -67,7 +67,7 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
             f"Cannot write {type(data).__name__}.",
             hint="Give a DataFrame of Spark, pandas or Polars (a LazyFrame is collected first), a "
             "pyarrow Table, RecordBatch or RecordBatchReader, a relation of DuckDB or whatever else "
-            "has __arrow_c_stream__, or an iterable of dicts or dataclass instances.",
+            "has __arrow_c_stream__, or an iterable of dicts, dataclass instances or other objects.",
         )
 
 
@@ -130,19 +130,43 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
     """Return an entity as a mapping.
 
     Raises:
-        InvalidInputError: It is no mapping, dataclass instance or named tuple.
+        InvalidInputError: It is neither a mapping nor an object with fields.
     """
-    if isinstance(entity, Mapping):
-        return entity
-    if dataclasses.is_dataclass(entity) and not isinstance(entity, type):
-        return dataclasses.asdict(entity)
-    if isinstance(entity, tuple) and hasattr(entity, "_asdict"):
-        named: Mapping[str, Any] = entity._asdict()
-        return named
-    raise InvalidInputError(
-        f"An entity of type {type(entity).__name__}: {str(entity)[:80]!r}.",
-        hint="Give dicts or dataclass instances.",
+    fields = fields_of(entity)
+    if fields is None:
+        raise InvalidInputError(
+            f"An entity of type {type(entity).__name__}: {str(entity)[:80]!r}.",
+            hint="Give dicts, dataclass instances, or other objects with public attributes.",
+        )
+    return fields
+
+
+def fields_of(value: object) -> Mapping[str, Any] | None:
+    """Return the fields of a mapping or an object; None if it has none.
+
+    Those of classes that declare their fields are the declared ones. Those of other objects are the
+    attributes of the instance that are public, so that an object which keeps all to itself, such as
+    a pandas Series, is not taken for an entity without fields.
+    """
+    if isinstance(value, Mapping):
+        return value
+    kind = type(value)
+    if isinstance(value, type) or kind.__module__ == "builtins":
+        return None  # classes, functions and modules have attributes too
+    if dataclasses.is_dataclass(value):
+        return dataclasses.asdict(value)
+    for give in ("model_dump", "_asdict"):  # of pydantic; of named tuples
+        if callable(getattr(kind, give, None)):
+            given: Mapping[str, Any] = getattr(value, give)()
+            return given
+    declared = getattr(kind, "__attrs_attrs__", None)
+    names = (
+        [field.name for field in declared]
+        if declared is not None
+        else getattr(kind, "__struct_fields__", None)  # of msgspec
+        or [name for name in getattr(value, "__dict__", ()) if not name.startswith("_")]
     )
+    return {name: getattr(value, name) for name in names} or None
 
 
 def check_sources(names: Collection[str], descriptor: DatasetDescriptor) -> None:
@@ -265,9 +289,10 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
                 for key, item in value.items()
             ]
         case Struct(fields):
-            if not isinstance(value, Mapping):
+            given = fields_of(value)
+            if given is None:
                 raise _no_fit(value, kind, place)
-            return _checked_struct(value, fields, place)
+            return _checked_struct(given, fields, place)
 
 
 def _checked_struct(

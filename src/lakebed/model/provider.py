@@ -31,8 +31,8 @@ class MetadataProvider(ABC):
     dataset's.
 
     `Repository.metadata` is one too: by default that of the heads themselves. Others are
-    `FileMetadataProvider` and `HiveMetadataProvider`; one of your own has `save`, `load`,
-    `delete` and `list`.
+    `FileMetadataProvider` and `HiveMetadataProvider`; one of your own has `save`, `load` and
+    `delete`, and `list` if it can say which datasets it keeps.
 
     >>> class Catalog(MetadataProvider):
     ...     def __init__(self):
@@ -74,9 +74,16 @@ class MetadataProvider(ABC):
     def delete(self, name: str) -> bool:
         """Forget the descriptor of a dataset; False if none was kept."""
 
-    @abstractmethod
     def list(self) -> list[str]:
-        """Return the names for which a descriptor is kept, sorted."""
+        """Return the names for which a descriptor is kept, sorted.
+
+        Raises:
+            InvalidInputError: The provider has no `list` of its own.
+        """
+        raise InvalidInputError(
+            f"{type(self).__name__} does not list what it keeps: it has no `list` of its own.",
+            hint="Name the datasets, as in follow_metadata(['flights']), or give the class a `list`.",
+        )
 
     def exists(self, name: str) -> bool:
         """Whether a descriptor is kept for this name."""

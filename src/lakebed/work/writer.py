@@ -145,7 +145,10 @@ class EntityWriter:
         self.commit: Commit | None = None
 
     def write(self, entity: object) -> None:
-        """Add an entity: a dict, as of an Avro generic record, a dataclass instance or a named tuple.
+        """Add an entity: a dict, as of an Avro generic record, or an object with fields.
+
+        Such an object is an instance of a dataclass, of a class of attrs, pydantic or msgspec, a
+        named tuple, or any other whose public attributes are the fields.
 
         Raises:
             SchemaMismatchError: It does not fit; the writer can be used on.
@@ -163,6 +166,15 @@ class EntityWriter:
             with self._aborting():
                 self._transaction.keep_alive()
                 self._kernel.write(self._waiting.take())
+
+    def open(self) -> Self:
+        """Return this writer, which is open from the start: Kite's word.
+
+        Raises:
+            InvalidInputError: The writer is closed.
+        """
+        self._check_open()
+        return self
 
     @property
     def is_open(self) -> bool:
