@@ -3,6 +3,7 @@
 import datetime as dt
 import pickle
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -654,6 +655,95 @@ def test_table_has_the_keys_and_records_of_the_document(aws, dynamodb_url, recor
         "range_key",
     ]
     index.close()
+
+
+def day_keys(client: Any, url: str) -> list[str]:
+    """Return the time keys under which another reader of the table finds something."""
+    table = url.partition("://")[2].partition("?")[0]
+    pages = client.get_paginator("scan").paginate(TableName=table)
+    keys = [item["time_index_key"]["S"] for page in pages for item in page["Items"]]
+    return sorted(key for key in keys if not key.startswith(("id:", "long:")))
+
+
+@pytest.fixture
+def daily(dynamodb_url: str) -> Iterator[ArchiveIndex]:
+    index = open_index(f"{dynamodb_url}&daily=true")
+    index.create()
+    yield index
+    index.close()
+
+
+@pytest.mark.parametrize("days", [31, 100, 366])
+def test_long_file_has_a_record_a_day_by_choice_and_one_answer(
+    daily: ArchiveIndex, dynamodb_client: Any, dynamodb_url: str, record_of: Any, days: int
+) -> None:
+    record = record_of(end=T0 + (days - 1) * DAY, work_id="job-1")
+    daily.put([record])
+
+    expected = sorted(f"{16514 + day}:apache" for day in range(days))
+    assert day_keys(dynamodb_client, dynamodb_url) == expected
+    table = dynamodb_url.partition("://")[2].partition("?")[0]
+    found = dynamodb_client.query(
+        TableName=table,
+        KeyConditionExpression="time_index_key = :k",
+        ExpressionAttributeValues={":k": {"S": f"{16514 + days - 1}:apache"}},
+    )["Items"]
+    assert [one["metadata"]["M"]["id"]["S"] for one in found] == [record.id]
+    for question in (
+        {"start": T0, "end": T0 + days * DAY},
+        {"start": T0 + 5 * DAY, "end": T0 + 6 * DAY},
+        {"work_id": "job-1"},
+    ):
+        assert ask(daily, "apache", **question) == [record]
+    assert list(daily.records()) == [record]
+    assert daily.find(record.id) == record
+    last_ms = T0 + 40 * DAY
+    assert daily.latest("apache", "nebraska", first_ms=T0 + DAY, last_ms=last_ms) == record
+
+
+def test_records_of_days_follow_a_change_and_go_with_the_file(
+    daily: ArchiveIndex, dynamodb_client: Any, dynamodb_url: str, record_of: Any
+) -> None:
+    daily.put([record_of(id="same", end=T0 + 120 * DAY)])
+    daily.put([record_of(id="same", start=T0 + 3 * DAY, end=T0 + 60 * DAY, what="nginx")])
+
+    changed = day_keys(dynamodb_client, dynamodb_url)
+
+    assert changed == sorted(f"{16514 + day}:nginx" for day in range(3, 61))
+    daily.put([record_of(id="same", end=T0 + DAY)])
+    assert day_keys(dynamodb_client, dynamodb_url) == ["16514:apache", "16515:apache"]
+    daily.put([record_of(id="same", end=T0 + 60 * DAY)])
+    daily.delete(["same"])
+    assert day_keys(dynamodb_client, dynamodb_url) == []
+    assert list(daily.records()) == []
+
+
+def test_index_without_the_choice_takes_the_records_of_days_away(
+    daily: ArchiveIndex, dynamodb_client: Any, dynamodb_url: str, record_of: Any
+) -> None:
+    record = record_of(end=T0 + 60 * DAY)
+    daily.put([record])
+    plain = open_index(dynamodb_url)
+
+    plain.put([record])
+
+    assert day_keys(dynamodb_client, dynamodb_url) == []
+    assert list(plain.records()) == [record]
+    daily.put(plain.records())  # as reindex does
+    assert len(day_keys(dynamodb_client, dynamodb_url)) == 61
+    plain.close()
+
+
+def test_file_of_too_many_days_for_a_record_a_day_is_refused(
+    daily: ArchiveIndex, record_of: Any
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"3,661 days is too long for a record a day"):
+        daily.put([record_of(end=T0 + 3_660 * DAY)])
+
+
+def test_choice_of_records_of_days_that_is_neither_is_refused(dynamodb_url: str) -> None:
+    with pytest.raises(InvalidInputError, match="daily='yes'"):
+        open_index(f"{dynamodb_url}&daily=yes")
 
 
 def test_question_about_too_many_days_is_refused_with_the_limit(dynamodb_url) -> None:

@@ -112,21 +112,28 @@ class ArchiveRecord:
         buckets = days if len(days) <= MAX_BUCKETS else (LONG_BUCKET,)
         return tuple(time_index_key(bucket, self.what) for bucket in buckets)
 
+    @property
+    def long_days(self) -> range:
+        """The days of a file of more than 30, counted from the epoch; empty for another one."""
+        days = time_buckets(self.metadata.start, self.metadata.end)
+        return days if len(days) > MAX_BUCKETS else range(0)
+
     def to_documents(self) -> tuple[dict[str, Any], ...]:
         """Return the documents of version 0 that stand for the file, one for each time key."""
-        return tuple(
-            {
-                "version": RECORD_VERSION,
-                "url": self.url,
-                "time_index_key": key,
-                "work_id_index_key": self.work_id_index_key,
-                "range_key": self.range_key,
-                "create_time": self.create_time_ms,
-                "size": self.size_bytes,
-                "metadata": dict(self.metadata),
-            }
-            for key in self.time_index_keys
-        )
+        return tuple(map(self.to_document, self.time_index_keys))
+
+    def to_document(self, time_key: str) -> dict[str, Any]:
+        """Return the document of version 0 under one time key."""
+        return {
+            "version": RECORD_VERSION,
+            "url": self.url,
+            "time_index_key": time_key,
+            "work_id_index_key": self.work_id_index_key,
+            "range_key": self.range_key,
+            "create_time": self.create_time_ms,
+            "size": self.size_bytes,
+            "metadata": dict(self.metadata),
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ArchiveRecord:

@@ -151,10 +151,10 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
     if isinstance(value, Mapping):
         return value
     kind = type(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
     if isinstance(value, type) or kind.__module__ == "builtins":
         return None  # classes, functions and modules have attributes too
-    if dataclasses.is_dataclass(value):
-        return dataclasses.asdict(value)
     for give in ("model_dump", "_asdict"):  # of pydantic; of named tuples
         if callable(getattr(kind, give, None)):
             given: Mapping[str, Any] = getattr(value, give)()

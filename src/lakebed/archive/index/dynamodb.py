@@ -6,6 +6,11 @@ such a table find them by time and by work id. The first of them stands for the 
 the index by latest start, and an answer by work id shows it alone. One small item more, under
 `id:<id>`, holds no record: it names the others, so that a change or a removal leaves none behind.
 All items of a file change in one transaction.
+
+With the option `daily`, a file of more than 30 days has an item for each of its days beside the one
+under `long`. They are for other readers alone, who know only keys of days; no answer of this class is
+made of them. A transaction takes 100 items, so they are written after the others and removed before
+them, each time on condition that the small item is still the same: it names all that there may be.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import ModuleType
 from typing import Any
@@ -51,7 +56,9 @@ _LATEST_INDEX = "latest-index"
 _ATTEMPTS = 8
 _FIRST_WAIT_S = 0.02
 _TABLE_DEADLINE_S = 300.0
-_OPTIONS = frozenset({"region", "endpoint"})
+_OPTIONS = frozenset({"region", "endpoint", "daily"})
+_YES, _NO = "true", "false"
+_MAX_ACTIONS = 100  # of a transaction
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 _ATTRIBUTES = {
@@ -79,8 +86,9 @@ class DynamoDbIndex(ArchiveIndex):
         """Open the index; nothing is sent yet.
 
         Args:
-            url: `dynamodb://TABLE?region=REGION&endpoint=URL`; region and endpoint may be left
-                out, credentials come from the environment, as boto3 describes.
+            url: `dynamodb://TABLE?region=REGION&endpoint=URL&daily=true`; all options may be left
+                out, credentials come from the environment, as boto3 describes. With `daily`, files
+                of more than 30 days have a record for each day too, for readers of other programs.
 
         Raises:
             InvalidInputError: The URL names no table or holds a key, or an option is not known or
@@ -98,6 +106,9 @@ class DynamoDbIndex(ArchiveIndex):
         if not _OPTIONS.issuperset(options):
             msg = f"{url!r} has the options {sorted(set(options) - _OPTIONS)}."
             raise InvalidInputError(msg, hint=f"Known are {sorted(_OPTIONS)}.")
+        if options.get("daily", _NO) not in (_YES, _NO):
+            msg = f"{url!r} has the option daily={options['daily']!r}."
+            raise InvalidInputError(msg, hint=f"Give {_YES} or {_NO}.")
         self._table = parts.netloc
         query = f"?{urlencode(options, quote_via=quote)}" if options else ""
         self.url = f"dynamodb://{self._table}{query}"
@@ -166,7 +177,10 @@ class DynamoDbIndex(ArchiveIndex):
     def _put(self, records: Iterable[ArchiveRecord]) -> None:
         for record in records:
             pointer, day_items = _items_of(record)
+            if self._options.get("daily") == _YES:
+                _note_days(pointer, record)
             self._swap(record.id, [pointer, *day_items])
+            self._put_days(pointer, record)
 
     def _delete(self, ids: Iterable[str]) -> None:
         for file_id in ids:
@@ -179,6 +193,9 @@ class DynamoDbIndex(ArchiveIndex):
             if not old_files and not new_items:
                 return
             try:
+                kept = {key for item in new_items for key in _keys_of_days(item)}
+                for old in old_files:
+                    self._delete_days(old, kept)
                 self._write(old_files, new_items)
             except _LostRaceError:
                 # Jitter keeps two writers of one file from meeting again and again.
@@ -203,13 +220,46 @@ class DynamoDbIndex(ArchiveIndex):
             for key in stale:
                 if key in written:
                     continue
-                delete: dict[str, Any] = {
-                    "TableName": self._table,
-                    "Key": self._serialized(dict(zip(_TABLE_KEYS, key, strict=True))),
-                }
+                delete: dict[str, Any] = {"TableName": self._table, "Key": self._key(*key)}
                 if key == stale[0]:
                     delete.update(self._condition(old["token"]))
                 actions.append({"Delete": delete})
+        self._transact(actions)
+
+    def _put_days(self, pointer: _Item, record: ArchiveRecord) -> None:
+        """Write the records of days that a pointer names, while it is the one that is there."""
+        puts = [
+            {"Put": {"TableName": self._table, "Item": self._serialized(_to_decimals(document))}}
+            for document in map(record.to_document, _keys_of_days(pointer))
+        ]
+        # Whoever has changed the file meanwhile writes the records of its days.
+        with contextlib.suppress(_LostRaceError):
+            self._transact_while(pointer, puts)
+
+    def _delete_days(self, pointer: _Item, kept: Container[str]) -> None:
+        """Remove the records of days that a pointer names, but those under keys that are kept."""
+        keys = [key for key in _keys_of_days(pointer) if key not in kept]
+        deletes = [
+            {"Delete": {"TableName": self._table, "Key": self._key(key, pointer["range_key"])}}
+            for key in keys
+        ]
+        self._transact_while(pointer, deletes)
+
+    def _transact_while(self, pointer: _Item, actions: Sequence[dict[str, Any]]) -> None:
+        """Do as much as a transaction takes at a time, each only while the pointer is there."""
+        check = {
+            "TableName": self._table,
+            "Key": self._key(pointer["time_index_key"], pointer["range_key"]),
+            **self._condition(pointer["token"]),
+        }
+        room = _MAX_ACTIONS - 1
+        for begin in range(0, len(actions), room):
+            self._transact([{"ConditionCheck": check}, *actions[begin : begin + room]])
+
+    def _key(self, time_key: str, range_key: str) -> _Item:
+        return self._serialized(dict(zip(_TABLE_KEYS, (time_key, range_key), strict=True)))
+
+    def _transact(self, actions: Sequence[dict[str, Any]]) -> None:
         client = self._open()
         with self._translating():
             try:
@@ -246,11 +296,9 @@ class DynamoDbIndex(ArchiveIndex):
         """Return the item that stands for a file; none if it is no longer there."""
         if "metadata" in pointer:  # written before records were left to the items of days
             return [pointer]
-        key = dict(zip(_TABLE_KEYS, (pointer["day_keys"][0], pointer["range_key"]), strict=True))
+        key = self._key(pointer["day_keys"][0], pointer["range_key"])
         with self._translating():
-            answer = self._open().get_item(
-                TableName=self._table, Key=self._serialized(key), ConsistentRead=True
-            )
+            answer = self._open().get_item(TableName=self._table, Key=key, ConsistentRead=True)
         return [self._deserialized(answer["Item"])] if "Item" in answer else []
 
     def _file_items(self, file_id: str) -> list[_Item]:
@@ -491,6 +539,30 @@ def _items_of(record: ArchiveRecord) -> tuple[_Item, list[_Item]]:
         "token": uuid.uuid4().hex,
     }
     return pointer, day_items
+
+
+def _note_days(pointer: _Item, record: ArchiveRecord) -> None:
+    """Let a pointer name the records of the days of a long file.
+
+    Raises:
+        InvalidInputError: They are too many.
+    """
+    days = record.long_days
+    if len(days) > MAX_QUERY_BUCKETS:
+        msg = f"File {record.path!r} of {len(days):,} days is too long for a record a day."
+        hint = f"Cut it to {MAX_QUERY_BUCKETS:,} days, or leave daily=true out of the index's URL."
+        raise InvalidInputError(msg, hint=hint)
+    if days:
+        pointer["daily"] = {"what": record.what, "first": days.start, "last": days.stop - 1}
+
+
+def _keys_of_days(item: _Item) -> list[str]:
+    """Return the keys of the records of days that a pointer names; none for another item."""
+    daily = item.get("daily")
+    if daily is None:
+        return []
+    days = range(int(daily["first"]), int(daily["last"]) + 1)
+    return [time_index_key(day, daily["what"]) for day in days]
 
 
 def _to_decimals(document: Mapping[str, Any]) -> _Item:

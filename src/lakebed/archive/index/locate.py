@@ -18,7 +18,7 @@ def open_index(url: str | os.PathLike[str]) -> ArchiveIndex:
 
     Args:
         url: `sqlite:///data/raw.db` or a path, `sqlite://` for one in memory, or
-            `dynamodb://TABLE?region=REGION&endpoint=URL`.
+            `dynamodb://TABLE?region=REGION&endpoint=URL&daily=true`.
 
     Raises:
         InvalidInputError: The URL cannot be used.
