@@ -251,9 +251,11 @@ class SchemaMismatchError(InvalidInputError):
 
     Attributes:
         row: Position of the row in the batch, where it is known.
+        unknown: Path of a field that the dataset lacks, where the error is about one.
     """
 
     row: int | None = None
+    unknown: str | None = None
 
     code = ErrorCode.SCHEMA_MISMATCH
 

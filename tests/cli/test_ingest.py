@@ -70,7 +70,7 @@ def test_the_summary_comes_in_every_form(cli, place, form) -> None:
 
     match form:
         case "table":
-            assert "\nrow count           2\n" in out
+            assert "\nrow count                2\n" in out
         case "csv":
             (row,) = csv.DictReader(io.StringIO(out))
             assert row["row_count"] == "2"

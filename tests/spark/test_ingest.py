@@ -94,7 +94,7 @@ def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path
     push(archive, 6, 3000, cut=40)
     last = with_spark.run(spark)
 
-    assert [one.why for one in last.kept_back] == ["rejects"]
+    assert [one.why for one in last.kept_back] == ["truncated"]
     assert (last.file_count, last.row_count, last.rejected_count) == (1, 1, 2)
     days = [row["day"] for row in with_spark.dataset().reader()]
     assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7, 1: 1}

@@ -72,9 +72,10 @@ def check_shapes(
     derived = frozenset(field.name for field in descriptor.document_fields)
     for name in itertools.chain.from_iterable(shapes):
         if name not in schema:
-            raise SchemaMismatchError(
+            raise unknown_field(
+                name,
                 f"Unknown column {name!r} in the data.",
-                hint=nearest(name, schema.names)
+                nearest(name, schema.names)
                 or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}.",
             )
     known = derived.union(*shapes)
@@ -94,6 +95,13 @@ def check_shapes(
                 f"The data lacks column {field.name!r}, which is not nullable.",
                 hint="Add the column, or make the field nullable.",
             )
+
+
+def unknown_field(path: str, message: str, hint: str) -> SchemaMismatchError:
+    """Return the error for a field that data has and the dataset lacks."""
+    error = SchemaMismatchError(message, hint=hint)
+    error.unknown = path
+    return error
 
 
 def check_types(given: Schema, descriptor: DatasetDescriptor) -> None:
@@ -144,9 +152,10 @@ def _check_struct(given: Struct, declared: Struct, place: str) -> None:
     known = {field.name: field for field in declared.fields}
     for field in given.fields:
         if field.name not in known:
-            raise SchemaMismatchError(
+            raise unknown_field(
+                f"{place}.{field.name}",
                 f"Unknown field '{place}.{field.name}' in the data.",
-                hint=nearest(field.name, known) or f"Fields are: {', '.join(known)}.",
+                nearest(field.name, known) or f"Fields are: {', '.join(known)}.",
             )
         _check_type(field.type, known[field.name].type, f"{place}.{field.name}")
     present = {field.name for field in given.fields}

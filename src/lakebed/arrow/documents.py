@@ -39,6 +39,23 @@ def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
     return _from_object(decode_object(data), fields, "", is_open=False)
 
 
+def is_cut_object(data: bytes) -> bool:
+    """Whether bytes are the begin of a JSON object, and lack its end.
+
+    >>> is_cut_object(b'{"n": [1, 2'), is_cut_object(b'{"n": 1}'), is_cut_object(b"garbage")
+    (True, False, False)
+    """
+    if not data.lstrip().startswith(b"{"):
+        return False
+    try:
+        _decoder.decode(data)
+    except msgspec.MsgspecError as exc:
+        return "truncated" in str(exc)
+    except _BAD_JSON:
+        return False
+    return False
+
+
 @contextmanager
 def at_row(position: int) -> Iterator[None]:
     """Let an error say which row of the data it is about."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.conform import check_nulls, check_shapes, default_of
+from lakebed.arrow.conform import check_nulls, check_shapes, default_of, unknown_field
 from lakebed.arrow.documents import compact
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.arrow.streams import batches_of, is_arrow, stream_of
@@ -301,9 +301,10 @@ def _checked_struct(
     names = [field.name for field in fields]
     for name in value:
         if name not in names:
-            raise SchemaMismatchError(
+            raise unknown_field(
+                f"{place}.{name}",
                 f"Unknown field '{place}.{name}' in the data.",
-                hint=nearest(str(name), names) or f"Fields are: {', '.join(names)}.",
+                nearest(str(name), names) or f"Fields are: {', '.join(names)}.",
             )
     return {
         field.name: _checked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,9 +34,11 @@ from lakebed.pipeline import (
     LeftOut,
 )
 from lakebed.pipeline.candidates import Supersede
-from lakebed.work.ingest.options import MAX_REJECTS
 
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
+# Options that replace a key of a declaration.
+_OVERRIDES = ("supersede", "max_rejects", "allow_truncated")
+_OF_ARCHIVES = "--supersede is of the files of an archive"
 _TOLD = 5  # files that are kept back, by name
 
 
@@ -116,10 +119,22 @@ _TOLD = 5  # files that are kept back, by name
 )
 @click.option(
     "--max-rejects",
-    type=click.FloatRange(0, 1),
-    default=MAX_REJECTS,
-    show_default=True,
-    help="A file of which a larger part does not fit replaces no rows; it is kept back.",
+    type=float,
+    metavar="SHARE|LINES",
+    help="A file of which more does not fit is kept back: a share of its lines from 0 to 1, or a "
+    "number of lines from 2 on.  [default: 0.1, or 0.5 where ten lines or fewer do not fit]",
+)
+@click.option(
+    "--allow-truncated",
+    is_flag=True,
+    help="Take what can be read of a file whose end is missing or damaged, which else is kept back.",
+)
+@click.option(
+    "--again",
+    multiple=True,
+    metavar="FILE|rejected",
+    help="Read a file again that was read or kept back as it is, by its path, URL or id in the "
+    "archive; or all of which something was set aside.",
 )
 @click.option("--follow", is_flag=True, help="Go on reading what comes, until it is interrupted.")
 @click.option(
@@ -141,6 +156,7 @@ def ingest(
     *,
     arguments: Sequence[str],
     with_spark: bool | None,
+    again: Sequence[str],
     replace_rewritten: bool,
     follow: bool,
     every: str,
@@ -156,21 +172,27 @@ def ingest(
     replace the earlier ones; where it takes the place of another one, --supersede has said so. What
     does not fit goes to the dataset NAME_quarantine, with the reason, the file and the line.
 
-    A file that nobody can be sure of is kept back, and the verb exits with 2: one that is damaged,
-    that would replace rows with little that fits, or that may be another state of a file that was
-    read. The rest is committed.
+    A file that cannot be trusted is kept back, and the verb exits with 2: one that is truncated or
+    damaged, of which too much does not fit, whose header or schema does not fit, or that may be
+    another state of a file that was read. The rest is committed. Every run reports it, and reads it
+    again when it has changed, or the schema of the dataset, or an option; or with --again.
 
     FILE... are files, patterns, directories or URLs; or one file that ends with .toml and
-    declares all of it; or with --from-archive a question, such as what=syslog start=2015-03-20
-    end=now.
+    declares all of it, of which --supersede, --max-rejects and --allow-truncated replace a key; or
+    with --from-archive a question, such as what=syslog start=2015-03-20 end=now.
 
     With --follow, the verb goes on, and shows each look that has read something.
     """
     declared = _declared(arguments, given)
     if dry_run:
-        _show_check(output, declared, declared.check())
+        _show_check(output, declared, declared.check(again=again))
         return
     if follow:
+        if again:
+            message = (
+                "--follow reads what comes: leave --again out, or run it once without --follow."
+            )
+            raise click.UsageError(message, click.get_current_context())
         if begun_at is not None:
             raise InvalidInputError(
                 "With --follow there are many batches, each of its own time.",
@@ -189,10 +211,11 @@ def ingest(
 
         follow_ingest(output, begin)
         return
-    session = _session(output, declared, with_spark)
+    session = _session(output, declared, with_spark, again)
     with output.progress("Reading") as on_progress:
         report = declared.run(
             session,
+            again=again,
             replace_rewritten=replace_rewritten,
             fail_on_rejects=fail_on_rejects,
             begun_at=begun_at,
@@ -203,11 +226,16 @@ def ingest(
         raise click.exceptions.Exit(2)
 
 
-def _session(output: Output, declared: Ingest, with_spark: bool | None) -> Any:  # noqa: FBT001 - as click gives it
+def _session(
+    output: Output,
+    declared: Ingest,
+    with_spark: bool | None,  # noqa: FBT001 - as click gives it
+    again: Sequence[str],
+) -> Any:
     """Return the session whose tasks read, started once it is sure that there is work for it."""
     if with_spark is False:
         return None
-    check = declared.check()
+    check = declared.check(again=again)
     file_count = len(check.new) + len(check.changed)
     if with_spark is None:
         with_spark = pays_off(file_count, check.size_bytes)
@@ -222,6 +250,7 @@ def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
             parameter.opts[0]
             for parameter in context.command.params
             if parameter.name in given
+            and parameter.name not in _OVERRIDES
             and parameter.name is not None
             and context.get_parameter_source(parameter.name)
             is click.core.ParameterSource.COMMANDLINE
@@ -229,8 +258,21 @@ def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
         if others:
             message = f"{arguments[0]} declares all of it; leave {', '.join(others)} out."
             raise click.UsageError(message, context)
-        return Ingest.from_toml(arguments[0])
+        return _overridden(context, Ingest.from_toml(arguments[0]), given)
     return _from_options(context, arguments, **given)  # type: ignore[arg-type]  # from click
+
+
+def _overridden(context: click.Context, declared: Ingest, given: Mapping[str, object]) -> Ingest:
+    """Return a declared ingest with those keys that options replace for this run."""
+    chosen: dict[str, Any] = {
+        name: given[name] for name in _OVERRIDES if given[name] not in (None, False)
+    }
+    supersede = chosen.pop("supersede", None)
+    if supersede is not None:
+        if isinstance(declared.source, FromFiles):
+            raise click.UsageError(_OF_ARCHIVES, context)
+        chosen["source"] = replace(declared.source, supersede=supersede)
+    return replace(declared, **chosen)
 
 
 def _from_options(
@@ -252,7 +294,8 @@ def _from_options(
     no_header: bool,
     null_text: str,
     quarantine: str | None,
-    max_rejects: float,
+    max_rejects: float | None,
+    allow_truncated: bool,
 ) -> Ingest:
     if into is None:
         message = "Say where the rows go: --into LOCATION/NAME."
@@ -282,8 +325,7 @@ def _from_options(
             **question,  # type: ignore[arg-type]  # checked by itself
         )
     elif supersede is not None:
-        message = "--supersede is of the files of an archive: give --from-archive."
-        raise click.UsageError(message, context)
+        raise click.UsageError(f"{_OF_ARCHIVES}: give --from-archive.", context)
     else:
         source = FromFiles(paths=arguments, storage_options=storage_options)
     return Ingest(
@@ -294,6 +336,7 @@ def _from_options(
         create=_descriptor(context, schema_file, partition_by, dimensions_file),
         quarantine=quarantine or None,
         max_rejects=max_rejects,
+        allow_truncated=allow_truncated,
         csv=CsvOptions(has_header=not no_header, delimiter=delimiter, null_text=null_text),
         storage_options=storage_options,
     )
@@ -354,7 +397,15 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
         )
     _tell_left_out(output, report.left_out)
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
-    note_rejects(output, quarantine, report.name, report.rejected_count)
+    note_rejects(
+        output,
+        quarantine,
+        report.name,
+        line_count=report.rejected_line_count,
+        rest_count=report.rest_count,
+        file_count=report.rejected_file_count,
+        file_row_count=report.rejected_file_row_count,
+    )
     record = report.to_record()
     told = {**record, "left_out": _left_out_records(report.left_out)}
     output.record(told, facts=facts_of(record))
@@ -392,7 +443,14 @@ def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
             "Say what these are: --supersede path where the later one replaces the earlier, span "
             "where it does so whatever their paths are, id where each is a file of its own."
         )
+    if "refused" in reasons:
+        output.note(
+            "Change the schema of the dataset, as with `lakebed schema update`, or mend these: the "
+            "next run reads them."
+        )
+    if "truncated" in reasons:
+        output.note("Bring these again as a whole, or take what can be read: --allow-truncated.")
     if "rejects" in reasons:
-        output.note("Mend these and push them again, or let them replace rows: --max-rejects 1.")
+        output.note("Mend these, or take what fits: --max-rejects 1.")
     if "damaged" in reasons:
         output.note("Restore these, or push them again.")

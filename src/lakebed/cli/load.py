@@ -161,12 +161,28 @@ def import_(
         raise click.exceptions.Exit(2)  # of a run that was loaded before
 
 
-def note_rejects(output: Output, quarantine: str, run: str, count: int) -> None:
-    """Say how many lines did not fit, if any, and how to see them."""
-    if count:
+def note_rejects(
+    output: Output,
+    quarantine: str,
+    run: str,
+    *,
+    line_count: int,
+    rest_count: int = 0,
+    file_count: int = 0,
+    file_row_count: int = 0,
+) -> None:
+    """Note how much did not fit, if anything, by kind, and how to see it."""
+    parts = []
+    if line_count:
+        parts.append(f"{counted(line_count, 'line')} did not fit")
+    if rest_count:
+        parts.append(f"{counted(rest_count, 'file')} could not be read to the end")
+    if file_count:
+        rows = f", of {counted(file_row_count, 'row')}" if file_row_count else ""
+        parts.append(f"{counted(file_count, 'file')} did not fit as a whole{rows}")
+    if parts:
         output.note(
-            f"{counted(count, 'line')} did not fit. See why with: lakebed query {quarantine} "
-            f"--where \"run = '{run}'\""
+            f"{'; '.join(parts)}. See why with: lakebed query {quarantine} --where \"run = '{run}'\""
         )
 
 
@@ -267,7 +283,12 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
             f"Wrote {counted(report.row_count, 'row')} of {counted(report.file_count, 'file')} in "
             f"{counted(len(report.commit.files_added), 'data file')}, {duration_s:.1f} s"
         )
-    note_rejects(output, f"{repository.uri}/{report.quarantine}", report.run, report.rejected_count)
+    note_rejects(
+        output,
+        f"{repository.uri}/{report.quarantine}",
+        report.run,
+        line_count=report.rejected_count,
+    )
     record = {
         **commit_record(report.commit),
         "run": report.run,

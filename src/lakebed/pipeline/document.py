@@ -18,7 +18,6 @@ from lakebed.model.given import read_given
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
 from lakebed.pipeline.candidates import FromArchive, FromFiles, Supersede
-from lakebed.work.ingest.options import MAX_REJECTS
 
 MAX_DOCUMENT_BYTES = 2**20
 
@@ -73,7 +72,8 @@ class _Document(_Table):
     create: _Create | None = None
     csv: _Csv | None = None
     quarantine: str | None = None
-    max_rejects: float = MAX_REJECTS
+    max_rejects: float | None = None
+    allow_truncated: bool = False
     provided: dict[str, str | int | float | bool] = {}
     storage_options: dict[str, str] = {}
 
@@ -118,6 +118,7 @@ def read_document(source: str | os.PathLike[str]) -> dict[str, Any]:
         "create": None if document.create is None else _descriptor(document.create, folder),
         "quarantine": document.quarantine,
         "max_rejects": document.max_rejects,
+        "allow_truncated": document.allow_truncated,
         "csv": _csv(document.csv or _Csv()),
         "provided": document.provided,
         "storage_options": document.storage_options,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.archive import ArchiveRecord
+from lakebed.pipeline.attempts import Attempts
 from lakebed.pipeline.candidates import Candidates, Supersede, real_slots
 from lakebed.state.sources import SourceFile, Sources
 from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
@@ -20,23 +21,45 @@ from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
 _Key = tuple[object, ...]
 
 
-def find_due(candidates: Candidates, known: Sources, labels: Iterable[str] = ()) -> Due:
+def find_due(
+    candidates: Candidates,
+    known: Sources,
+    labels: Iterable[str] = (),
+    attempts: Attempts | None = None,
+) -> Due:
     """Tell what is to be read of some raw files.
 
     Args:
         candidates: The files.
         known: What was read before.
         labels: Of the data files of the dataset.
+        attempts: What was tried before.
+
+    Raises:
+        InvalidInputError: A file that is to be read again is not among them.
     """
+    attempts = attempts or Attempts()
+    attempts.again.check(candidates.files)
+    labels = tuple(labels)
     current = frozenset(file.key for file in known.current().values())
     # Of a file that is not current, rows are there after a rollback of some partitions.
     held = {key for label in labels for key, _ in known.runs.get(label, ())}
     alive = tuple(file for file in known.files if file.key in current or file.key in held)
-    past = _Past(known=known, alive=alive, current=current)
+    past = _Past(
+        known=known,
+        alive=alive,
+        current=current,
+        labels=labels,
+        batch_ids=frozenset(file.batch_id for file in known.files),
+        attempts=attempts,
+    )
     archived = [candidate for candidate in candidates.files if candidate.record is not None]
     if archived:
-        return _Archived(archived, past, candidates.supersede).due()
-    return _due_of_folders(candidates.files, past)
+        due = _Archived(archived, past, candidates.supersede).due()
+    else:
+        due = _due_of_folders(candidates.files, past)
+    kept_back = map(attempts.kept_back, due.files)
+    return due.without({left_out.location: left_out for left_out in kept_back if left_out})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +70,44 @@ class _Past:
         known: All of it.
         alive: Files that are current, or have rows in the dataset.
         current: Keys of the files that are current.
+        labels: Of the data files of the dataset.
+        batch_ids: Of all batches that files were read into.
+        attempts: What was tried before.
     """
 
     known: Sources
     alive: tuple[SourceFile, ...]
     current: frozenset[str]
+    labels: tuple[str, ...]
+    batch_ids: frozenset[int]
+    attempts: Attempts
 
     def holds(self, files: Sequence[SourceFile], candidate: Candidate) -> bool:
-        """Whether a raw file is all that the dataset has of some, as it is."""
+        """Whether a raw file is all that the dataset has of some, as it is, and wants no more."""
         return (
             len(files) == 1
             and files[0].key in self.current
             and files[0].fingerprint == candidate.fingerprint
+            and not self.attempts.is_wanted(candidate, files[0])
+            and not self._gives_more(files[0], candidate)
+        )
+
+    def _gives_more(self, file: SourceFile, candidate: Candidate) -> bool:
+        """Whether a file is to be read again by itself, and nothing would come back by that.
+
+        Where rows of it were deleted or changed, it would bring back what was to go.
+        """
+        return (
+            self.attempts.waits(candidate, file, self.batch_ids)
+            and self._rows_of(file) == file.row_count
+        )
+
+    def _rows_of(self, file: SourceFile) -> int:
+        return sum(
+            row_count
+            for label in self.labels
+            for key, row_count in self.known.runs.get(label, ())
+            if key == file.key
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -21,6 +21,7 @@ from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
+from lakebed.pipeline.attempts import Again, Attempts
 from lakebed.pipeline.candidates import (
     Candidates,
     FromArchive,
@@ -41,11 +42,14 @@ from lakebed.store import Store, open_store
 from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Intake, read_in
-from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
+from lakebed.work.ingest.options import LoadOptions, Rules, rule_of
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+FilesAgain = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""Files to read again: locations, or ids or paths in the archive, or `rejected`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +97,12 @@ class Ingest:
         format: Of the raw files; None to tell it by the suffixes, not for an archive.
         create: What the dataset is if it must be created; None if it must be there.
         quarantine: Name of the dataset for what does not fit; `<dataset>_quarantine` unless given.
-        max_rejects: The largest part of a file that may be unfit where the file would replace rows,
-            from 0 to 1. One with more is kept back, and the rows stay. A file without rows, or
-            that cannot be read to its end, counts as 1.
+        max_rejects: How much of a file may be unfit; one with more is kept back. Up to 1 it is a
+            share of the lines, from 2 on a number of lines. None for a tenth, or half where ten
+            lines or fewer are unfit. A file that would replace rows by none is kept back unless
+            it is 1.
+        allow_truncated: Whether what can be read of a file is taken where its end is missing or
+            damaged; else it is kept back.
         csv: How CSV is written.
         provided: Values of `provided` partition fields, the same for all rows.
         storage_options: What the store of the dataset needs to know; no display shows what may be
@@ -128,7 +135,8 @@ class Ingest:
     format: FileFormat | None = None
     create: DatasetDescriptor | None = None
     quarantine: str | None = None
-    max_rejects: float = MAX_REJECTS
+    max_rejects: float | None = None
+    allow_truncated: bool = False
     csv: CsvOptions = field(default_factory=CsvOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
@@ -147,10 +155,7 @@ class Ingest:
             )
         check_dataset_name(name)
         self._quarantine()
-        if not 0 <= self.max_rejects <= 1:
-            raise InvalidInputError(
-                f"max_rejects is {self.max_rejects!r}.", hint="Give a part, from 0 to 1."
-            )
+        self._rules()
         if self.format is not None and self.format not in FILE_FORMATS:
             raise InvalidInputError(
                 f"Unknown file format {self.format!r}.",
@@ -202,8 +207,14 @@ class Ingest:
         """
         return self._repository().open(self._address()[1])
 
-    def check(self) -> IngestCheck:
+    def _rules(self) -> Rules:
+        return Rules(max_rejects=self.max_rejects, allow_truncated=self.allow_truncated)
+
+    def check(self, *, again: FilesAgain | None = None) -> IngestCheck:
         """Check all that can be known before a file is read; nothing is written.
+
+        Args:
+            again: As for `run`.
 
         Raises:
             DatasetNotFoundError: The dataset is not there, and `create` does not say what it is.
@@ -218,11 +229,12 @@ class Ingest:
         """
         candidates = self._candidates()
         dataset = self._find()
+        named = Again.of(again)
         if dataset is None:
-            due = find_due(candidates, Sources())
+            due = find_due(candidates, Sources(), attempts=Attempts(again=named))
         else:
             store = self._store()
-            due = _due(store, read_head(store, dataset.name).state, candidates)
+            due = self._due(store, read_head(store, dataset.name).state, candidates, named)
         files = due.files
         changed = {candidate.file.location for candidate in files if candidate.slot in due.replaces}
         return IngestCheck(
@@ -271,6 +283,7 @@ class Ingest:
         self,
         spark: SparkSession | Literal[True] | None = None,
         *,
+        again: FilesAgain | None = None,
         replace_rewritten: bool = False,
         fail_on_rejects: bool = False,
         begun_at: dt.datetime | None = None,
@@ -286,14 +299,20 @@ class Ingest:
         be run again.
 
         A file is kept back, and what it would replace stays, where it is an archived one that has
-        not the hash of its record, where more than `max_rejects` of it does not fit, and where
-        nobody has said whether it is another state of a file that was read or one of its own. The
-        report tells of it, and every run looks at it again. What does not fit of it goes to
-        quarantine.
+        not the hash of its record, where its header or schema does not fit, where its end is
+        missing or damaged, where more than `max_rejects` of it does not fit, and where it is not
+        known whether it is another state of a file that was read or one of its own. Every run
+        reports it. What does not fit of it goes to quarantine. It is read again when it has
+        changed, or the schema of the dataset, or a rule of the ingest; and so is a file of which
+        some lines had fields that the dataset lacked, unless rows of it were deleted or changed.
 
         Args:
             spark: A session whose tasks read the files, which all of them must see; True for the
                 one that there is, else a local one. None reads in this process.
+            again: Files to read again, though they were read or kept back as they are: locations,
+                or ids or paths in the archive; or `rejected` for all of which something was set
+                aside. Their rows replace those that they brought before, and what is set aside
+                of them replaces what was.
             replace_rewritten: Whether rows of a replaced file are taken for gone where something
                 else has written their data files anew, so that nobody knows where they are.
             fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
@@ -304,7 +323,8 @@ class Ingest:
 
         Raises:
             LakebedError: As `check`.
-            InvalidInputError: Rows of a replaced file cannot be found; nothing was written.
+            InvalidInputError: Rows of a replaced file cannot be found, or a file of `again` is
+                not one of the ingest; nothing was written.
             RejectsError: Something does not fit, and `fail_on_rejects` is given; nothing was
                 committed.
             CommitConflictError: Somebody else read the same files meanwhile, or touched a
@@ -326,7 +346,7 @@ class Ingest:
             operation="ingest",
             run=self.name,
             format=candidates.format,
-            find_due=lambda state: _due(store, state, candidates),
+            find_due=lambda state: self._due(store, state, candidates, Again.of(again)),
             quarantine=self._quarantine(),
             options=LoadOptions(
                 csv=self.csv,
@@ -335,12 +355,12 @@ class Ingest:
                 provided=self.provided,
                 fail_on_rejects=fail_on_rejects,
             ),
-            max_rejects=self.max_rejects,
+            rules=self._rules(),
             replaces_rewritten=replace_rewritten,
         )
         done = read_in(store, name, intake, spark=spark, on_progress=on_progress)
         due = done.due
-        return IngestReport(
+        report = IngestReport(
             name=self.name,
             dataset=name,
             version=dataset.version if done.commit is None else done.commit.version,
@@ -351,12 +371,32 @@ class Ingest:
             unchanged_count=due.unchanged_count,
             left_out=due.left_out,
             row_count=done.row_count,
-            rejected_count=done.rejected_count,
+            rejected_count=done.rejects.count,
+            rest_count=done.rejects.rest_count,
+            rejected_file_count=done.rejects.file_count,
+            rejected_file_row_count=done.rejects.file_row_count,
             size_bytes=sum(candidate.file.size_bytes for candidate in due.files),
             carried_count=done.carried_count,
             quarantine=self.quarantine_name,
             duration_s=time.monotonic() - began,
         )
+        report.log()
+        return report
+
+    def _due(self, store: Store, state: State, candidates: Candidates, again: Again) -> Due:
+        """Tell which files are to be read.
+
+        Cost:
+            One GET for each segment that tells what was read or set aside, of which there are few.
+        """
+        attempts = Attempts(
+            schema=state.lineage.number,
+            rule=rule_of(candidates.format, self.csv, self._rules()),
+            set_aside=self._quarantine().notes(store) if candidates.files else {},
+            again=again,
+        )
+        known = source_list.read(store, state.lists.sources)
+        return find_due(candidates, known, state.labels, attempts)
 
     def batches_of(self, file: str) -> tuple[int, ...]:
         """Return the ids of the batches that a file was read into, oldest first.
@@ -430,12 +470,3 @@ class Ingest:
         return IngestQuery(
             look, name=self.name, every_s=pause.total_seconds(), once=once, on_run=on_run
         )
-
-
-def _due(store: Store, state: State, candidates: Candidates) -> Due:
-    """Tell which files are to be read.
-
-    Cost:
-        One GET for each segment that tells what was read, of which there are few.
-    """
-    return find_due(candidates, source_list.read(store, state.lists.sources), state.labels)

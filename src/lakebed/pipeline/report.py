@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from lakebed.commit import Commit
 from lakebed.model.html import facts_to_html
 from lakebed.model.shown import counted, facts_of
 from lakebed.work.ingest.due import LeftOut
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,11 @@ class IngestReport:
         unchanged_count: Files that had been read before, and were skipped.
         left_out: Files that were not read, and why.
         row_count: Rows that were loaded.
-        rejected_count: Lines, or rests of damaged files, that were not.
+        rejected_count: All that was not: lines, rests of truncated files and whole files; also of
+            files that were kept back.
+        rest_count: Rests of truncated files among it.
+        rejected_file_count: Whole files among it.
+        rejected_file_row_count: Rows of these, as far as they can be counted.
         size_bytes: Of the files that were read, as they lie there.
         carried_count: Rows of other files that were written anew, since they shared a data file
             with rows that were replaced.
@@ -51,6 +58,9 @@ class IngestReport:
     left_out: tuple[LeftOut, ...] = ()
     row_count: int = 0
     rejected_count: int = 0
+    rest_count: int = 0
+    rejected_file_count: int = 0
+    rejected_file_row_count: int = 0
     size_bytes: int = 0
     carried_count: int = 0
     quarantine: str
@@ -65,6 +75,11 @@ class IngestReport:
     def copy_count(self) -> int:
         """Archived files that were pushed again as they are."""
         return sum(file.why == "copy" for file in self.left_out)
+
+    @property
+    def rejected_line_count(self) -> int:
+        """Lines or rows that did not fit by themselves."""
+        return self.rejected_count - self.rest_count - self.rejected_file_count
 
     @property
     def kept_back(self) -> tuple[LeftOut, ...]:
@@ -87,11 +102,33 @@ class IngestReport:
             "kept_back_count": len(self.kept_back),
             "row_count": self.row_count,
             "rejected_count": self.rejected_count,
+            "rejected_line_count": self.rejected_line_count,
+            "rest_count": self.rest_count,
+            "rejected_file_count": self.rejected_file_count,
+            "rejected_file_row_count": self.rejected_file_row_count,
             "size_bytes": self.size_bytes,
             "carried_count": self.carried_count,
             "quarantine": self.quarantine if self.rejected_count else None,
             "duration_s": round(self.duration_s, 3),
         }
+
+    def log(self) -> None:
+        """Write a line to the log; a warning where a file was kept back."""
+        level = logging.WARNING if self.kept_back else logging.INFO
+        _log.log(
+            level,
+            "ingest done name=%s dataset=%s version=%d files=%d rows=%d rejected_lines=%d rests=%d "
+            "rejected_files=%d kept_back=%d",
+            self.name,
+            self.dataset,
+            self.version,
+            self.file_count,
+            self.row_count,
+            self.rejected_line_count,
+            self.rest_count,
+            self.rejected_file_count,
+            len(self.kept_back),
+        )
 
     def __repr__(self) -> str:
         rows, rejects = counted(self.row_count, "row"), counted(self.rejected_count, "reject")

@@ -29,6 +29,26 @@ Origins = tuple[tuple[str, int], ...]
 """Rows of a data file from its begin on: so many of this source, so many of the next."""
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a raw file, or a part of it, was not taken, and what would be a reason to try again.
+
+    Attributes:
+        why: As of `LeftOut.why` for a file that was kept back; `unknown` where lines of a file
+            that was read have fields that the dataset lacked.
+        schema: Number of the dataset's schema at that time.
+        rule: By which it was refused, as text.
+        detail: The reason in a sentence.
+
+    >>> Refusal(why="refused", schema=1, rule="csv").detail
+    ''
+    """
+
+    why: str
+    schema: int
+    rule: str
+    detail: str = ""
+
+
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A raw file that was read into a dataset.
 
@@ -50,6 +70,8 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         start: In the archive; aware, UTC.
         end: In the archive; aware, UTC.
         path: In the archive: the path that it was pushed with. Older notes lack it.
+        refusal: Why something of it waits for another schema or rule; None if nothing does.
+        attempt: In a quarantine: the batch that the file was read for.
 
     >>> SourceFile(
     ...     key="1-0", location="in/a.jsonl", slot="file:in/a.jsonl", fingerprint="9@2015-03-20",
@@ -74,6 +96,8 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: _Time | None = None
     end: _Time | None = None
     path: str | None = None
+    refusal: Refusal | None = None
+    attempt: int | None = None
 
     def _row_(self) -> dict[str, object]:
         return {

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
-from lakebed.arrow.documents import document_reader
+from lakebed.arrow.documents import document_reader, is_cut_object
 from lakebed.arrow.entities import entities_to_batch, to_column
 from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
 from lakebed.arrow.formats.content import Content
@@ -54,6 +54,12 @@ def split_line(line: bytes) -> tuple[bytes, bytes]:
             "There is no tab in the line.", hint="A line is a uuid, a tab and a JSON object."
         )
     return uuid, document
+
+
+def is_cut_line(line: bytes) -> bool:
+    """Whether bytes are the begin of a line, and lack its end."""
+    _, tab, document = line.partition(b"\t")
+    return not tab or not document.strip() or is_cut_object(document)
 
 
 def lines_to_batch(lines: Sequence[bytes]) -> pa.RecordBatch:

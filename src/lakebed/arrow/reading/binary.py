@@ -66,6 +66,11 @@ class ParquetReader(FormatReader):
         with file.open_raw() as raw:
             Conformer(pq.read_schema(raw), self._descriptor)
 
+    def count(self, file: RawFile) -> int | None:
+        """Return the rows that the footer of a file tells."""
+        with file.open_raw() as raw, pq.ParquetFile(raw) as opened:
+            return int(opened.metadata.num_rows)
+
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""
         number = 1
@@ -86,7 +91,7 @@ class ParquetReader(FormatReader):
 def _rest_of_rows(number: int, cause: Exception) -> Reject:
     said = reason_of(cause)
     reason = f"The file cannot be read from row {number} on: {said}."
-    return Reject(reason, number, b"", "Look at the file.", is_rest=True)
+    return Reject(reason, number, b"", "Look at the file.", "rest")
 
 
 class AvroRowsReader(FormatReader):
@@ -101,6 +106,15 @@ class AvroRowsReader(FormatReader):
         schema = avro_file_schema(file)
         check_columns(schema.names, self._descriptor)
         check_types(schema, self._descriptor)
+
+    def count(self, file: RawFile) -> int | None:
+        """Return the rows that the blocks of a file tell; None where one is damaged."""
+        with file.open() as stream:
+            try:
+                blocks = _fastavro().block_reader(UncompressedAvro(stream))
+                return sum(int(block.num_records) for block in blocks)
+            except Exception:  # noqa: BLE001 - fastavro fails in whatever way the bytes lead it
+                return None
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""

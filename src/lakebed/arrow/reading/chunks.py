@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pyarrow as pa
 
@@ -14,6 +15,11 @@ from lakebed.errors import InvalidInputError
 _LINES_PER_CHUNK = 1_024
 _CHUNK_BYTES = 4 * 2**20
 _BOM = b"\xef\xbb\xbf"
+_LOOK = "Look at the file."
+
+
+RejectKind = Literal["line", "rest", "file"]
+"""Extent of a reject: one line or row, all that is left of a damaged file, or a whole file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +31,16 @@ class Reject:
         line_number: From 1 on; of a row in a binary file its number.
         line: Its bytes; of a binary file the row as JSON.
         hint: What to do.
-        is_rest: Whether it stands for all that is left of a file, so that nobody knows how much.
+        kind: How much it stands for.
+        row_count: Rows of a whole file; None where they cannot be counted.
     """
 
     reason: str
     line_number: int
     line: bytes
     hint: str = ""
-    is_rest: bool = False
+    kind: RejectKind = "line"
+    row_count: int | None = None
 
 
 class Chunk(ABC):
@@ -80,16 +88,27 @@ class FormatReader(ABC):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""
 
+    def count(self, file: RawFile) -> int | None:  # noqa: ARG002 - of a format with a schema
+        """Return the rows of a file whose header or schema does not fit; None if unknown.
+
+        Cost:
+            One pass over a CSV file, the footer or the block headers of others.
+        """
+        return None
+
 
 Parse = Callable[[Sequence[bytes]], pa.RecordBatch]
+IsCut = Callable[[bytes], bool]
+"""Says of the last line of a file, which has no newline, whether it is only the begin of one."""
 
 
 class LineChunk(Chunk):
     """Lines, and what makes data of them."""
 
-    def __init__(self, lines: Sequence[Line], parse: Parse) -> None:
+    def __init__(self, lines: Sequence[Line], parse: Parse, is_cut: IsCut) -> None:
         self._lines = lines
         self._parse = parse
+        self._is_cut = is_cut
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -100,16 +119,19 @@ class LineChunk(Chunk):
 
     def part(self, start: int, end: int) -> Chunk:
         """Return the rows from `start` to before `end`."""
-        return LineChunk(self._lines[start:end], self._parse)
+        return LineChunk(self._lines[start:end], self._parse, self._is_cut)
 
     def reject(self, cause: InvalidInputError) -> Reject:
         """Return the only row, as one that does not fit."""
         (line,) = self._lines
+        if line.is_open and self._is_cut(line.data):
+            reason = f"The file ends inside of this line: {cause.message}"
+            return Reject(reason, line.number, line.data, _LOOK, "rest")
         return Reject(cause.message, line.number, line.data, cause.hint)
 
 
 def grouped(
-    lines: Iterable[Line], parse: Parse, count: int = _LINES_PER_CHUNK
+    lines: Iterable[Line], parse: Parse, is_cut: IsCut, count: int = _LINES_PER_CHUNK
 ) -> Iterator[Chunk | Reject]:
     """Gather lines into chunks of up to `count`; a line with a problem is a reject."""
     waiting: list[Line] = []
@@ -121,17 +143,17 @@ def grouped(
             if len(waiting) < count and size_bytes < _CHUNK_BYTES:
                 continue
         if waiting:
-            yield LineChunk(waiting, parse)
+            yield LineChunk(waiting, parse, is_cut)
             waiting, size_bytes = [], 0
         if line.problem:
             yield unread(line)
     if waiting:
-        yield LineChunk(waiting, parse)
+        yield LineChunk(waiting, parse, is_cut)
 
 
 def unread(line: Line) -> Reject:
     """Return a line with a problem as one that does not fit."""
-    return Reject(line.problem, line.number, line.data, "Look at the file.", line.is_rest)
+    return Reject(line.problem, line.number, line.data, _LOOK, "rest" if line.is_rest else "line")
 
 
 def text_lines(file: RawFile) -> Iterator[Line]:

@@ -77,9 +77,17 @@ class CsvReader(FormatReader):
             records = itertools.chain([first], records)
         # In a file of one column an empty line is a null.
         lines = records if len(names) == 1 else without_blanks(records)
-        yield from grouped(
-            lines, _CsvParser(names, self._descriptor, self._options), _ROWS_PER_CHUNK
-        )
+        parse = _CsvParser(names, self._descriptor, self._options)
+        yield from grouped(lines, parse, parse.is_cut, _ROWS_PER_CHUNK)
+
+    def count(self, file: RawFile) -> int | None:
+        """Return the records of a file, its header aside; None where it is damaged."""
+        count = 0
+        for record in without_blanks(csv_records(file, self._options)):
+            if record.is_rest:
+                return None
+            count += 1
+        return max(0, count - self._options.has_header)
 
 
 def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -132,6 +140,13 @@ class _CsvParser:
             for name, kind in zip(self._names, self._types, strict=True)
         ]
         return self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._names))
+
+    def is_cut(self, record: bytes) -> bool:
+        """Whether a record lacks cells."""
+        try:
+            return len(csv_cells(record, self._options)) < len(self._names)
+        except SchemaMismatchError:
+            return False
 
     def _refused(self, records: Sequence[bytes], said: str) -> SchemaMismatchError:
         """Say in words of the file what Arrow says in numbers of its columns."""
@@ -248,9 +263,12 @@ def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
             is_open = _ends_in_quotes(following.data, delimiter, inside=True)
         if is_open:
             ahead.extendleft(reversed(seen[1:]))
-            yield Line(line.number, line.data, "A quote in this line has no end.")
+            # In the last line of a file without a newline, the end of the quote was cut off.
+            is_rest = line.is_open
+            yield Line(line.number, line.data, "A quote in this line has no end.", is_rest)
         else:
-            yield Line(line.number, b"\n".join(part.data for part in seen))
+            data = b"\n".join(part.data for part in seen)
+            yield Line(line.number, data, is_open=seen[-1].is_open)
 
 
 def _ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:

@@ -535,12 +535,14 @@ class Line:
         data: Its bytes, without the newline.
         problem: Why it is no whole line; empty if it is.
         is_rest: Whether nothing after it can be read.
+        is_open: Whether the file ends in it, without a newline.
     """
 
     number: int
     data: bytes
     problem: str = ""
     is_rest: bool = False
+    is_open: bool = False
 
 
 def lines_of(file: RawFile) -> Iterator[Line]:
@@ -568,7 +570,7 @@ def lines_of(file: RawFile) -> Iterator[Line]:
         yield Line(number, b"".join(pending), str(exc), is_rest=True)
         return
     if pending_bytes:
-        yield Line(number, b"".join(pending), _TOO_LONG if is_cut else "")
+        yield Line(number, b"".join(pending), _TOO_LONG if is_cut else "", is_open=True)
 
 
 _TOO_LONG = f"The line is longer than {MAX_LINE_BYTES:,} bytes; it is kept in pieces."

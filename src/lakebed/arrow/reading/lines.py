@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from lakebed.arrow.documents import at_row, entity_of
+from lakebed.arrow.documents import at_row, entity_of, is_cut_object
 from lakebed.arrow.entities import entities_to_batch
-from lakebed.arrow.formats.submissions import lines_to_batch, with_document_fields
+from lakebed.arrow.formats.submissions import is_cut_line, lines_to_batch, with_document_fields
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
@@ -34,7 +34,7 @@ class JsonReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""
-        return grouped(without_blanks(text_lines(file)), self._parse)
+        return grouped(without_blanks(text_lines(file)), self._parse, is_cut_object)
 
     def _parse(self, lines: Sequence[bytes]) -> pa.RecordBatch:
         fields = self._descriptor.schema.fields
@@ -69,7 +69,7 @@ class SubmissionLinesReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""
-        return grouped(without_blanks(text_lines(file)), self._parse)
+        return grouped(without_blanks(text_lines(file)), self._parse, is_cut_line)
 
     def _parse(self, lines: Sequence[bytes]) -> pa.RecordBatch:
         batch = lines_to_batch([line.removesuffix(b"\r") for line in lines])

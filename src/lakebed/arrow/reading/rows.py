@@ -64,11 +64,12 @@ def check_files(
             with reading(file.location):
                 reader.check(file)
         except InvalidInputError as exc:
-            if not _is_damage(exc):
+            if not is_damage(exc):
                 raise
 
 
-def _is_damage(exc: InvalidInputError) -> bool:
+def is_damage(exc: InvalidInputError) -> bool:
+    """Whether an error of a check is about bytes that cannot be decoded."""
     is_mismatch = type(exc) is not InvalidInputError
     is_storage = isinstance(exc.__cause__, OSError) and exc.__cause__.errno is not None
     return exc.__cause__ is not None and not is_mismatch and not is_storage

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
-from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
+from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
-from lakebed.arrow.reading.rows import open_reader
+from lakebed.arrow.reading.rows import is_damage, open_reader
 from lakebed.arrow.workers import Threads, Workers, gather
 from lakebed.errors import (
     CorruptMetadataError,
@@ -42,8 +44,15 @@ REJECTS = pa.schema(
         pa.field("line", pa.binary(), nullable=False),
     ]
 )
-# While they wait, also what to do about them.
-_WAITING = REJECTS.append(pa.field("hint", pa.string(), nullable=False))
+# While they wait, also how much each stands for, and what to do about it.
+_WAITING = pa.schema(
+    [
+        *REJECTS,
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("row_count", pa.int64()),
+        pa.field("hint", pa.string(), nullable=False),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +91,40 @@ class Counts:
         row_count: Rows that were staged.
         rejected_count: Lines, or rests of damaged files, that were not.
         is_damaged: Whether it is not what was stored, so that nothing of it was taken.
-        is_cut: Whether it could not be read to its end.
+        rest_count: How many of the rejects are rests of the file, whose extent is unknown.
+        unknown_count: How many of the rejects are about a field that the dataset lacks.
+        refusal: Why all of it is one reject: its header or schema does not fit; else empty.
+        refused_row_count: Rows of a refused file; None where they cannot be counted.
     """
 
     row_count: int
     rejected_count: int
     is_damaged: bool = False
-    is_cut: bool = False
+    rest_count: int = 0
+    unknown_count: int = 0
+    refusal: str = ""
+    refused_row_count: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it could not be read to its end."""
+        return self.rest_count > 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one reject stands for all of it."""
+        return self.is_damaged or bool(self.refusal)
+
+    @property
+    def line_count(self) -> int:
+        """How many of the rejects are lines or rows."""
+        return 0 if self.is_whole else self.rejected_count - self.rest_count
 
     @property
     def rejected_share(self) -> float:
-        """The part that was not loaded; 1 of a file without rows, or whose end nobody knows."""
-        if self.is_cut or not self.row_count:
-            return 1.0
-        return self.rejected_count / (self.row_count + self.rejected_count)
+        """The part that was not loaded, from 0 to 1."""
+        total = self.row_count + self.rejected_count
+        return self.rejected_count / total if total else 0.0
 
 
 OnFile = Callable[[str, Counts], None]
@@ -222,19 +251,16 @@ def sift(
         for number, file in enumerate(files):
             if rejects.is_enough:
                 break
-            before = rejects.count
             try:
                 looked_at = file.looked_at()
             except FormatError as exc:
-                rejects.add(file, Reject(exc.message, 1, b"", exc.hint))
-                counts[file.location] = Counts(0, 1, is_damaged=True)
+                rejects.begin()
+                rejects.add(file, Reject(exc.message, 1, b"", exc.hint, "file"))
+                became = Counts(0, 1, is_damaged=True)
             else:
-                rejects.has_rest = False
-                row_count = _sift_file(looked_at, number, job, reader, writer, rejects, on_rows)
-                counts[file.location] = Counts(
-                    row_count, rejects.count - before, is_cut=rejects.has_rest
-                )
-            on_file(file.location, counts[file.location])
+                became = _sift_file(looked_at, number, job, reader, writer, rejects, on_rows)
+            counts[file.location] = became
+            on_file(file.location, became)
         rejects.flush()
         return Sifted(
             written=writer.finish([file.location for file in files]),
@@ -256,15 +282,13 @@ def _sift_file(
     writer: KernelWriter,
     rejects: _RejectWriter,
     on_rows: OnRows,
-) -> int:
-    """Stage the rows of one file; return how many there are."""
-    if job.rejects_files:
-        try:
-            with reading(file.location):
-                reader.check(file)
-        except (SchemaMismatchError, PartitionSpecError) as exc:
-            rejects.add(file, Reject(exc.message, 1, b"", exc.hint))
-            return 0
+) -> Counts:
+    """Stage the rows of one file; return what has become of it."""
+    rejects.begin()
+    refusal = _refusal(file, reader) if job.rejects_files else None
+    if refusal is not None:
+        rejects.add(file, refusal)
+        return Counts(0, 1, refusal=refusal.reason, refused_row_count=refusal.row_count)
     row_count = told_count = 0
     with reading(file.location):
         pieces = reader.chunks(file)
@@ -276,7 +300,29 @@ def _sift_file(
             if row_count - told_count >= _ROWS_TOLD:
                 on_rows(row_count - told_count)
                 told_count = row_count
-    return row_count
+    return Counts(
+        row_count,
+        rejects.of_file["line"] + rejects.of_file["rest"],
+        rest_count=rejects.of_file["rest"],
+        unknown_count=rejects.unknown_count,
+    )
+
+
+def _refusal(file: RawFile, reader: FormatReader) -> Reject | None:
+    """Return why a file does not fit as a whole; None if it does, or is damaged."""
+    try:
+        with reading(file.location):
+            reader.check(file)
+    except (SchemaMismatchError, PartitionSpecError) as exc:
+        row_count = None
+        with contextlib.suppress(InvalidInputError), reading(file.location):
+            row_count = reader.count(file)
+        reason = exc.message.removeprefix(f"{file.location}: ")
+        return Reject(reason, 1, b"", exc.hint, "file", row_count)
+    except InvalidInputError as exc:
+        if not is_damage(exc):
+            raise
+    return None
 
 
 def _next_piece(pieces: Iterator[Chunk | Reject], file: RawFile) -> Chunk | Reject | None:
@@ -304,7 +350,7 @@ def _add(
             if row is None:
                 waiting += reversed(part.halves())
             else:
-                rejects.add(file, part.part(row, row + 1).reject(exc))
+                rejects.add(file, part.part(row, row + 1).reject(exc), cause=exc)
                 around = (part.part(row + 1, len(part)), part.part(0, row))
                 waiting += [piece for piece in around if len(piece)]
         else:
@@ -330,25 +376,33 @@ class _RejectWriter:
         self._row_bytes = 0
         self.keys: list[str] = []
         self.count = 0
-        self.has_rest = False
+        self.begin()
 
     @property
     def is_enough(self) -> bool:
         return self._job.stops_early and self.count >= ENOUGH_REJECTS
 
-    def add(self, file: RawFile, reject: Reject) -> None:
+    def begin(self) -> None:
+        """Begin a file."""
+        self.of_file: Counter[RejectKind] = Counter()
+        self.unknown_count = 0
+
+    def add(self, file: RawFile, reject: Reject, *, cause: InvalidInputError | None = None) -> None:
         self._rows.append(
             {
                 "reason": reject.reason,
                 "source_file": file.location,
                 "line_number": reject.line_number,
                 "line": reject.line,
+                "kind": reject.kind,
+                "row_count": reject.row_count,
                 "hint": reject.hint,
             }
         )
         self._row_bytes += len(reject.line) + len(reject.reason)
         self.count += 1
-        self.has_rest = self.has_rest or reject.is_rest
+        self.of_file[reject.kind] += 1
+        self.unknown_count += isinstance(cause, SchemaMismatchError) and cause.unknown is not None
         if self._row_bytes >= _REJECT_BYTES:
             self.flush()
 
@@ -365,7 +419,7 @@ class _RejectWriter:
 
 
 def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what `sift` has set aside: `REJECTS`, and a hint for each.
+    """Yield what `sift` has set aside: `REJECTS`, and for each its kind, rows and a hint.
 
     Raises:
         CorruptMetadataError: It is not what was written.

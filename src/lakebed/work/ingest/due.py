@@ -14,15 +14,16 @@ from lakebed.state.sources import SourceFile, Sources
 
 FILE = "file:"
 
-Why = Literal["superseded", "copy", "unclear", "damaged", "rejects"]
+Why = Literal["superseded", "copy", "unclear", "damaged", "refused", "truncated", "rejects"]
 """Why a raw file is left out.
 
 `superseded`: another one takes its place, as was asked for. `copy`: it was pushed again as it was.
 The others want somebody to look at them. `unclear`: it says that it is a file that was read, and has
-another content. `damaged`: it has not the hash of its record. `rejects`: too much of it does not
-fit, and it would replace rows.
+another content. `damaged`: it has not the hash of its record. `refused`: its header or schema does
+not fit the dataset. `truncated`: it cannot be read to its end. `rejects`: too much of it does not
+fit.
 """
-_KEPT_BACK = frozenset[Why](["unclear", "damaged", "rejects"])
+_KEPT_BACK = frozenset[Why](["unclear", "damaged", "refused", "truncated", "rejects"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ have changed, or all files of a run that has not been loaded.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.kernel import BatchTarget
@@ -22,19 +23,21 @@ from lakebed.spark.workers import workers_for
 from lakebed.state.creation import create
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Scope, TheseFiles
-from lakebed.state.sources import Restored, SourceFile, Sources
+from lakebed.state.sources import Refusal, Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
-from lakebed.work.ingest.due import Candidate, Due, LeftOut
-from lakebed.work.ingest.options import MAX_REJECTS, LoadOptions
-from lakebed.work.ingest.quarantine import Quarantine, Rejects
+from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
+from lakebed.work.ingest.options import LoadOptions, Rules, rule_of
+from lakebed.work.ingest.quarantine import Attempt, Quarantine, Rejects, RejectTotals
 from lakebed.work.ingest.replacement import check_not_rewritten, files_of, write_others
 from lakebed.work.writer import settled_scope, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,7 @@ class Intake:
         find_due: Tells what is to be read, as of a state of the dataset.
         quarantine: For what does not fit.
         options: How the files are read.
-        max_rejects: The largest part of a file that may be unfit where it would replace rows.
+        rules: What of a file is taken; None for all that fits, as of a load.
         replaces_rewritten: Whether rows of a replaced file are taken for gone where something else
             has written their data files anew.
     """
@@ -59,7 +62,7 @@ class Intake:
     find_due: Callable[[State], Due]
     quarantine: Quarantine
     options: LoadOptions
-    max_rejects: float = MAX_REJECTS
+    rules: Rules | None = None
     replaces_rewritten: bool = False
 
     @property
@@ -82,7 +85,7 @@ class Done:
         commit: Of the rows; None if there was nothing to do.
         set_aside: Commit of what did not fit; None if everything did, or no row was loaded.
         row_count: Rows that were loaded.
-        rejected_count: Lines, or rests of damaged files, that were not.
+        rejects: What did not fit, of files that were read and of those that were kept back.
         carried_count: Rows of other files that were written anew.
     """
 
@@ -91,7 +94,7 @@ class Done:
     commit: Commit | None = None
     set_aside: Commit | None = None
     row_count: int = 0
-    rejected_count: int = 0
+    rejects: RejectTotals = field(default_factory=RejectTotals)
     carried_count: int = 0
 
 
@@ -200,7 +203,7 @@ class _Reading:
         self.started.add(others)
         set_aside = self._set_aside(due, looked_at)
         if not due.files:
-            return Done(due=due, run=self.run, rejected_count=self.rejects.count)
+            return Done(due=due, run=self.run, rejects=self.rejects.totals)
         scope = settled_scope(
             base.name, sifted.written, TheseFiles.of(labels) if labels else due.scope
         )
@@ -213,7 +216,7 @@ class _Reading:
             commit=commit,
             set_aside=set_aside if self.rejects.count else None,
             row_count=commit.row_count - others.row_count,
-            rejected_count=self.rejects.count,
+            rejects=self.rejects.totals,
             carried_count=others.row_count,
         )
 
@@ -239,7 +242,9 @@ class _Reading:
             self.rejects.add(sifted)
             if options.fail_on_rejects:
                 self.rejects.refuse()
-            kept_back = _kept_back(due, sifted.counts, intake.max_rejects)
+            kept_back = {} if intake.rules is None else _kept_back(due, sifted.counts, intake.rules)
+            for left_out in kept_back.values():
+                _log.info("raw file kept back location=%s why=%s", left_out.location, left_out.why)
             due = due.without(kept_back)
             if not any(sifted.counts[location].row_count for location in kept_back):
                 return due, sifted
@@ -251,9 +256,25 @@ class _Reading:
         """Commit what does not fit, in place of what was set aside for the same before."""
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
-        return self.intake.quarantine.set_aside(
-            self.store, self.run, self.rejects, looked_at, earlier, self.intake.options
+        rule = rule_of(self.intake.format, self.intake.options.csv, self.intake.rules)
+        refusals = {
+            left_out.location: self._refusal(left_out.why, rule, left_out.detail)
+            for left_out in due.left_out
+        }
+        attempt = Attempt(
+            run=self.run,
+            operation=self.intake.operation,
+            batch_id=self.started.batch_id,
+            files=tuple(looked_at),
+            refusals=refusals,
         )
+        return self.intake.quarantine.set_aside(
+            self.store, attempt, self.rejects, earlier, self.intake.options
+        )
+
+    def _refusal(self, why: str, rule: str, detail: str = "") -> Refusal:
+        schema = self.started.base.lineage.number
+        return Refusal(why=why, schema=schema, rule=rule, detail=detail)
 
     def _create(self, first: State) -> None:
         """Create the dataset for whose first state the rows were staged.
@@ -275,7 +296,10 @@ class _Reading:
         """Commit rows, and others that stay of files that give way, and what was read."""
         started, rows, sources = self.started, sifted.written, None
         if self.intake.is_by_file:
-            read = _source_files(due.files, sifted.counts, started.batch_id, self.run)
+            waiting = self._refusal(
+                "unknown", "" if self.intake.rules is None else self.intake.rules.unknown
+            )
+            read = _source_files(due.files, sifted.counts, started.batch_id, self.run, waiting)
             sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
             rows = _of_raw_files(rows, read)
         started.hold(others + rows)
@@ -299,27 +323,49 @@ def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
     return replace(rows, origins=origins)
 
 
-def _kept_back(due: Due, counts: Mapping[str, Counts], max_rejects: float) -> dict[str, LeftOut]:
+def _kept_back(due: Due, counts: Mapping[str, Counts], rules: Rules) -> dict[str, LeftOut]:
     """Return the files that are not to be used, by location: what they would replace stays."""
     kept_back: dict[str, LeftOut] = {}
     for candidate in due.files:
         location = candidate.file.location
-        became = counts[location]
-        rows = sum(file.row_count for file in due.replaces.get(candidate.slot, ()))
-        if became.is_damaged:
-            detail = "it has not the hash of its record"
-            kept_back[location] = LeftOut(location=location, why="damaged", detail=detail)
-        elif rows and became.rejected_share > max_rejects:
+        replaced = due.replaces.get(candidate.slot, ())
+        rows = sum(file.row_count for file in replaced)
+        why = _why_kept_back(counts[location], rules, replaces_rows=rows > 0)
+        if why is None:
+            continue
+        detail = _detail(why, counts[location])
+        if rows and why != "damaged":
             stay = counted(
                 rows, "row that it would replace stays", "rows that it would replace stay"
             )
-            end = ", and nobody knows how much comes after" if became.is_cut else ""
-            detail = (
-                f"{became.rejected_count:,} of its {became.row_count + became.rejected_count:,} "
-                f"lines do not fit{end}; the {stay}"
-            )
-            kept_back[location] = LeftOut(location=location, why="rejects", detail=detail)
+            detail = f"{detail}; the {stay}"
+        kept_back[location] = LeftOut(location=location, why=why, detail=detail)
     return kept_back
+
+
+def _why_kept_back(became: Counts, rules: Rules, *, replaces_rows: bool) -> Why | None:
+    if became.is_damaged:
+        return "damaged"
+    if became.refusal:
+        return "refused"
+    if became.is_cut and not rules.allow_truncated:
+        return "truncated"
+    is_empty = replaces_rows and not became.row_count and not rules.takes_all
+    return "rejects" if is_empty or rules.is_too_much(became) else None
+
+
+def _detail(why: Why, became: Counts) -> str:
+    if why == "damaged":
+        return "it has not the hash of its record"
+    if why == "refused":
+        rows = became.refused_row_count
+        of_rows = "" if rows is None else f"its {counted(rows, 'row')} do not fit: "
+        return f"{of_rows}{became.refusal.rstrip('.')}"
+    total = became.row_count + became.line_count
+    if why == "truncated":
+        unfit = f", of which {became.line_count:,} do not fit" if became.line_count else ""
+        return f"it cannot be read to its end, only {counted(total, 'line')}{unfit}"
+    return f"{became.rejected_count:,} of its {total + became.rest_count:,} lines do not fit"
 
 
 def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
@@ -337,7 +383,11 @@ def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Res
 
 
 def _source_files(
-    files: Sequence[Candidate], counts: Mapping[str, Counts], batch_id: int, run: str
+    files: Sequence[Candidate],
+    counts: Mapping[str, Counts],
+    batch_id: int,
+    run: str,
+    waiting: Refusal,
 ) -> tuple[SourceFile, ...]:
     source_files = []
     for number, candidate in enumerate(files):
@@ -361,6 +411,7 @@ def _source_files(
                 start=None if record is None else record.start,
                 end=None if record is None else record.end,
                 path=None if record is None else record.path,
+                refusal=waiting if became.unknown_count else None,
             )
         )
     return tuple(source_files)

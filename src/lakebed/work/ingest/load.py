@@ -170,7 +170,7 @@ def load(
             raise
         done = Done(due=due)
     commit, is_repeated = done.commit, done.commit is None
-    rejected_count, set_aside = done.rejected_count, done.set_aside
+    rejected_count, set_aside = done.rejects.count, done.set_aside
     if commit is None:
         commit = done.due.before
         assert commit is not None  # else there would be files to read

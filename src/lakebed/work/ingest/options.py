@@ -1,17 +1,77 @@
-"""How raw files are read."""
+"""How raw files are read, and what of them is taken."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from typing import Literal, get_args
 
 from lakebed.arrow.kernel import WriteOptions
-from lakebed.arrow.reading.files import CsvOptions
+from lakebed.arrow.reading.files import CsvOptions, FileFormat
+from lakebed.arrow.reading.sift import Counts
+from lakebed.errors import InvalidInputError
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
 from lakebed.state.commit import CommitOptions
 
-MAX_REJECTS = 0.5  # damage spoils nearly all of a file or nearly nothing of it
+# Unless another limit is given: of few lines, a share says little.
+_MAX_SHARE, _MAX_SHARE_OF_FEW, _FEW = 0.1, 0.5, 10
+
+Unknown = Literal["reject"]
+"""What becomes of a field of a raw file that the dataset lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What of a raw file is taken.
+
+    Attributes:
+        max_rejects: How much of a file may be unfit: up to 1 a share of its lines, from 2 on a
+            number of lines. None for a tenth, or half where ten lines or fewer are unfit.
+        allow_truncated: Whether what can be read of a file is taken where its end is missing or
+            damaged.
+        unknown: What becomes of a field that the dataset lacks.
+
+    >>> Rules(max_rejects=0.5).is_too_much(Counts(100, 101))
+    True
+    """
+
+    max_rejects: float | None = None
+    allow_truncated: bool = False
+    unknown: Unknown = "reject"
+
+    def __post_init__(self) -> None:
+        limit = self.max_rejects
+        if limit is not None and not (0 <= limit <= 1 or (limit >= 2 and limit % 1 == 0)):
+            raise InvalidInputError(
+                f"max_rejects is {limit!r}.",
+                hint="Give a share of the lines from 0 to 1, or a whole number of lines from 2 on.",
+            )
+        if self.unknown not in get_args(Unknown):
+            raise InvalidInputError(
+                f"unknown is {self.unknown!r}.",
+                hint=f"Give one of: {', '.join(get_args(Unknown))}.",
+            )
+
+    def is_too_much(self, became: Counts) -> bool:
+        """Whether more of a file is unfit than may be."""
+        limit = self.max_rejects
+        if limit is None:
+            limit = _MAX_SHARE if became.rejected_count > _FEW else _MAX_SHARE_OF_FEW
+        if limit > 1:
+            return became.rejected_count > limit
+        return became.rejected_share > limit
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether a file may replace rows by none."""
+        return self.max_rejects is not None and math.isclose(self.max_rejects, 1)
+
+
+def rule_of(format: FileFormat, csv: CsvOptions, rules: Rules | None) -> str:  # noqa: A002 - the word of the option
+    """Return by which rule a file is read, as text: by another one it may be taken."""
+    return " ".join(map(str, (format, *astuple(csv), *(astuple(rules) if rules else ()))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

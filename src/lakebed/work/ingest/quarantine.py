@@ -12,7 +12,7 @@ import contextlib
 import datetime as dt
 import heapq
 import itertools
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow import scan
-from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Sifted, read_rejects
+from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Counts, Sifted, read_rejects
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
 from lakebed.errors import (
@@ -29,6 +29,7 @@ from lakebed.errors import (
     ObjectExistsError,
     RejectsError,
 )
+from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_run_name
 from lakebed.model.keys import batch_id_of, encode_path
@@ -42,9 +43,10 @@ from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, TheseFiles
-from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.sources import Refusal, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.updates import update
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.work.deletion import find_deleted, write_rest
 from lakebed.work.ingest.due import Candidate
@@ -56,16 +58,86 @@ _TOLD_REJECTS = 3
 _MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
 _LOAD = "load:"  # begins what the rejects of a load stand for; no raw file is called so
 
+# In the order in which people want them: a terminal may have room for the first ones only.
 _DESCRIPTOR = DatasetDescriptor(
     schema=pa.schema(
         [
+            pa.field("line_number", pa.int64(), nullable=False),
+            pa.field("reason", pa.string(), nullable=False),
+            pa.field("text", pa.string()),
+            pa.field("path", pa.string()),
+            pa.field("where", pa.string()),
+            pa.field("kind", pa.string()),
+            pa.field("row_count", pa.int64()),
+            pa.field("attempt", pa.string()),
             pa.field("run", pa.string(), nullable=False),
-            *REJECTS,
             pa.field("loaded_at", pa.timestamp("us", tz="UTC"), nullable=False),
+            pa.field("source_file", pa.string(), nullable=False),
+            pa.field("line", pa.binary(), nullable=False),
         ]
     ),
     partition_by="run",
 )
+# Of earlier releases; such a dataset gets the other fields when something is set aside.
+_OLD_NAMES = ("run", *REJECTS.names, "loaded_at")
+_TEXT_LENGTH = 1_000  # of a line as text; the bytes are all there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectTotals:
+    """What did not fit.
+
+    Attributes:
+        count: All of it: lines, rests of damaged files, and whole files.
+        rest_count: Rests of files that cannot be read to their end.
+        file_count: Whole files.
+        file_row_count: Rows of whole files, as far as they can be counted.
+    """
+
+    count: int = 0
+    rest_count: int = 0
+    file_count: int = 0
+    file_row_count: int = 0
+
+    @classmethod
+    def of(cls, counts: Iterable[Counts]) -> Self:
+        """Add up what became of some files."""
+        parts = list(counts)
+        return cls(
+            count=sum(part.rejected_count for part in parts),
+            rest_count=sum(part.rest_count for part in parts),
+            file_count=sum(part.is_whole for part in parts),
+            file_row_count=sum(part.refused_row_count or 0 for part in parts),
+        )
+
+    @property
+    def line_count(self) -> int:
+        """Lines or rows that did not fit by themselves."""
+        return self.count - self.rest_count - self.file_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One reading of raw files, of which something may be set aside.
+
+    Attributes:
+        run: Name of its run.
+        operation: `ingest` or `load`.
+        batch_id: Of the batch that takes the rows.
+        files: That were read.
+        refusals: Of those that were kept back, by location.
+    """
+
+    run: str
+    operation: str
+    batch_id: int
+    files: tuple[Candidate, ...]
+    refusals: Mapping[str, Refusal]
+
+    @property
+    def name(self) -> str:
+        """Name of the attempt; a run may have many."""
+        return f"{self.operation}-{self.batch_id}"
 
 
 class Rejects:
@@ -89,24 +161,24 @@ class Rejects:
         self._parts.append((sifted, frozenset(locations)))
 
     @property
-    def by_location(self) -> dict[str, int]:
-        """How many there are of each raw file."""
+    def by_location(self) -> dict[str, Counts]:
+        """What became of each raw file."""
         return {
-            location: counts.rejected_count
+            location: counts
             for sifted, kept in self._parts
             for location, counts in sifted.counts.items()
             if kept is None or location in kept
         }
 
     @property
+    def totals(self) -> RejectTotals:
+        """How much there is, by kind."""
+        return RejectTotals.of(self.by_location.values())
+
+    @property
     def count(self) -> int:
         """How many there are."""
-        return sum(
-            sifted.rejected_count
-            if kept is None
-            else sum(sifted.counts[location].rejected_count for location in kept)
-            for sifted, kept in self._parts
-        )
+        return self.totals.count
 
     def batches(self) -> Generator[pa.RecordBatch]:
         """Yield all of them."""
@@ -136,7 +208,7 @@ class Rejects:
             f"{row['source_file']}, line {row['line_number']}: {row['reason'].rstrip('.')}"
             for row in rows
         )
-        files = sum(1 for count in self.by_location.values() if count)
+        files = sum(1 for counts in self.by_location.values() if counts.rejected_count)
         more = "; …" if self.count > len(rows) else ""
         lines = counted(self.count, "line")
         if self.count >= ENOUGH_REJECTS:
@@ -196,7 +268,7 @@ class Quarantine:
             state = read_head(store, self.name).state
         except DatasetNotFoundError:
             return None
-        if state.descriptor.schema.names != _DESCRIPTOR.schema.names:
+        if state.descriptor.schema.names not in (_DESCRIPTOR.schema.names, _OLD_NAMES):
             raise InvalidInputError(
                 f"Dataset {self.name!r} is no quarantine, its fields are others.",
                 hint="Give the name of another quarantine.",
@@ -206,9 +278,8 @@ class Quarantine:
     def set_aside(
         self,
         store: Store,
-        run: str,
+        attempt: Attempt,
         rejects: Rejects,
-        files: Sequence[Candidate],
         earlier: Collection[SourceFile],
         options: LoadOptions,
     ) -> Commit | None:
@@ -216,24 +287,23 @@ class Quarantine:
 
         Args:
             store: Where it is.
-            run: Of the ingest or the load.
+            attempt: Which raw files were looked at, and by which run.
             rejects: What did not fit.
-            files: The raw files that were looked at.
-            earlier: Those that they replace.
+            earlier: The raw files that those of the attempt replace.
             options: How files are cut.
 
         Returns:
             The commit; None if there was nothing to do.
 
         Raises:
-            CommitConflictError: Somebody else has set something aside for the same meanwhile;
+            CommitConflictError: Another writer has set something aside for the same meanwhile;
                 nothing became visible.
 
         Cost:
             Where something has been set aside before by the runs of an ingest, one column of that.
         """
         state = self.find(store)
-        is_new = state is None or self._replaced(store, state, run, files, earlier) is None
+        is_new = state is None or self._replaced(store, state, attempt, earlier) is None
         if not rejects.count and is_new:
             return None
         if state is None:
@@ -242,16 +312,18 @@ class Quarantine:
                     store, self.name, lambda: first_state(self.name, _DESCRIPTOR, HeadFormat.JSON)
                 )
             except ObjectExistsError:
-                self.find(store)  # somebody else was faster, perhaps with something else
-        operation = "ingest" if self.is_by_file else "load"
+                state = self.find(store)  # another writer was faster, perhaps with something else
+        if state is not None and state.descriptor.schema.names == _OLD_NAMES:
+            update(store, self.name, lambda old: replace(old, schema=_DESCRIPTOR.schema))
         with Transaction.begin(
-            store, self.name, operation, run=run, options=options.commit
+            store, self.name, attempt.operation, run=attempt.run, options=options.commit
         ) as started:
             target = target_of(started, options.write)
-            started.add(write_batches(store, target, _with_run(rejects.batches(), run)))
-            notes = self._notes(files, rejects, started.batch_id, run)
+            started.add(write_batches(store, target, _completed(rejects.batches(), attempt)))
+            noted = source_list.read(store, started.base.lists.sources)
+            notes = self._notes(attempt, rejects, started.batch_id, noted)
             # Looked for again: the state may be another than before.
-            replaced = self._replaced(store, started.base, run, files, earlier)
+            replaced = self._replaced(store, started.base, attempt, earlier)
             scope: Scope = Nothing()
             if replaced is not None:
                 deleted = find_deleted(store, replaced)
@@ -260,44 +332,70 @@ class Quarantine:
             committed = started.commit(scope=scope, sources=Sources(files=notes))
         return Commit.of(committed.entry, started.base)
 
+    def notes(self, store: Store) -> dict[str, SourceFile]:
+        """Return what the last attempt has made of raw files of the dataset, by location.
+
+        Cost:
+            A read of the head, and one GET for each segment that tells of raw files.
+        """
+        state = self.find(store)
+        if state is None:
+            return {}
+        current = source_list.read(store, state.lists.sources).current()
+        own = self._slot("", "")
+        return {
+            file.location: file
+            for slot, file in current.items()
+            if slot.startswith(own) and not _is_of_load(file)
+        }
+
     def _slot(self, location: str, run: str) -> str:
         return f"{self.of_dataset}|{location if self.is_by_file else f'{_LOAD}{run}'}"
 
     def _notes(
-        self, files: Sequence[Candidate], rejects: Rejects, batch_id: int, run: str
+        self, attempt: Attempt, rejects: Rejects, batch_id: int, noted: Sources
     ) -> tuple[SourceFile, ...]:
-        counts = rejects.by_location
-        return tuple(
-            SourceFile(
-                key=f"{batch_id}-{number}",
-                location=candidate.file.location,
-                slot=self._slot(candidate.file.location, run),
-                fingerprint=candidate.fingerprint,
-                size_bytes=candidate.file.size_bytes,
-                batch_id=batch_id,
-                run=run,
-                row_count=counts[candidate.file.location],
-                rejected_count=0,
-            )
-            for number, candidate in enumerate(files)
-            if counts.get(candidate.file.location)
-        )
+        """Note the files of which something is set aside now, or was by the attempt before."""
+        counts, current = rejects.by_location, noted.current()
+        notes: list[SourceFile] = []
+        for candidate in attempt.files:
+            location = candidate.file.location
+            slot = self._slot(location, attempt.run)
+            count = counts[location].rejected_count if location in counts else 0
+            last = current.get(slot) if self.is_by_file else None
+            if count or (last is not None and last.row_count):
+                notes.append(
+                    SourceFile(
+                        key=f"{batch_id}-{len(notes)}",
+                        location=location,
+                        slot=slot,
+                        fingerprint=candidate.fingerprint,
+                        size_bytes=candidate.file.size_bytes,
+                        batch_id=batch_id,
+                        run=attempt.run,
+                        row_count=count,
+                        rejected_count=0,
+                        refusal=attempt.refusals.get(location),
+                        attempt=attempt.batch_id if self.is_by_file else None,
+                    )
+                )
+        return tuple(notes)
 
     def _replaced(
         self,
         store: Store,
         state: State,
-        run: str,
-        files: Sequence[Candidate],
+        attempt: Attempt,
         earlier: Collection[SourceFile],
     ) -> ScanPlan | None:
         """Return what was set aside before and gives way; None if that is nothing."""
+        run = attempt.run
         noted = source_list.read(store, state.lists.sources)
         if not self.is_by_file:
             chosen = self._of_load(state, noted, run)
             return chosen if chosen.files else None
         current = noted.current()
-        locations = {candidate.file.location for candidate in files}
+        locations = {candidate.file.location for candidate in attempt.files}
         locations |= {file.location for file in earlier}
         # Those that have set something aside of the files last may be others.
         last = (current.get(self._slot(location, run)) for location in locations)
@@ -373,11 +471,32 @@ def checked_run(run: str) -> str:
     return run
 
 
-def _with_run(batches: Iterator[pa.RecordBatch], run: str) -> Iterator[pa.RecordBatch]:
+def _completed(batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
     """Complete what was set aside to rows of the quarantine."""
     now = dt.datetime.now(dt.UTC)
+    records = {candidate.file.location: candidate.record for candidate in attempt.files}
     for batch in batches:
-        rows = batch.select(REJECTS.names)
-        yield rows.append_column("run", pa.array([run] * batch.num_rows)).append_column(
-            "loaded_at", pa.array([now] * batch.num_rows, pa.timestamp("us", tz="UTC"))
+        locations = batch.column("source_file").to_pylist()
+        found = [records.get(location) for location in locations]
+        columns = {
+            **{name: batch.column(name) for name in batch.schema.names},
+            "text": [_as_text(line) for line in batch.column("line").to_pylist()],
+            "path": [
+                location if record is None else record.path
+                for location, record in zip(locations, found, strict=True)
+            ],
+            "where": [None if record is None else record.where for record in found],
+            "attempt": [attempt.name] * batch.num_rows,
+            "run": [attempt.run] * batch.num_rows,
+            "loaded_at": [now] * batch.num_rows,
+        }
+        schema = schema_to_arrow(_DESCRIPTOR.schema)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(columns[field.name], field.type) for field in schema], schema=schema
         )
+
+
+def _as_text(line: bytes) -> str:
+    """Return the begin of a line for people; what is not UTF-8 is replaced."""
+    text = line[: 4 * _TEXT_LENGTH].decode(errors="replace")
+    return text if len(text) <= _TEXT_LENGTH else f"{text[:_TEXT_LENGTH]} …"
