@@ -21,12 +21,13 @@ from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given, given_names
 from lakebed.model.html import facts_to_html
-from lakebed.model.layout import Folder, schema_key
+from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.provider import MetadataProvider, telling
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.uri import parse_constraints, parse_uri
+from lakebed.publication.signs import Format, check_plain
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
@@ -161,6 +162,8 @@ class Repository:
         current: Literal["newest", "all"] = "newest",
         telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
         kite: bool = False,
+        delta: bool = False,
+        iceberg: bool | str | os.PathLike[str] = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset:
@@ -192,21 +195,30 @@ class Repository:
                 paths. Every file is read.
             kite: The files are a dataset of Kite, whose `.metadata` says schema, format and
                 partition strategy. Every file is read, and must lie where the strategy puts it.
+            delta: The files are a Delta table: those that are live in its newest version become the
+                dataset. Its log stays as it is.
+            iceberg: The files are an Iceberg table: those of its current snapshot become the
+                dataset. True for the newest metadata in `<name>/metadata`; or the file of the
+                metadata that its catalog knows.
             head_format: As for `create`.
             on_progress: Is told how many files have been read.
 
         Raises:
             InvalidInputError: The files cannot be adopted in place; the message says why, and
-                nothing was written.
+                nothing was written. So it is where a log of Delta, Iceberg or Hudi, or the head of
+                a dataset, says which of the files are live, and is not asked.
             SchemaMismatchError: The files are not all of one schema, or not Parquet.
             NotFoundError: There is no such table, or no file.
             DatasetExistsError: The name is taken.
-            CommitConflictError: Somebody else adopted it meanwhile.
+            CorruptMetadataError: The log of the table cannot be read.
+            MissingDependencyError: The library that reads it is not installed.
+            CommitConflictError: Somebody else adopted it meanwhile, or wrote to the table.
             CommitUnknownError: The store stopped answering; adopt it again.
 
         Cost:
-            A LIST of the directory, or one a partition; one HEAD and two GETs a file; then as
-            `create`, and one commit, whatever the number of versions.
+            Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
+            directory above it; one HEAD and two GETs a file; of a table of Delta or Iceberg its
+            log; then as `create`, and one commit, whatever the number of versions.
 
         Source:
             docs/design/006-hive.md
@@ -228,13 +240,15 @@ class Repository:
                 current=current,
                 telemetry=telemetry,
                 kite=kite,
+                delta=delta,
+                iceberg=iceberg,
                 on_progress=on_progress,
             )
         # An earlier adoption may have come as far as this.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
         with noting(
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
-            "drop it."
+            "drop it, which leaves them where they are."
         ):
             hive.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.invalidate()
@@ -250,6 +264,8 @@ class Repository:
         current: Literal["newest", "all"] = "newest",
         telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
         kite: bool = False,
+        delta: bool = False,
+        iceberg: bool | str | os.PathLike[str] = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
         """Return what `adopt` would take for what; nothing is written.
@@ -262,6 +278,8 @@ class Repository:
             current: As for `adopt`.
             telemetry: As for `adopt`.
             kite: As for `adopt`.
+            delta: As for `adopt`.
+            iceberg: As for `adopt`.
             on_progress: As for `adopt`.
 
         Raises:
@@ -269,29 +287,43 @@ class Repository:
             SchemaMismatchError: As for `adopt`.
             NotFoundError: As for `adopt`.
             DatasetExistsError: As for `adopt`.
+            CorruptMetadataError: As for `adopt`.
+            MissingDependencyError: As for `adopt`.
 
         Cost:
-            A LIST of the directory, or one a partition; one HEAD and two GETs a file.
+            Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
+            directory above it; one HEAD and two GETs a file; of a table of Delta or Iceberg its log.
         """
         self._check_adoptable(name)
-        if telemetry is not None or kite:
-            given = (source, metastore, partition_by or None, telemetry, kite or None)
-            if sum(one is not None for one in given) > 1:
-                raise InvalidInputError(
-                    "A tree of telemetry or of Kite says by itself what it is.",
-                    hint="Give `telemetry` or `kite` alone.",
-                )
-            if telemetry is not None:
-                return trees.telemetry.find_telemetry(
-                    self._store, name, telemetry, on_progress=on_progress
-                )
-            metadata = open_store(
-                f"{self.uri}/{name}/{trees.kite.METADATA}", storage_options=self._storage_options
+        alone = (telemetry, kite or None, delta or None, iceberg or None)
+        kinds = sum(one is not None for one in alone)
+        if kinds and kinds + sum(map(bool, (source, metastore, partition_by))) > 1:
+            raise InvalidInputError(
+                "A tree of telemetry or of Kite, and a table of Delta or Iceberg, say by themselves "
+                "what they are.",
+                hint="Give `telemetry`, `kite`, `delta` or `iceberg` alone.",
             )
+        known = Format.DELTA if delta else Format.ICEBERG if iceberg else None
+        check_plain(self._store, name, self._opened, known)
+        if delta:
+            return trees.tables.find_delta(self._store, name, on_progress)
+        if iceberg:
+            metadata_file = None if iceberg is True else os.fspath(iceberg)
+            return trees.tables.find_iceberg(self._store, name, metadata_file, on_progress)
+        if telemetry is not None:
+            return trees.telemetry.find_telemetry(
+                self._store, name, telemetry, on_progress=on_progress
+            )
+        if kite:
+            metadata = self._opened(f"{self.uri}/{name}/{trees.kite.METADATA}")
             return trees.kite.find_kite(self._store, metadata, name, on_progress=on_progress)
         return hive.adoption.find_adoption(
             self._store, name, source, partition_by, metastore, current, on_progress
         )
+
+    def _opened(self, uri: str) -> Store:
+        """Open another location with the options of this one."""
+        return open_store(uri, storage_options=self._storage_options)
 
     def _check_adoptable(self, name: str) -> None:
         check_dataset_name(name)
@@ -572,6 +604,9 @@ class Repository:
     def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
+        if not head.state.version:
+            # What an adoption that came to nothing has found there is not the dataset's.
+            held = [key for key in held if is_own_key(key)]
         # Once more, after what they are for: a listing takes its time.
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 import lakebed
 
@@ -59,3 +61,28 @@ def test_where_all_are_current_there_is_nothing_to_ask(cli, sales) -> None:
     cli("adopt", sales, "--partition-by", "dt", "--current", "all")
 
     assert count(sales) == 9
+
+
+def test_tables_of_delta_and_iceberg_are_refused_and_taken_over_by_their_logs(
+    cli, tmp_path
+) -> None:
+    rows = pa.table({"n": [1, 2, 3]})
+    write_deltalake(tmp_path / "d", rows)
+    write_deltalake(tmp_path / "d", rows.slice(0, 1), mode="overwrite")
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("web")
+    table = catalog.create_table("web.e", rows.schema, location=f"file://{tmp_path}/e")
+    table.append(rows)
+    table.overwrite(rows.slice(0, 2))
+
+    for name in ("d", "e"):
+        refused = cli("adopt", f"{tmp_path}/{name}", "--dry-run", exit_code=2).stderr
+        assert "cannot be adopted as plain files" in refused
+        assert "--delta" in refused or "--iceberg" in refused
+    (listed,) = cli.json("adopt", f"{tmp_path}/d", "--delta", "--dry-run")
+    assert (listed["row_count"], listed["reason"]) == (1, "live in version 1")
+    done = cli("adopt", f"{tmp_path}/d", "--delta")
+    assert "stop what writes to the table" in done.stderr
+    cli("adopt", f"{tmp_path}/e", "--iceberg", "--dry-run")
+    cli("adopt", f"{tmp_path}/e", "--iceberg", table.metadata_location)
+    assert (count(f"{tmp_path}/d"), count(f"{tmp_path}/e")) == (1, 2)

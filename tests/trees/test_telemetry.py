@@ -432,7 +432,7 @@ def test_empty_tree_and_a_dataset_that_is_there_are_refused(
     repository.adopt("pings", telemetry=DIMENSIONS)
     with pytest.raises(DatasetExistsError):
         repository.adopt("pings", telemetry=DIMENSIONS)
-    with pytest.raises(InvalidInputError, match="says by itself"):
+    with pytest.raises(InvalidInputError, match="say by themselves"):
         repository.adopt("others", telemetry=DIMENSIONS, kite=True)
 
 

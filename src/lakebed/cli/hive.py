@@ -20,6 +20,7 @@ from lakebed.publication.report import TablePublication
 from lakebed.repository import Repository
 
 _DRIFT_EXIT_CODE = 1
+_NEWEST = "newest"  # metadata of an Iceberg table
 _PARTITION_LISTS = ("added", "changed", "dropped")
 
 
@@ -239,6 +240,14 @@ def unpublish(
     help="A telemetry tree of submissions, with the dimensions of this file.",
 )
 @click.option("--kite", "is_kite", is_flag=True, help="A dataset of Kite, as its .metadata says.")
+@click.option("--delta", "is_delta", is_flag=True, help="The live files of a Delta table.")
+@click.option(
+    "--iceberg",
+    metavar="METADATA",
+    is_flag=False,
+    flag_value=_NEWEST,
+    help="The live files of an Iceberg table, by this file of its metadata, or by the newest.",
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
@@ -252,6 +261,8 @@ def adopt(
     current: Any,
     telemetry: Path | None,
     is_kite: bool,
+    is_delta: bool,
+    iceberg: str | None,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
@@ -260,6 +271,7 @@ def adopt(
     The files are in LOCATION/NAME, as those of a Hive table are, and stay there. Their footers are
     read and must be of one schema. Where a partition has several directories batch_id=…, the newest
     is current and the older ones become its history. Then you are asked, unless --yes is given.
+    A table of Delta or Iceberg is refused without --delta or --iceberg, which take its live files.
 
     The result of --dry-run is every file with what it is taken for, and why.
     """
@@ -272,6 +284,8 @@ def adopt(
             current=current,
             telemetry=telemetry,
             kite=is_kite,
+            delta=is_delta,
+            iceberg=iceberg == _NEWEST or iceberg or False,
             on_progress=on_progress,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))

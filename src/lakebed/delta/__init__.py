@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
+    from lakebed.delta import foreign as foreign
     from lakebed.delta import publication as publication
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -12,7 +12,7 @@ import datetime as dt
 import os
 import re
 import urllib.parse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -59,6 +59,7 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference, read_footers, sound_footers
+from lakebed.publication.foreign import ForeignLog
 from lakebed.publication.root import key_at
 from lakebed.state import file_table
 from lakebed.state.facts import FileFacts, facts_table
@@ -75,7 +76,9 @@ if TYPE_CHECKING:
 # A date with a `T` before the time is the number without it.
 _BATCH_LEVEL = re.compile(rf"{BATCH_ID}=([0-9]{{8}}T[0-9]{{4}}(?:[0-9]{{2}})?|[0-9]{{1,18}})")
 # Directories of a dataset that are not for the files of others.
-_OWN_FOLDERS = frozenset(Folder)
+OWN_FOLDERS = frozenset(Folder)
+
+Footers = Mapping[str, pq.FileMetaData]
 
 _REASONS = 3  # that a summary names; the batches have them all
 
@@ -91,6 +94,8 @@ class Adoption:
         files: Of those that become the dataset's, now or in its history, in order of key.
         facts: Of these files; see `lakebed.state.facts`.
         batch_id: Of files whose directories name none.
+        log: Of the table that the files are of, if another format has one.
+        notes: What a person should know of it.
     """
 
     name: str
@@ -99,6 +104,8 @@ class Adoption:
     files: tuple[FoundFile, ...]
     facts: pa.Table
     batch_id: int
+    log: ForeignLog | None = None
+    notes: tuple[str, ...] = ()
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
         """Return the batches that are taken for this: `current`, `history` or `left`."""
@@ -118,7 +125,7 @@ class Adoption:
             reasons = tuple(dict.fromkeys(one.reason for one in left))
             told = "; ".join(reasons[:_REASONS]) + ("; …" if len(reasons) > _REASONS else "")
             lines.append(f"{count:,} files are left where they are: {told}.")
-        return " ".join(lines)
+        return " ".join((*lines, *self.notes))
 
     def __repr__(self) -> str:
         return f"<Adoption of {self.name!r}: {self}>"
@@ -168,7 +175,14 @@ def find_adoption(
         )
     now = dt.datetime.now(dt.UTC)
     batches = _judged(directories, keys, now, current)
-    return _proven(store, name, batches, keys, schema, now, on_progress)
+    return proven(
+        store,
+        name,
+        batches,
+        PartitionStrategy(tuple(by.identity(key) for key in keys)),
+        lambda live: schema or _schema_of(dict(sorted(live.items())), keys),
+        on_progress=on_progress,
+    )
 
 
 def _is_table(source: str | os.PathLike[str]) -> bool:
@@ -252,7 +266,7 @@ def _directories(
 ) -> list[FoundDirectory]:
     """Return what lies under a directory: of a partition if its values are known, else of a table."""
     levels_of_home = home.split("/")[1:]
-    if levels_of_home and levels_of_home[0] in _OWN_FOLDERS:
+    if levels_of_home and levels_of_home[0] in OWN_FOLDERS:
         raise InvalidInputError(
             f"{home!r} cannot be adopted: {levels_of_home[0]}/ is the dataset's own.",
             hint="Rename the directory.",
@@ -261,7 +275,7 @@ def _directories(
     found: dict[str, FoundDirectory] = {}
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
-        if not levels_of_home and levels and levels[0] in _OWN_FOLDERS and is_segment_name(file):
+        if not levels_of_home and levels and levels[0] in OWN_FOLDERS and is_segment_name(file):
             continue  # of an attempt to adopt it that came to nothing
         mark = next((one for one in (*levels, file) if one.startswith(("_", "."))), None)
         if mark is not None:  # which Spark and Hive do not read
@@ -393,15 +407,30 @@ def _partition(directory: FoundDirectory, keys: Mapping[str, Type]) -> str:
     return encode_path(values)
 
 
-def _proven(
+def proven(
     store: Store,
     name: str,
     batches: Sequence[AdoptedBatch],
-    keys: Mapping[str, Type],
-    schema: Schema | None,
-    now: dt.datetime,
-    on_progress: OnProgress,
+    strategy: PartitionStrategy,
+    schema_of: Callable[[Footers], Schema],
+    check_file: Callable[[str, pq.FileMetaData], None] = lambda _key, _footer: None,
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
+    """Read the footers of Parquet files, prove that they are of one schema, and return the adoption.
+
+    Args:
+        store: Where they are.
+        name: Of the dataset.
+        batches: Judged.
+        strategy: Of the dataset.
+        schema_of: Returns the schema of the dataset by the footers of the current files.
+        check_file: Raises an error if a current file is not what its table says.
+        on_progress: Is told how many footers have been read.
+
+    Raises:
+        NotFoundError: No file is current.
+        SchemaMismatchError: A current file is not Parquet, or of another schema.
+    """
     sizes = {
         file.key: file.size_bytes
         for one in batches
@@ -424,52 +453,54 @@ def _proven(
             "schema.",
             hint="Create a dataset; or say that all batches are current: --current all.",
         )
-    if schema is None:
-        schema = _schema_of(dict(sorted(live.items())), keys)
-    strategy = PartitionStrategy(tuple(by.identity(key) for key in keys))
     form = _form_of(batches)
     descriptor = DatasetDescriptor(
-        schema=schema,
+        schema=schema_of(live),
         partition_by=strategy,
         properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
     )
-    newest = max(one.batch_id or 0 for one in batches)
-    batch_id = max(form.of(now), form.after(newest))
     stored = descriptor.stored_schema
     for key, footer in live.items():
+        check_file(key, footer)
         reason = difference(footer, stored)
         if reason:
             raise SchemaMismatchError(
                 f"{key!r} does not fit the schema of the others: {reason}.",
                 hint="Nothing was written. Read the files in with append, which converts them.",
             )
-    judged = [_counted(one, footers, stored) for one in batches]
+    judged = tuple(_counted(one, footers, stored) for one in batches)
+    newest = max(one.batch_id or 0 for one in batches)
+    batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
     taken = sorted(
         ((file, one.partition) for one in judged if one.taken_for != "left" for file in one.files),
         key=lambda pair: pair[0].key,
     )
     sound = sound_footers({file.key: footers[file.key] for file, _ in taken})
     facts = [
-        FileFacts(
-            label=label_of(file, partition, batch_id),
-            row_count=sound[file.key].num_rows,
-            size_bytes=file.size_bytes,
-            checksum="",  # nobody has read the whole file
-            columns={
-                column: known
-                for column, known in column_facts(sound[file.key]).items()
-                if column in stored and stored.get(column).type not in _UNCERTAIN
-            },
-        )
+        _facts_of(file, sound[file.key], label_of(file, partition, batch_id), stored)
         for file, partition in taken
     ]
     return Adoption(
         name=name,
         descriptor=descriptor,
-        batches=tuple(judged),
+        batches=judged,
         files=tuple(file for file, _ in taken),
         facts=facts_table(facts, stored),
         batch_id=batch_id,
+    )
+
+
+def _facts_of(file: FoundFile, footer: pq.FileMetaData, label: str, stored: Schema) -> FileFacts:
+    return FileFacts(
+        label=label,
+        row_count=footer.num_rows,
+        size_bytes=file.size_bytes,
+        checksum="",  # nobody has read the whole file
+        columns={
+            column: known
+            for column, known in column_facts(footer).items()
+            if column in stored and stored.get(column).type not in _UNCERTAIN
+        },
     )
 
 
@@ -566,6 +597,8 @@ def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
     with Transaction.on(store, created, "adopt") as transaction:
         transaction.put(segment.key, file_table.encode(adoption.facts))
         last["edits"] = Lists(files=(segment,)).additions()
+        if adoption.log is not None:
+            adoption.log.check_unmoved(store)
         transaction.commit(earlier=earlier, **last)
 
 

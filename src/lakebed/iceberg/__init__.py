@@ -6,6 +6,7 @@ from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.iceberg import dead_metadata as dead_metadata
+    from lakebed.iceberg import foreign as foreign
     from lakebed.iceberg import publication as publication
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

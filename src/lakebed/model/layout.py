@@ -26,6 +26,7 @@ from lakebed.model.keys import (
     BATCH_ID,
     check_under,
     decode_path,
+    is_own_name,
     partition_of_label,
     split_label,
 )
@@ -107,6 +108,20 @@ def segment_key(folder: str, weight: int, name: str) -> str:
         name: The rest of its name, which begins with 32 hexadecimal digits.
     """
     return f"{folder}/{weight:010d}-{name}"
+
+
+def is_own_key(key: str) -> bool:
+    """Whether a key in the directory of a dataset is one that Lakebed gives.
+
+    >>> is_own_key("flights/history/0001"), is_own_key("flights/dt=2013-01-01/000000_0")
+    (True, False)
+    """
+    _, folder, *rest = key.split("/")
+    if folder != TABLE:
+        return bool(rest) and folder in frozenset(Folder)
+    return rest[:1] in ([SCHEMA_FILE], [DELTA_LOG]) or is_own_name(
+        key.rpartition("/")[2].partition(".")[0]
+    )
 
 
 def is_segment_name(name: str) -> bool:

@@ -6,6 +6,7 @@ from lakebed.model.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.trees import kite as kite
+    from lakebed.trees import tables as tables
     from lakebed.trees import telemetry as telemetry
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,0 +1,114 @@
+"""Tables of other formats as their own logs describe them: which files are live, and of which columns.
+
+The libraries of the formats read the logs. What they find is put into the values of this module, so
+that one proof serves all formats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+
+from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.model.partition import PartitionStrategy
+from lakebed.model.schema import Schema
+from lakebed.model.values import Scalar
+from lakebed.store.base import Store
+
+CheckFooter = Callable[[pq.FileMetaData], str]
+"""Returns why a file cannot be read by the names of its columns; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignFile:
+    """A live file of a table.
+
+    Attributes:
+        size_bytes: Its length, as the log has it.
+        row_count: Its rows, as the log has them; None if it has none.
+        values: Of the partition fields.
+    """
+
+    size_bytes: int
+    row_count: int | None
+    values: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignLog:
+    """The versions of a table that a folder holds, at one moment.
+
+    Attributes:
+        title: Of the table, for messages.
+        folder: The directory of the log.
+        pattern: Of the names of objects that make a version.
+        names: Of those that were there.
+    """
+
+    title: str
+    folder: str
+    pattern: str
+    names: frozenset[str]
+
+    @classmethod
+    def read(cls, store: Store, title: str, folder: str, pattern: str) -> ForeignLog:
+        """List the versions that are there now.
+
+        Cost:
+            One LIST for each thousand objects of the log.
+        """
+        listed = (info.key.rpartition("/")[2] for info in store.list(folder, recursive=False))
+        names = frozenset(name for name in listed if re.fullmatch(pattern, name))
+        return cls(title=title, folder=folder, pattern=pattern, names=names)
+
+    def check_unmoved(self, store: Store) -> None:
+        """Check that no version was made since.
+
+        Raises:
+            CommitConflictError: One was.
+        """
+        later = ForeignLog.read(store, self.title, self.folder, self.pattern).names - self.names
+        if later:
+            raise CommitConflictError(
+                f"{self.title} was written to while it was adopted: {max(later)!r} is new in "
+                f"{self.folder!r}.",
+                hint="Nothing was adopted. Stop the writers of the table, and adopt it again.",
+                expected=len(self.names),
+                actual=len(self.names) + len(later),
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTable:
+    """The newest version of a table of another format.
+
+    Attributes:
+        title: For messages, such as `Delta table 'flights'`.
+        version: What its format calls the version.
+        schema: All columns.
+        strategy: Its partitions, as far as a dataset can have them.
+        files: The live files by key.
+        log: The versions that were there when it was read.
+        check_footer: Of a file.
+        notes: What differs in the dataset.
+    """
+
+    title: str
+    version: str
+    schema: Schema
+    strategy: PartitionStrategy
+    files: Mapping[str, ForeignFile]
+    log: ForeignLog
+    check_footer: CheckFooter
+    notes: tuple[str, ...] = ()
+
+
+def cannot_adopt(title: str, reason: str, remedy: str) -> InvalidInputError:
+    """Return the error that refuses a table, with what its own tool can do about it."""
+    return InvalidInputError(
+        f"{title} cannot be adopted: {reason}.",
+        hint=f"{remedy} Or read its rows by a library of the format, and append them.",
+    )

@@ -1,0 +1,177 @@
+"""Signs that a directory is managed by another table format, whose log says which files are live.
+
+Files of such a table that its log does not name hold rows that were deleted or replaced. Taken for
+plain files, they would bring these rows back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from lakebed.errors import InvalidInputError, LakebedError, ObjectNotFoundError
+from lakebed.model.keys import is_own_name
+from lakebed.model.layout import DELTA_LOG, JSON_SUFFIX, MSGPACK_SUFFIX, TABLE
+from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
+
+_ICEBERG_FOLDER, _ICEBERG_FILE = "metadata", re.compile(r".*\.metadata\.json(\.gz)?")
+_HUDI_FOLDER = ".hoodie"  # which no store lists
+_HEADS = (JSON_SUFFIX, MSGPACK_SUFFIX)
+_REMEDIES = {
+    "Delta": "adopt(…, delta=True), on the command line --delta",
+    "Iceberg": "adopt(…, iceberg=True), on the command line --iceberg",
+}
+
+OpenStore = Callable[[str], Store]
+
+
+class Format(StrEnum):
+    """Formats whose tables are more than their files."""
+
+    DELTA = "Delta"
+    ICEBERG = "Iceberg"
+    HUDI = "Hudi"
+    LAKEBED = "Lakebed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSign:
+    """A sign of a table.
+
+    Attributes:
+        format: Of the table.
+        home: Its directory, as a URL.
+        key: Where the sign lies, as a URL.
+    """
+
+    format: Format
+    home: str
+    key: str
+
+
+def check_plain(store: Store, name: str, open_store: OpenStore, known: Format | None) -> None:
+    """Check that no log but the known one says which files of a directory are live.
+
+    Args:
+        store: Of the repository.
+        name: Of the directory.
+        open_store: Opens another location with the same options.
+        known: The format of the table that lies in this very directory, if it is known.
+
+    Raises:
+        InvalidInputError: There is one: in the directory, below it, or above it.
+
+    Cost:
+        A LIST of the directory, and up to four for each directory above it.
+    """
+    home = f"{store.uri}/{name}"
+    for sign in _signs(store, name, open_store):
+        if sign.format is not known or sign.home != home:
+            raise _not_plain(home, sign)
+
+
+def _not_plain(home: str, sign: TableSign) -> InvalidInputError:
+    parent, _, directory = sign.home.rpartition("/")
+    place = "" if sign.home == home else f" {directory!r} in the repository {parent}"
+    remedy = _REMEDIES.get(sign.format)
+    if remedy is not None:
+        hint = f"Take over the live files of the table{place}: {remedy}."
+    elif sign.format is Format.LAKEBED:
+        hint = f"Open it{place} instead; restore its head if that is missing."
+    else:
+        hint = f"Read its rows by Spark with the jar of {sign.format}, and append them."
+    return InvalidInputError(
+        f"{home} cannot be adopted as plain files: {sign.key} says that {sign.home} is a table of "
+        f"{sign.format}, so that files in it may hold rows which were deleted or replaced.",
+        hint=hint,
+    )
+
+
+def _signs(store: Store, name: str, open_store: OpenStore) -> Iterator[TableSign]:
+    yield from _inside(store, name)
+    if not store.is_shared:
+        return
+    root = store.uri
+    yield from _hidden(f"{root}/{name}", store.local_path(name), open_store)
+    yield from _at(store, root, open_store)
+    below = root
+    for uri in _above(root):
+        try:
+            above = open_store(uri)
+            yield from _heads(above, uri, below.rpartition("/")[2])
+            yield from _at(above, uri, open_store)
+        except LakebedError as exc:
+            # Access may end at the repository.
+            _log.info("cannot look for tables above a repository uri=%s: %s", uri, exc.message)
+            return
+        below = uri
+
+
+def _inside(store: Store, name: str) -> Iterator[TableSign]:
+    """Yield what a listing of the directory shows."""
+    for info in store.list(f"{name}/"):
+        *levels, file = info.key.split("/")
+        found: tuple[Format, list[str]] | None = None
+        if DELTA_LOG in levels:
+            found = Format.DELTA, levels[: levels.index(DELTA_LOG)]
+        elif levels[-1] == _ICEBERG_FOLDER and _ICEBERG_FILE.fullmatch(file):
+            found = Format.ICEBERG, levels[:-1]
+        elif file.endswith(_HEADS):
+            found = Format.LAKEBED, [*levels, file.partition(".by-dataset")[0]]
+        elif levels[1:2] == [TABLE] and is_own_name(file.partition(".")[0]):
+            found = Format.LAKEBED, [name]
+        if found is not None:
+            home = "/".join((store.uri, *found[1]))
+            yield TableSign(format=found[0], home=home, key=f"{store.uri}/{info.key}")
+
+
+def _at(store: Store, uri: str, open_store: OpenStore) -> Iterator[TableSign]:
+    """Yield what makes a directory above that of a dataset a table."""
+    for format_, folder, pattern in (
+        (Format.DELTA, DELTA_LOG, re.compile(r".*\.(json|parquet)")),
+        (Format.ICEBERG, _ICEBERG_FOLDER, _ICEBERG_FILE),
+    ):
+        for info in store.list(folder, recursive=False):
+            if pattern.fullmatch(info.key.rpartition("/")[2]):
+                yield TableSign(format=format_, home=uri, key=f"{uri}/{info.key}")
+                break
+    yield from _hidden(uri, None, open_store)
+
+
+def _heads(store: Store, uri: str, name: str) -> Iterator[TableSign]:
+    for suffix in _HEADS:
+        try:
+            store.size(f"{name}{suffix}")
+        except (ObjectNotFoundError, InvalidInputError):
+            continue
+        yield TableSign(format=Format.LAKEBED, home=f"{uri}/{name}", key=f"{uri}/{name}{suffix}")
+
+
+def _hidden(uri: str, path: Path | None, open_store: OpenStore) -> Iterator[TableSign]:
+    """Yield the folders of Hudi, which begin with a dot."""
+    homes: Iterable[str] = [uri]
+    if path is not None:
+        homes = (
+            uri + folder.removeprefix(str(path))
+            for folder, inner, _ in os.walk(path)
+            if _HUDI_FOLDER in inner
+        )
+    for home in homes:
+        hidden = f"{home}/{_HUDI_FOLDER}"
+        if next(iter(open_store(hidden).list("")), None) is not None:
+            yield TableSign(format=Format.HUDI, home=home, key=hidden)
+
+
+def _above(uri: str) -> list[str]:
+    """Return the directories above one, nearest first; of a bucket at most itself."""
+    scheme, _, path = uri.partition("://")
+    parts = path.split("/")
+    least = 2 if scheme == "file" else 1
+    return [f"{scheme}://{'/'.join(parts[:end])}" for end in range(len(parts) - 1, least - 1, -1)]
