@@ -26,8 +26,9 @@ from lakebed.model.names import check_dataset_name
 from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.provider import MetadataProvider, telling
 from lakebed.model.redaction import StorageOptions
+from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
-from lakebed.publication.signs import Format, check_plain
+from lakebed.publication.signs import check_plain
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
@@ -303,7 +304,7 @@ class Repository:
                 "what they are.",
                 hint="Give `telemetry`, `kite`, `delta` or `iceberg` alone.",
             )
-        known = Format.DELTA if delta else Format.ICEBERG if iceberg else None
+        known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
         check_plain(self._store, name, self._opened, known)
         if delta:
             return trees.tables.find_delta(self._store, name, on_progress)

@@ -188,6 +188,22 @@ def test_kinds_of_tables_exclude_each_other(lake, delta):
         lake.adopt("d", delta=True, partition_by="dt")
 
 
+def test_import_of_the_files_of_a_table_is_refused_but_for_those_that_are_named(wh, lake, delta):
+    copy = lake.create("copy", lakebed.DatasetDescriptor(schema=ROWS.schema))
+    first = sorted(delta.rglob("*.parquet"))[0]
+
+    for paths in (str(delta), f"{delta}/**/*.parquet", f"file://{delta}", str(first.parent)):
+        with pytest.raises(InvalidInputError, match="is a table of Delta"):
+            copy.load(paths, format="parquet")
+    with pytest.raises(InvalidInputError, match="is a table of Delta"):
+        lakebed.infer_schema(str(delta), format="parquet")
+
+    assert copy.version == 0
+    columns = [name for name in ROWS.column_names if name not in ("dt", "carrier")]
+    narrow = lakebed.DatasetDescriptor(schema=ROWS.select(columns).schema)
+    assert lake.create("narrow", narrow).load(str(first)).row_count > 0
+
+
 # --- Delta
 
 

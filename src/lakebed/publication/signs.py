@@ -11,18 +11,22 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from lakebed.errors import InvalidInputError, LakebedError, ObjectNotFoundError
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import DELTA_LOG, JSON_SUFFIX, MSGPACK_SUFFIX, TABLE
+from lakebed.model.table_signs import (
+    HUDI_FOLDER,
+    ICEBERG_FILE,
+    ICEBERG_FOLDER,
+    TableFormat,
+    table_of,
+)
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
-_ICEBERG_FOLDER, _ICEBERG_FILE = "metadata", re.compile(r".*\.metadata\.json(\.gz)?")
-_HUDI_FOLDER = ".hoodie"  # which no store lists
 _HEADS = (JSON_SUFFIX, MSGPACK_SUFFIX)
 _REMEDIES = {
     "Delta": "adopt(…, delta=True), on the command line --delta",
@@ -30,15 +34,6 @@ _REMEDIES = {
 }
 
 OpenStore = Callable[[str], Store]
-
-
-class Format(StrEnum):
-    """Formats whose tables are more than their files."""
-
-    DELTA = "Delta"
-    ICEBERG = "Iceberg"
-    HUDI = "Hudi"
-    LAKEBED = "Lakebed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +46,12 @@ class TableSign:
         key: Where the sign lies, as a URL.
     """
 
-    format: Format
+    format: TableFormat
     home: str
     key: str
 
 
-def check_plain(store: Store, name: str, open_store: OpenStore, known: Format | None) -> None:
+def check_plain(store: Store, name: str, open_store: OpenStore, known: TableFormat | None) -> None:
     """Check that no log but the known one says which files of a directory are live.
 
     Args:
@@ -83,7 +78,7 @@ def _not_plain(home: str, sign: TableSign) -> InvalidInputError:
     remedy = _REMEDIES.get(sign.format)
     if remedy is not None:
         hint = f"Take over the live files of the table{place}: {remedy}."
-    elif sign.format is Format.LAKEBED:
+    elif sign.format is TableFormat.LAKEBED:
         hint = f"Open it{place} instead; restore its head if that is missing."
     else:
         hint = f"Read its rows by Spark with the jar of {sign.format}, and append them."
@@ -118,25 +113,23 @@ def _inside(store: Store, name: str) -> Iterator[TableSign]:
     """Yield what a listing of the directory shows."""
     for info in store.list(f"{name}/"):
         *levels, file = info.key.split("/")
-        found: tuple[Format, list[str]] | None = None
-        if DELTA_LOG in levels:
-            found = Format.DELTA, levels[: levels.index(DELTA_LOG)]
-        elif levels[-1] == _ICEBERG_FOLDER and _ICEBERG_FILE.fullmatch(file):
-            found = Format.ICEBERG, levels[:-1]
-        elif file.endswith(_HEADS):
-            found = Format.LAKEBED, [*levels, file.partition(".by-dataset")[0]]
+        found = table_of(info.key)
+        if file.endswith(_HEADS):
+            found = TableFormat.LAKEBED, "/".join((*levels, file.partition(".by-dataset")[0]))
         elif levels[1:2] == [TABLE] and is_own_name(file.partition(".")[0]):
-            found = Format.LAKEBED, [name]
+            found = TableFormat.LAKEBED, name
         if found is not None:
-            home = "/".join((store.uri, *found[1]))
-            yield TableSign(format=found[0], home=home, key=f"{store.uri}/{info.key}")
+            format_, home = found
+            yield TableSign(
+                format=format_, home=f"{store.uri}/{home}", key=f"{store.uri}/{info.key}"
+            )
 
 
 def _at(store: Store, uri: str, open_store: OpenStore) -> Iterator[TableSign]:
     """Yield what makes a directory above that of a dataset a table."""
     for format_, folder, pattern in (
-        (Format.DELTA, DELTA_LOG, re.compile(r".*\.(json|parquet)")),
-        (Format.ICEBERG, _ICEBERG_FOLDER, _ICEBERG_FILE),
+        (TableFormat.DELTA, DELTA_LOG, re.compile(r".*\.(json|parquet)")),
+        (TableFormat.ICEBERG, ICEBERG_FOLDER, ICEBERG_FILE),
     ):
         for info in store.list(folder, recursive=False):
             if pattern.fullmatch(info.key.rpartition("/")[2]):
@@ -151,7 +144,9 @@ def _heads(store: Store, uri: str, name: str) -> Iterator[TableSign]:
             store.size(f"{name}{suffix}")
         except (ObjectNotFoundError, InvalidInputError):
             continue
-        yield TableSign(format=Format.LAKEBED, home=f"{uri}/{name}", key=f"{uri}/{name}{suffix}")
+        yield TableSign(
+            format=TableFormat.LAKEBED, home=f"{uri}/{name}", key=f"{uri}/{name}{suffix}"
+        )
 
 
 def _hidden(uri: str, path: Path | None, open_store: OpenStore) -> Iterator[TableSign]:
@@ -161,12 +156,12 @@ def _hidden(uri: str, path: Path | None, open_store: OpenStore) -> Iterator[Tabl
         homes = (
             uri + folder.removeprefix(str(path))
             for folder, inner, _ in os.walk(path)
-            if _HUDI_FOLDER in inner
+            if HUDI_FOLDER in inner
         )
     for home in homes:
-        hidden = f"{home}/{_HUDI_FOLDER}"
+        hidden = f"{home}/{HUDI_FOLDER}"
         if next(iter(open_store(hidden).list("")), None) is not None:
-            yield TableSign(format=Format.HUDI, home=home, key=hidden)
+            yield TableSign(format=TableFormat.HUDI, home=home, key=hidden)
 
 
 def _above(uri: str) -> list[str]:

@@ -22,8 +22,10 @@ import pyarrow as pa
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
+from lakebed.model.layout import DELTA_LOG
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.shown import shown
+from lakebed.model.table_signs import HUDI_FOLDER, ICEBERG_FOLDER, table_of
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import effective_options, open_store
 
@@ -311,13 +313,16 @@ def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) ->
     path = Path(text)
     if path.is_dir():
         inside = sorted(_walk(path))
-        return _fitting(text, list(_still_there(inside)), wanted)
+        fitting = _fitting(text, list(_still_there(inside)), wanted)
+        check_no_table(text, fitting, _keys_near(fitting))
+        return fitting
     if path.exists():
         return [_local(path)]
     matches = [Path(entry) for entry in sorted(_glob(text))]
     files = list(_still_there(entry for entry in matches if entry.is_file()))
     if not files:
         raise _NothingThere(_no_file(text))
+    check_no_table(text, files, _keys_near(files))
     return files
 
 
@@ -372,18 +377,54 @@ def _expand_url(
         return [_remote(url, info, options)]
     while _PATTERN.intersection(root):
         root = root.rpartition("/")[0]
+    listed = list(open_store(root, storage_options=options).list())
+    keys = [f"{root}/{info.key}" for info in listed]
     files = [
-        _remote(f"{root}/{info.key}", info, options)
-        for info in open_store(root, storage_options=options).list()
+        _remote(key, info, options)
+        for key, info in zip(keys, listed, strict=True)
         if not any(part.startswith("_") for part in info.key.split("/"))
     ]
     if not pattern:
-        return _fitting(url, files, wanted)
+        fitting = _fitting(url, files, wanted)
+        check_no_table(url, fitting, keys)
+        return fitting
     parts = url.split("/")
     matching = [file for file in files if _matches(file.location.split("/"), parts)]
     if not matching:
         raise _NothingThere(_no_file(url))
+    check_no_table(url, matching, keys)
     return matching
+
+
+def _keys_near(files: Iterable[RawFile]) -> Iterator[str]:
+    """Yield what lies in logs beside local files, and above them."""
+    homes = {home for file in files for home in Path(file.location).parents}
+    for home in sorted(homes):
+        for pattern in (f"{DELTA_LOG}/*", f"{HUDI_FOLDER}/*", f"{ICEBERG_FOLDER}/*"):
+            yield from (path.as_posix() for path in home.glob(pattern))
+
+
+def check_no_table(given: str, files: Iterable[RawFile], keys: Iterable[str]) -> None:
+    """Check that files which were searched for are not those of a table, some of which are dead.
+
+    Args:
+        given: Where they were searched.
+        files: That were found.
+        keys: Of what lies beside and above them.
+
+    Raises:
+        InvalidInputError: A Parquet file lies in a table of Delta, Iceberg or Hudi.
+    """
+    parquet = [file.location for file in files if format_of(file.location) == "parquet"]
+    for key in keys if parquet else ():
+        table = table_of(key)
+        if table is not None and any(path.startswith(f"{table[1]}/") for path in parquet):
+            raise InvalidInputError(
+                f"Cannot read the files in {given!r}: {key!r} says that {table[1]!r} is a table of "
+                f"{table[0]}, so that files in it may hold rows which were deleted or replaced.",
+                hint="Read its rows by a library of the format, and append them; or adopt the table "
+                "with delta or iceberg. Files that are named one by one are read.",
+            )
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

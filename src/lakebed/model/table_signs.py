@@ -1,0 +1,36 @@
+"""Names by which a directory shows that a log says which of its files are live. No I/O."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from lakebed.model.layout import DELTA_LOG
+
+HUDI_FOLDER = ".hoodie"  # which no store lists
+ICEBERG_FOLDER, ICEBERG_FILE = "metadata", re.compile(r".*\.metadata\.json(\.gz)?")
+
+
+class TableFormat(StrEnum):
+    """Formats whose tables are more than their files."""
+
+    DELTA = "Delta"
+    ICEBERG = "Iceberg"
+    HUDI = "Hudi"
+    LAKEBED = "Lakebed"
+
+
+def table_of(key: str) -> tuple[TableFormat, str] | None:
+    """Return the table whose log holds a key, with its directory; None if it is not in a log.
+
+    >>> table_of("flights/_delta_log/00000000000000000000.json")
+    (<TableFormat.DELTA: 'Delta'>, 'flights')
+    >>> table_of("flights/dt=2013-01-01/metadata.json")
+    """
+    *levels, name = key.split("/")
+    for level, format_ in ((DELTA_LOG, TableFormat.DELTA), (HUDI_FOLDER, TableFormat.HUDI)):
+        if level in levels:
+            return format_, "/".join(levels[: levels.index(level)])
+    if levels[-1:] == [ICEBERG_FOLDER] and ICEBERG_FILE.fullmatch(name):
+        return TableFormat.ICEBERG, "/".join(levels[:-1])
+    return None
