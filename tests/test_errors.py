@@ -56,6 +56,7 @@ TREE = {
     ),
     "FormatError": (7, {"CorruptMetadataError", "UnsupportedVersionError"}),
     "MissingDependencyError": (8, {"WorkerEnvironmentError"}),
+    "NotPublishedError": (9, set()),
 }
 
 

@@ -4,128 +4,141 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from lakebed import delta, hive, iceberg
-from lakebed.errors import InvalidInputError, LakebedError
-from lakebed.state.after import PUBLISH
+from lakebed.errors import LakebedError
+from lakebed.hive.directories import ScatteredError
+from lakebed.model import publishing
+from lakebed.model.predicate import TRUE
+from lakebed.model.publishing import Mode, Target
+from lakebed.state.after import NotPublished
 from lakebed.state.state import State
 from lakebed.store.base import Store
+from lakebed.work.compaction import CompactionOptions, compact
 
 if TYPE_CHECKING:
-    from lakebed.hive.table import Mode
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-
-Options = Mapping[str, str]
 
 # Properties come from storage, so they name no place where a process connects to or writes: that is
 # for whoever runs it to say, as pyiceberg's configuration says what a catalog is.
 METASTORE = "LAKEBED_METASTORE"
 
+_ROUNDS = 5  # in which what others have appended meanwhile is gathered, too
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """A kind of table that a dataset can be published to.
-
-    Attributes:
-        name: `publish.<name>` is the property that asks for it, by `true`.
-        options: `publish.<name>.<option>` are properties that say how.
-        publish: Does it, with the options that are there.
-    """
-
-    name: str
-    options: tuple[str, ...] = ()
-    publish: Callable[[Store, str, Options], object]
-
-    @property
-    def property_names(self) -> tuple[str, ...]:
-        """All that it knows."""
-        name = f"{PUBLISH}{self.name}"
-        return (name, *(f"{name}.{option}" for option in self.options))
-
-    def options_in(self, properties: Mapping[str, str]) -> Options:
-        """Return what properties say of how it is done."""
-        said = {option: properties.get(f"{PUBLISH}{self.name}.{option}") for option in self.options}
-        return {option: value for option, value in said.items() if value is not None}
+_gathering: ContextVar[bool] = ContextVar("gathering", default=False)
 
 
-def _to_hive(store: Store, dataset: str, options: Options) -> object:
-    if "table" not in options:
-        raise InvalidInputError(
-            "The property 'publish.hive.table' is missing.",
-            hint="Name the table by it, as database.table.",
-        )
-    how = hive.publication.PublishOptions(
-        mode=cast("Mode | None", options.get("mode")), root=options.get("root")
-    )
-    metastore = os.environ.get(METASTORE)  # else that of the session that runs
-    return hive.publication.publish(store, dataset, metastore, options["table"], how)
-
-
-def _to_delta(store: Store, dataset: str, _options: Options) -> object:
-    return delta.publication.publish(store, dataset)
-
-
-def _to_iceberg(store: Store, dataset: str, options: Options) -> object:
-    return iceberg.publication.publish(
-        store,
-        dataset,
-        catalog=options.get("catalog"),
-        table=options.get("table"),
-        root=options.get("root"),
-    )
-
-
-# The quickest first: who waits for Hive need not wait for the others.
-_TARGETS = (
-    _Target(name="delta", publish=_to_delta),
-    _Target(name="iceberg", options=("catalog", "table", "root"), publish=_to_iceberg),
-    _Target(name="hive", options=("table", "mode", "root"), publish=_to_hive),
-)
-
-
-def publish(store: Store, state: State) -> None:
+def publish(
+    store: Store, state: State, metastore: SparkSession | str | os.PathLike[str] | None = None
+) -> tuple[NotPublished, ...]:
     """Publish a dataset to what its properties name, each by itself.
 
-    What fails is a warning, and keeps no other target from being published to.
+    Args:
+        store: Where the dataset is.
+        state: What its head says.
+        metastore: Where Hive tables are; None for that of `LAKEBED_METASTORE`, else that of the
+            session that runs.
+
+    Returns:
+        What was not published, and why. It keeps no other target from being published to.
     """
+    if _gathering.get():
+        return ()  # what gathers publishes afterwards
     properties = state.descriptor.properties
-    _warn_of_unknown(state.name, properties)
-    for target in _TARGETS:
-        if not _is_on(properties.get(f"{PUBLISH}{target.name}")):
-            continue
+    for error in publishing.misunderstood(properties):
+        _log.warning("property without effect dataset=%s: %s", state.name, error)
+    targets = publishing.targets(properties)
+    beside = [target for target in targets if target.kind != "hive"]
+    publisher = _Publisher(store, state.name, metastore or os.environ.get(METASTORE))
+    failures = publisher.publish_to(beside)
+    hive_failures = publisher.publish_to(target for target in targets if target.kind == "hive")
+    if publisher.has_gathered:
+        failures = publisher.publish_to(beside)
+    return (*failures, *hive_failures)
+
+
+@dataclass(slots=True)
+class _Publisher:
+    """Publishes one dataset.
+
+    Attributes:
+        store: Where the dataset is.
+        dataset: Its name.
+        metastore: Where Hive tables are; None for that of the session that runs.
+        has_gathered: Whether it has made a commit for a table to show.
+    """
+
+    store: Store
+    dataset: str
+    metastore: SparkSession | str | os.PathLike[str] | None
+    has_gathered: bool = False
+
+    def publish_to(self, targets: Iterable[Target]) -> tuple[NotPublished, ...]:
+        """Publish to tables; return those that could not be brought into step."""
+        failures = []
+        for target in targets:
+            try:
+                target.check()
+                self._publish(target)
+            except Exception as exc:  # noqa: BLE001 - the commit was made, and others are to be told
+                reason, hint = (
+                    (exc.message, exc.hint) if isinstance(exc, LakebedError) else (repr(exc), "")
+                )
+                title = _title_of(target)
+                failures.append(
+                    NotPublished(dataset=self.dataset, table=title, reason=reason, hint=hint)
+                )
+        return tuple(failures)
+
+    def _publish(self, target: Target) -> None:
+        catalog, table, root = map(target.options.get, ("catalog", "table", "root"))
+        match target.kind:
+            case "delta":
+                delta.publication.publish(self.store, self.dataset)
+            case "iceberg":
+                iceberg.publication.publish(
+                    self.store, self.dataset, catalog=catalog, table=table, root=root
+                )
+            case "hive":
+                self._to_hive(target)
+
+    def _to_hive(self, target: Target) -> None:
+        """Publish to a metastore; write again what a table cannot show for where it lies."""
+        options = target.options
+        how = hive.publication.PublishOptions(
+            mode=cast("Mode | None", options.get("mode")), root=options.get("root")
+        )
+        for rounds_left in reversed(range(_ROUNDS)):
+            try:
+                hive.publication.publish(
+                    self.store, self.dataset, self.metastore, options["table"], how
+                )
+            except ScatteredError as error:
+                if not rounds_left:
+                    raise
+                self._gather(error.directories)
+            else:
+                return
+
+    def _gather(self, directories: frozenset[str]) -> None:
+        """Write the files of directories again, those of each partition into one, by a commit."""
+        self.has_gathered = True
+        token = _gathering.set(True)
         try:
-            target.publish(store, state.name, target.options_in(properties))
-        except Exception as exc:  # noqa: BLE001 - the commit was made, and others are to be told
-            _log.warning(
-                "not published after a commit dataset=%s to=%s: %s",
-                state.name,
-                target.name,
-                f"{exc.message} {exc.hint}" if isinstance(exc, LakebedError) else repr(exc),
-            )
+            options = CompactionOptions(directories=directories)
+            compact(self.store, self.dataset, TRUE, options, spark=None, is_dry_run=False)
+        finally:
+            _gathering.reset(token)
 
 
-def _is_on(value: str | None) -> bool:
-    return value is not None and value.strip().lower() == "true"
-
-
-def _warn_of_unknown(dataset: str, properties: Mapping[str, str]) -> None:
-    known = [name for target in _TARGETS for name in target.property_names]
-    for name in properties:
-        if name.startswith(PUBLISH) and name not in known:
-            _log.warning(
-                "unknown property dataset=%s %s; known: %s", dataset, name, ", ".join(known)
-            )
-    for target in _TARGETS:
-        value = properties.get(f"{PUBLISH}{target.name}", "false")
-        if value.strip().lower() not in ("true", "false"):
-            _log.warning(
-                "property dataset=%s %s%s is %r; it is true or false",
-                dataset,
-                PUBLISH,
-                target.name,
-                value,
-            )
+def _title_of(target: Target) -> str:
+    try:
+        return target.title
+    except LakebedError:
+        return target.kind  # an older release has accepted a name that is none

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.items import Items
@@ -14,10 +14,14 @@ from lakebed.model.schema import Schema, Type
 from lakebed.model.shown import counted, shown
 from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar
+from lakebed.state.after import NotPublished
 from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
 from lakebed.state.state import State
 from lakebed.store.base import Store, validate_key
+
+if TYPE_CHECKING:
+    from lakebed.state.commit import Committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,8 @@ class Commit:
         files_removed: Keys of the data files that it took out; they stay on storage.
         partitions: Paths of the partitions that it touched; empty text if unpartitioned.
         caught: What the caps of dimensions sent to `OTHER`, by dimension.
+        not_published: Tables that the properties of the dataset name and that do not show the
+            commit, with the reason; empty in a history, which does not know it.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> repository = open_repository("memory://doctest-commit")
@@ -67,6 +73,7 @@ class Commit:
     caught: tuple[Caught, ...] = ()
     inserted_row_count: int = 0
     updated_row_count: int = 0
+    not_published: tuple[NotPublished, ...] = ()
 
     def __repr__(self) -> str:
         run = f" of run {shown(self.run)}" if self.run else ""
@@ -104,13 +111,15 @@ class Commit:
                 "files removed": f"{len(self.files_removed):,}",
                 "partitions": shortened(self.partitions),
                 "sent to OTHER by a cap": shortened(map(str, self.caught)) or "nothing",
+                "not published": shortened(map(str, self.not_published)) or "nothing",
                 "commit_id": self.commit_id,
             },
         )
 
     @classmethod
-    def of(cls, entry: Entry, state: State) -> Self:
-        """Read a commit from its entry in the history."""
+    def of(cls, made: Entry | Committed, state: State) -> Self:
+        """Read a commit from its entry in the history, or from what the transaction returned."""
+        entry = made if isinstance(made, Entry) else made.entry
         return cls(
             dataset=state.name,
             version=entry.version,
@@ -127,6 +136,7 @@ class Commit:
             caught=entry.caught,
             inserted_row_count=entry.inserted_row_count,
             updated_row_count=entry.updated_row_count,
+            not_published=() if isinstance(made, Entry) else made.not_published,
         )
 
 

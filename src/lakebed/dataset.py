@@ -48,11 +48,13 @@ if TYPE_CHECKING:
     from lakebed.batches.staged import Staged
     from lakebed.batches.transaction import DatasetTransaction
     from lakebed.hive.publication import Publication
-    from lakebed.hive.table import Mode
+    from lakebed.model.publishing import Mode
     from lakebed.plots import Plots
     from lakebed.publication.report import TablePublication
+    from lakebed.state.after import NotPublished
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
+    from lakebed.state.published import PublishedTable
     from lakebed.state.sources import SourceFile
     from lakebed.store.base import ObjectInfo, Store
     from lakebed.work.check import CheckReport
@@ -214,6 +216,19 @@ class Dataset(View):
         """
         state = self._source.load().state
         return Items(Commit.of(entry, state) for entry in self._entries(state))
+
+    def publications(self) -> Items[PublishedTable]:
+        """Return the tables of other formats that show the dataset, and which version.
+
+        By what publications have noted beside the data: no metastore and no catalog is asked. A
+        table that properties name, and that is behind, is tried again by the next commit.
+
+        Cost:
+            The head, one LIST, and one GET a table.
+        """
+        from lakebed.state import published
+
+        return Items(published.tables(self._source.store, self._source.load().state))
 
     def schemas(self) -> Items[SchemaVersion]:
         """Return the schemas that the dataset has and had, oldest first, the current one last.
@@ -390,8 +405,8 @@ class Dataset(View):
         """
         read = self._base_of(base)
         restoration = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        entry = work.rollback.restore(self._source.store, restoration, commit_options, base=read)
-        return None if entry is None else Commit.of(entry, restoration.base)
+        made = work.rollback.restore(self._source.store, restoration, commit_options, base=read)
+        return None if made is None else Commit.of(made, restoration.base)
 
     def find_rollback(
         self,
@@ -581,7 +596,7 @@ class Dataset(View):
                 "Call update(lambda old: old) to save it to the provider again.",
             ):
                 self._source.metadata.save(self.name, done.descriptor)
-        return Commit.of(done.entry, done.base)
+        return Commit.of(done.committed or done.entry, done.base)
 
     def overwrite(
         self,
@@ -916,7 +931,7 @@ class Dataset(View):
             The head, the history, one PUT and one conditional PUT.
         """
         self._check_writable()
-        entry, base = work.protection.protect(
+        made, base = work.protection.protect(
             self._source.store,
             self.name,
             version=version,
@@ -925,7 +940,7 @@ class Dataset(View):
             until=until,
             options=commit_options,
         )
-        return Commit.of(entry, base)
+        return Commit.of(made, base)
 
     def unprotect(
         self,
@@ -950,14 +965,14 @@ class Dataset(View):
             The head, one PUT and one conditional PUT.
         """
         self._check_writable()
-        entry, base = work.protection.unprotect(
+        made, base = work.protection.unprotect(
             self._source.store,
             self.name,
             version=version,
             batch_id=batch_id,
             options=commit_options,
         )
-        return Commit.of(entry, base)
+        return Commit.of(made, base)
 
     def protections(self) -> Items[Protection]:
         """Return what is protected from cleanup, oldest first; expired protections until then.
@@ -1155,6 +1170,37 @@ class Dataset(View):
         return hive.publication.publish(
             self._source.store, self.name, metastore, table, options, on_progress
         )
+
+    def republish(
+        self, metastore: SparkSession | str | os.PathLike[str] | None = None
+    ) -> tuple[NotPublished, ...]:
+        """Publish to all tables that the properties name, as each commit does.
+
+        Where a Hive table needs one directory a partition, files of others are gathered by a commit.
+
+        Args:
+            metastore: As for `publish`; None also for the one that `LAKEBED_METASTORE` names.
+
+        Returns:
+            The tables that do not show the current version, each with the reason; empty if all do.
+
+        Raises:
+            InvalidInputError: No property names a table.
+
+        Cost:
+            As `publish`, `publish_delta` and `publish_iceberg`, for each that is named.
+        """
+        from lakebed import automatic
+        from lakebed.model import publishing
+
+        self._check_writable()
+        state = self._source.load().state
+        if not publishing.targets(state.descriptor.properties):
+            raise InvalidInputError(
+                f"No property of {self.name!r} names a table to publish to.",
+                hint="Set publish.delta, publish.iceberg or publish.hive to true, or name the table.",
+            )
+        return automatic.publish(self._source.store, state, metastore)
 
     def publish_statements(
         self, *, table: str, since: int | None = None, root: str | None = None
@@ -1548,10 +1594,8 @@ class Dataset(View):
             The head, the history and one commit.
         """
         self._check_writable()
-        entry, base = work.indexing.drop_index(
-            self._source.store, self.name, column, commit_options
-        )
-        return Commit.of(entry, base)
+        made, base = work.indexing.drop_index(self._source.store, self.name, column, commit_options)
+        return Commit.of(made, base)
 
     def promote(
         self,

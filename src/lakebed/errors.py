@@ -15,10 +15,12 @@
     │                                   ThrottledError
     ├ FormatError                       CorruptMetadataError (and of it DamagedFileError),
     │                                   UnsupportedVersionError
-    └ MissingDependencyError(ImportError) WorkerEnvironmentError
+    ├ MissingDependencyError(ImportError) WorkerEnvironmentError
+    └ NotPublishedError
 
 The branches are grouped by what the caller does next: look elsewhere, choose another name,
-correct the input, try again, look after the storage, look after the data, install an extra.
+correct the input, try again, look after the storage, look after the data, install an extra,
+publish what was committed.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ class ErrorCode(StrEnum):
     METADATA_PROVIDER = "metadata-provider"
     MISSING_DEPENDENCY = "missing-dependency"
     NOT_FOUND = "not-found"
+    NOT_PUBLISHED = "not-published"
     OBJECT_EXISTS = "object-exists"
     OBJECT_NOT_FOUND = "object-not-found"
     PARTITION_SPEC = "partition-spec"
@@ -508,3 +511,14 @@ class WorkerEnvironmentError(MissingDependencyError):
     """Spark's workers run a Python in which Lakebed cannot work; nothing became visible."""
 
     code = ErrorCode.WORKER_ENVIRONMENT
+
+
+class NotPublishedError(LakebedError):
+    """A commit was made, and a table that the dataset's properties name does not show it.
+
+    Only the command line raises it, at the end of a verb; in Python it is
+    `Commit.not_published`.
+    """
+
+    code = ErrorCode.NOT_PUBLISHED
+    exit_code = 9

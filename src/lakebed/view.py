@@ -534,7 +534,9 @@ class View(Readable):
 
         Cost:
             Besides the data files: a read of the head, five small objects, and one Spark job
-            for a DataFrame.
+            for a DataFrame. If properties ask for it, the dataset is published after the commit,
+            which `Commit.not_published` tells of: see docs/delta-iceberg.md. A Hive table that is
+            published so costs reading and writing the partitions that are touched.
         """
         if if_not_empty not in ("append", "error"):
             raise InvalidInputError(
@@ -656,7 +658,7 @@ class View(Readable):
                 deleted_row_count=sum(file.row_count for file in deleted),
                 reads=() if read is None else [Read(state=read, scope=looked_at)],
             )
-        return Commit.of(committed.entry, begun)
+        return Commit.of(committed, begun)
 
     def merge(
         self,

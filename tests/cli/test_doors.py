@@ -1,11 +1,15 @@
 """Publication to Delta and Iceberg on the command line."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
+
+import lakebed
 
 
 @pytest.mark.parametrize("door", ["--delta", "--iceberg"])
@@ -26,7 +30,8 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Give --table for a Hive table, or --delta, or --iceberg"),
+        ([], "Set publish.delta, publish.iceberg or publish.hive to true, or name the table"),
+        (["--dry-run"], "Give --table for a Hive table, or --delta, or --iceberg"),
         (["--delta", "--iceberg"], "only one of --delta and --iceberg"),
         (["--delta", "--table", "a.b"], "no name"),
         (["--delta", "--catalog", "prod"], "--catalog is for --iceberg"),
@@ -81,3 +86,53 @@ def test_answer_that_python_cannot_hold_is_an_error_with_what_to_ask_for(cli, la
     assert "Column 'day'" in error["message"]
     assert "CAST" in error["hint"]
     assert text == [{"day": day}]
+
+
+@pytest.fixture
+def automatic(lake):
+    """Return the address of a dataset that each commit publishes."""
+    schema = pa.schema([("p", pa.string()), ("n", pa.int64())])
+    properties = {"publish.delta": "true", "publish.iceberg": "true"}
+    lake.create(
+        "auto", lakebed.DatasetDescriptor(schema=schema, partition_by="p", properties=properties)
+    )
+    return f"{lake.uri.removeprefix('file://')}/auto"
+
+
+def rows_in(tmp_path, *partitions: str) -> str:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"p": name, "n": 1}) + "\n" for name in partitions))
+    return str(path)
+
+
+@pytest.mark.parametrize("verb", ["append", "overwrite", "import", "ingest"])
+def test_verb_whose_commit_a_table_cannot_show_ends_with_a_code_of_its_own(
+    cli, automatic, tmp_path, verb
+):
+    cli("append", automatic, rows_in(tmp_path, "a"))
+    path = rows_in(tmp_path, "")  # which Delta takes for null
+    words = (path, "--into", automatic) if verb == "ingest" else (automatic, path)
+
+    done = cli(verb, *words, "-o", "json", exit_code=9)
+
+    assert json.loads(done.stdout)["version"] == 2, "the result of the commit is there"
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert error["code"] == "not-published"
+    assert "'auto' is committed, but not published to delta:" in error["message"]
+    assert "next commit" in error["hint"]
+    assert cli.json("show", automatic)["version"] == 2
+    assert cli.json("show", automatic)["published"] == [
+        {"kind": "delta", "table": None, "version": 1, "is_in_step": False},
+        {"kind": "iceberg", "table": None, "version": 2, "is_in_step": True},
+    ]
+    assert "delta: version 1 of 2, NOT in step" in cli("show", automatic).stdout
+    assert "Not published: delta shows version 1 of 2." in cli("history", automatic).stderr
+    assert cli("publish", automatic, exit_code=9).stderr.count("Error: ") == 1
+    page = tmp_path / "report.html"
+    cli("report", automatic, "-o", page)
+    assert "delta shows version 1 of 2, though each commit is to be published" in page.read_text()
+
+    cli("delete", automatic, "--where", "p = ''", "--yes")
+
+    assert {table["is_in_step"] for table in cli.json("publish", automatic)} == {True}
+    assert "Not published" not in cli("history", automatic).stderr

@@ -1,11 +1,16 @@
 """Publication to a metastore after each commit, by properties."""
 
+import json
 import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from table_doors import DOORS, assert_shows
 
 import lakebed
+from lakebed.errors import InvalidInputError
 
 pytestmark = pytest.mark.spark
 
@@ -59,32 +64,170 @@ def test_table_delta_and_iceberg_show_each_commit(spark, lake, days, table):
     assert auto.publish(spark, table=table, check=True).was_in_step
 
 
+def create_hive(lake, days, table: str, **options: str) -> lakebed.Dataset:
+    given = {f"publish.hive.{name}": value for name, value in options.items()}
+    return create(lake, days, **{"publish.hive": "true", "publish.hive.table": table}, **given)
+
+
+def assert_in_step(spark, auto, table: str) -> None:
+    assert rows_of(spark.table(table)) == rows_of(auto.spark(spark))
+    assert not [shown for shown in auto.publications() if shown.is_stale]
+
+
 def test_metastore_is_said_by_the_process_and_not_by_storage(
     spark, lake, days, table, caplog, monkeypatch, tmp_path
 ):
     place = tmp_path / "elsewhere"
-    properties = {"publish.hive": "true", "publish.hive.table": table}
-    auto = create(lake, days, **properties, **{"publish.hive.metastore": str(place)})
+    with pytest.raises(InvalidInputError, match=r"Unknown property 'publish\.hive\.metastore'"):
+        create_hive(lake, days, table, metastore=str(place))
+    auto = create_hive(lake, days, table)
     auto.append(rows(1, "a"))
-
-    assert not place.exists()
-    assert "unknown property dataset=auto publish.hive.metastore" in caplog.text
-    assert rows_of(spark.table(table)) == rows_of(auto.spark(spark))
+    assert_in_step(spark, auto, table)
 
     monkeypatch.setenv("LAKEBED_METASTORE", "thrift://127.0.0.1:1")
-    auto.overwrite(rows(2, "a"))
+    commit = auto.overwrite(rows(2, "a"))
 
     assert "A Spark session runs that has another metastore" in caplog.text
+    assert [failure.table for failure in commit.not_published] == [f"hive {table}"]
+    assert [(shown.version, shown.is_stale) for shown in auto.publications()] == [(1, True)]
+    monkeypatch.delenv("LAKEBED_METASTORE")
+    assert not auto.protect(version=2, reason="of no concern to Hive").not_published
+    assert_in_step(spark, auto, table)
 
 
-def test_commit_is_made_where_the_table_cannot_show_it(spark, lake, days, table, caplog):
-    auto = create(lake, days, **{"publish.hive": "true", "publish.hive.table": table})
+def test_table_is_in_step_after_each_of_ten_days_with_two_places_and_late_files(
+    spark, lake, days, table, caplog
+):
+    auto = create_hive(lake, days, table)
+    batch = 0
+    for number in range(10):
+        for late in (0, 0, 3):
+            batch += 1
+            commit = auto.append(rows(batch, f"d{max(0, number - late)}"), run=f"run {batch % 4}")
+            assert not commit.not_published
+            assert commit.row_count == 2
+        assert_in_step(spark, auto, table)
+
+    assert "not published" not in caplog.text
+    per_partition = Counter(Path(file.key).parent.parent.name for file in auto.files())
+    homes = {Path(file.key).parent for file in auto.files()}
+    assert len(homes) == len(per_partition) == 10
+    assert auto.count() == 60
+    assert auto.publish(spark, table=table, check=True).was_in_step
+
+
+def test_each_verb_leaves_a_table_that_shows_it(spark, lake, days, table, tmp_path, caplog):
+    auto = create_hive(lake, days, table)
+
+    def load():
+        path = tmp_path / "more.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows(7, "a", "d")))
+        auto.load(path, run="loaded")
+
+    def transact():
+        with auto.transaction() as change:
+            change.delete(auto.where("dt = 'b'"))
+            change.append(rows(8, "a"))
+
+    def stage():
+        auto.stage(rows(9, "a")).commit()
+
+    for do in (
+        lambda: auto.append(rows(1, "a", "b"), run="first"),
+        lambda: auto.append(rows(2, "a")),
+        lambda: auto.rerun(rows(3, "a", "c"), run="second"),
+        lambda: auto.rerun(rows(4, "b", "c"), run="first"),
+        lambda: auto.merge(rows(5, "c", "d"), ["dt", "n"]),
+        lambda: auto.delete(auto.where("dt = 'a' AND n = 0")),
+        lambda: auto.append(auto.where("dt = 'a'").spark(spark)),
+        load,
+        transact,
+        stage,
+        lambda: auto.compact(),
+        lambda: auto.overwrite([], auto.where("dt = 'a'")),
+        lambda: auto.rollback(version=4),
+        lambda: auto.delete(auto.where("dt = 'c'")),
+        lambda: auto.cleanup("0s", dry_run=False, metastore=spark),
+    ):
+        do()
+        assert_in_step(spark, auto, table)
+    assert "not published" not in caplog.text
+    assert auto.publish(spark, table=table, check=True).was_in_step
+
+
+def test_gathered_rows_stay_with_the_run_that_wrote_them(spark, lake, days, table):
+    auto = create_hive(lake, days, table)
+    auto.append(rows(1, "a"), run="first")
+    auto.append(rows(2, "a"))
+    auto.append(rows(3, "a"), run="third")
+
+    auto.rerun(rows(4, "a"), run="third")
+    assert {row[1] for row in rows_of(spark.table(table))} == {1, 2, 4}
+    auto.rerun(rows(5, "a"), run="first")
+
+    assert {row[1] for row in rows_of(spark.table(table))} == {2, 4, 5}
+    assert_in_step(spark, auto, table)
+
+
+def test_appends_to_one_partition_at_the_same_time_all_survive(spark, lake, days, table):
+    auto = create_hive(lake, days, table)
+    auto.append(rows(0, "a"))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda batch: auto.append(rows(batch, "a")), range(1, 9)))
+    auto.append(rows(9, "b"))
+
+    assert auto.count() == 20
+    assert_in_step(spark, auto, table)
+
+
+def test_batches_are_shown_though_a_raw_file_was_replaced(spark, lake, days, table, tmp_path):
+    auto = create_hive(lake, days, table, mode="batches")
+
+    def ingest(**files: str) -> None:
+        for name, days_of in files.items():
+            (tmp_path / f"{name}.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows(len(days_of), *days_of))
+            )
+        lakebed.Ingest(
+            name="places", into=auto.uri, source=lakebed.FromFiles(paths=str(tmp_path / "*.jsonl"))
+        ).run()
+
+    ingest(north="ab", south="abc")
+    assert_in_step(spark, auto, table)
+    ingest(north="a")
+
+    assert auto.count() == 8
+    assert_in_step(spark, auto, table)
+
+
+def test_what_cannot_be_shown_is_told_and_tried_again_by_the_next_commit(
+    spark, lake, days, table, caplog
+):
+    auto = create_hive(lake, days, table)
     auto.append(rows(1, "a"))
 
-    auto.append(rows(2, "a"))  # a second live batch of a partition
+    commit = auto.append(rows(2, ""))  # which a metastore takes for null
 
     assert auto.count() == 4
-    assert "not published after a commit dataset=auto to=hive" in caplog.text
-    assert "gather" in caplog.text
-    auto.compact(gather=True)
-    assert rows_of(spark.table(table)) == rows_of(auto.spark(spark))
+    assert "not published after a commit dataset=auto hive" in caplog.text
+    (failure,) = commit.not_published
+    assert "cannot tell from null" in failure.reason
+    (shown,) = auto.publications()
+    assert shown.is_stale
+    assert str(shown) == f"hive {table} shows version 1 of 2"
+    assert not auto.delete(auto.where("dt = ''")).not_published
+    assert_in_step(spark, auto, table)
+
+
+def test_publication_by_hand_follows_the_properties(spark, lake, days, table, monkeypatch):
+    auto = create_hive(lake, days, table)
+    auto.append(rows(1, "a"))
+    monkeypatch.setenv("LAKEBED_METASTORE", "thrift://127.0.0.1:1")
+    assert auto.append(rows(2, "a")).not_published
+    assert auto.republish()
+    monkeypatch.delenv("LAKEBED_METASTORE")
+
+    assert not auto.republish()
+
+    assert_in_step(spark, auto, table)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.hive.metastore import plain_location
-from lakebed.hive.table import Column, Spec, TableName, columns_of, ddl_type, unescape
+from lakebed.hive.table import Column, Spec, columns_of, ddl_type, unescape
+from lakebed.model.publishing import TableName
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
 

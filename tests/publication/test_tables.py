@@ -35,6 +35,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.hive.publication import Publication
+from lakebed.model import publishing
 from lakebed.publication.report import TablePublication
 from lakebed.state import published
 from lakebed.store.posix import PosixStore
@@ -714,10 +715,16 @@ def test_commit_is_made_though_its_publication_fails(lake, caplog):
     commit = auto.append(rows(2, ""))  # which Delta cannot say
 
     assert commit.version == 2
-    assert "not published after a commit dataset=auto to=delta" in caplog.text
+    assert "not published after a commit dataset=auto delta" in caplog.text
+    assert [failure.table for failure in commit.not_published] == ["delta"]
+    assert [str(shown) for shown in auto.publications()] == [
+        "delta shows version 1 of 2",
+        "iceberg shows version 2",
+    ]
     assert_shows(ICEBERG, auto)
-    auto.delete(auto.where("p = ''"))
+    assert not auto.delete(auto.where("p = ''")).not_published
     assert_shows(DELTA, auto)
+    assert all(shown.is_in_step for shown in auto.publications())
 
 
 def test_what_a_table_shows_and_what_its_readers_hold_stays(door, days):
@@ -847,26 +854,53 @@ def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_p
     assert_shows(ICEBERG, old)
 
 
-@pytest.mark.parametrize(
-    ("properties", "told"),
-    [
-        ({"publish.detla": "true"}, "unknown property dataset=auto publish.detla"),
-        ({"publish.delta": "yes"}, "publish.delta is 'yes'; it is true or false"),
-        ({"publish.hive": "true"}, "The property 'publish.hive.table' is missing"),
-        (
-            {"publish.hive": "true", "publish.hive.table": "a.b", "publish.hive.mode": "odd"},
-            "Unknown mode 'odd'",
-        ),
-    ],
-)
-def test_property_that_says_nothing_is_told(lake, caplog, properties, told):
-    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties)
-    auto = lake.create("auto", descriptor)
+_WITHOUT_EFFECT = [
+    ({"publish.detla": "true"}, "Unknown property 'publish.detla'"),
+    ({"publish.delta": "yes"}, "The property 'publish.delta' is 'yes'"),
+    ({"publish.hive": "true"}, "The property 'publish.hive.table' is missing"),
+    ({"publish.hive": "true", "publish.hive.table": "a b"}, "Illegal table name 'a b'"),
+    (
+        {"publish.hive": "true", "publish.hive.table": "a.b", "publish.hive.mode": "odd"},
+        "Unknown mode 'odd'",
+    ),
+    (
+        {"publish.iceberg": "true", "publish.iceberg.table": "a.b"},
+        "Only one of the properties 'publish.iceberg.catalog' and 'publish.iceberg.table'",
+    ),
+]
 
-    auto.append(rows(1, "a"))
+
+@pytest.mark.parametrize(("properties", "told"), _WITHOUT_EFFECT)
+def test_property_without_effect_is_refused_when_it_is_set(lake, properties, told):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties)
+    with pytest.raises(InvalidInputError, match=told):
+        lake.create("auto", descriptor)
+    assert lake.list() == []
+    auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA))
+
+    with pytest.raises(InvalidInputError, match=told):
+        auto.update(descriptor)
+
+    assert auto.version == 0
+
+
+@pytest.mark.parametrize(("properties", "told"), _WITHOUT_EFFECT)
+def test_property_without_effect_that_an_older_release_accepted_is_told(
+    lake, caplog, monkeypatch, properties, told
+):
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties)
+    with monkeypatch.context() as older:
+        older.setattr(publishing, "check", lambda *_: None)
+        auto = lake.create("auto", descriptor)
+
+    commit = auto.append(rows(1, "a"))
 
     assert auto.count() == 3
     assert told in caplog.text
+    assert bool(commit.not_published) == any(
+        properties.get(name) == "true" for name in ("publish.hive", "publish.iceberg")
+    )
+    auto.update(dataclasses.replace(descriptor, properties={**properties, "owner": "north"}))
 
 
 def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, monkeypatch):
@@ -881,7 +915,7 @@ def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, 
     monkeypatch.setattr(publication, "publish", burn)
     auto.append(rows(1, "a"))
 
-    assert "to=delta: ArithmeticError('it burns')" in caplog.text
+    assert "delta: ArithmeticError('it burns')" in caplog.text
     assert_shows(ICEBERG, auto)
 
 

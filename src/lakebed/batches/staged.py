@@ -229,13 +229,13 @@ class Staged(Generic[_D]):
                 self._look(todo, head, spark).require()
             only_on = head.state if again else None
             try:
-                entry, base = staged.commit(
+                made, base = staged.commit(
                     store, name, self.batch_id, commit_options, only_on=only_on
                 )
             except PreconditionFailedError:
                 todo, head = again, self._source.load()
             else:
-                return Commit.of(entry, base)
+                return Commit.of(made, base)
         raise CommitConflictError(
             f"Batch {self.batch_id} of {name!r} passed its checks {_ROUNDS_OF_CHECKS} times, and "
             "each time another commit had changed the dataset meanwhile.",

@@ -287,7 +287,7 @@ class DatasetTransaction(View):
                 deleted_row_count=sum(write.deleted_row_count for write in self._writes),
                 reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
             )
-        self.commit = Commit.of(committed.entry, state)
+        self.commit = Commit.of(committed, state)
 
 
 def _joined(scopes: Sequence[Scope]) -> Scope:

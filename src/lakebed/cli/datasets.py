@@ -19,7 +19,13 @@ from lakebed.cli.options import (
     verb,
 )
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record, dataset_facts, dataset_record
+from lakebed.cli.records import (
+    COMMIT_COLUMNS,
+    automatic_publications,
+    commit_record,
+    dataset_facts,
+    dataset_record,
+)
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
@@ -321,10 +327,14 @@ def _next_step(dataset: Dataset) -> str:
 )
 def history(output: Output, *, repository: Repository, name: str, count: int | None) -> None:
     """List the commits of a dataset, oldest first."""
-    commits = repository.open(name).history()
+    dataset = repository.open(name)
+    commits = dataset.history()
     if count is not None:
         commits = commits[-count:]
     output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
+    for table in automatic_publications(dataset):
+        if table.is_stale:
+            output.note(f"Not published: {table}. The next commit tries again.")
 
 
 @verb("list", example="lakebed list s3://bucket/lake --storage-option region=eu-west-1")

@@ -9,12 +9,18 @@ from typing import Any
 
 import click
 
-from lakebed.cli.options import takes_dataset, takes_metastore, verb
+from lakebed.cli.options import require_published, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output, OutputFormat
-from lakebed.cli.records import dataset_facts, dataset_record
+from lakebed.cli.records import (
+    automatic_publications,
+    dataset_facts,
+    dataset_record,
+    published_record,
+)
+from lakebed.dataset import Dataset
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
-from lakebed.hive.table import MODES
+from lakebed.model.publishing import MODES
 from lakebed.model.shown import facts_of
 from lakebed.publication.report import TablePublication
 from lakebed.repository import Repository
@@ -82,10 +88,19 @@ def publish(
     """Bring a Hive, Delta or Iceberg table into step.
 
     The table is created if it is not there. Later only what commits have touched since is
-    changed. No file moves, and none is copied.
+    changed. No file moves, and none is copied. Without --table, --delta and --iceberg, all tables
+    that the properties of the dataset name are brought into step, as by each commit.
+
+    How many partitions were added, changed and dropped is shown; -v and -o json name them.
     """
     if is_check and is_repair:
         raise _misused("Give only one of --check and --repair.")
+    if not (table or is_delta or is_iceberg):
+        given = (catalog, mode, root, since, is_check, is_repair, is_dry_run, is_printed)
+        if any(option not in (None, False) for option in given):
+            raise _misused("Give --table for a Hive table, or --delta, or --iceberg.")
+        _republish(output, repository.open(name), metastore)
+        return
     _check_target(table, is_delta=is_delta, is_iceberg=is_iceberg, catalog=catalog)
     if since is not None and not is_printed:
         raise _misused("--since is for --print-sql.")
@@ -116,11 +131,21 @@ def publish(
             assert table is not None  # as was checked
             done = dataset.publish(metastore, table=table, mode=mode, root=root, **wish)
     record = _record(done) if isinstance(done, Publication) else _table_record(done)
-    output.record(record, facts=facts_of(record))
+    output.record(record, facts=facts_of(record if output.is_verbose else _in_short(record)))
     if not done.is_applied and not done.is_in_step:
         output.note("The table is not in step." if is_check else "Nothing was changed.")
     if is_check and not done.is_in_step:
         click.get_current_context().exit(_DRIFT_EXIT_CODE)
+
+
+def _republish(output: Output, dataset: Dataset, metastore: str | None) -> None:
+    with output.progress("Publishing"):
+        failures = dataset.republish(metastore)
+    output.rows(
+        ("kind", "table", "version", "is_in_step"),
+        map(published_record, automatic_publications(dataset)),
+    )
+    require_published(failures)
 
 
 def _check_target(
@@ -164,6 +189,15 @@ def _table_record(done: TablePublication) -> dict[str, object]:
         "damaged": list(done.damaged),
         "seconds": round(done.seconds, 3),
     }
+
+
+def _in_short(record: dict[str, object]) -> dict[str, object]:
+    """Return the record of a publication with numbers of partitions instead of their names."""
+
+    def counted_or_same(name: str, value: object) -> object:
+        return len(value) if name in _PARTITION_LISTS and isinstance(value, list) else value
+
+    return {name: counted_or_same(name, value) for name, value in record.items()}
 
 
 def _record(done: Publication) -> dict[str, object]:

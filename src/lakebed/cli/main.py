@@ -116,5 +116,6 @@ def main() -> None:
     LAKEBED_REPOSITORY names the location, the bare name is enough.
 
     Results go to stdout, everything else to stderr. Exit codes: 2 wrong input, 3 not found,
-    4 exists, 5 conflict, 6 storage, 7 format, 8 missing package, 1 anything else.
+    4 exists, 5 conflict, 6 storage, 7 format, 8 missing package, 9 committed but not published,
+    1 anything else.
     """

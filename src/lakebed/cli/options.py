@@ -15,12 +15,13 @@ import click
 
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.dataset import Dataset
-from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.errors import InvalidInputError, LakebedError, NotPublishedError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.times import to_moment
 from lakebed.model.uri import KINDS, parse_uri
 from lakebed.repository import Repository, open_repository
+from lakebed.state.after import NotPublished, recording
 
 REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
 
@@ -80,9 +81,10 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
             **arguments: Any,
         ) -> None:
             chosen = OutputFormat.JSON if is_json else output_format
-            with logging_to_stderr(verbosity):
+            with logging_to_stderr(verbosity), recording() as publications:
                 output = Output(format=chosen, is_quiet=is_quiet, is_verbose=verbosity > 0)
                 function(output, **arguments)
+            require_published(publications.failed)
 
         epilog = f"\b\nExample:\n  {example}"
         command = click.command(name, cls=_VerbCommand, epilog=epilog)(run)
@@ -90,6 +92,25 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
         return command
 
     return decorate
+
+
+def require_published(failures: Sequence[NotPublished]) -> None:
+    """Raise what a verb ends with that has committed, where a table does not show it.
+
+    Raises:
+        NotPublishedError: A table that the properties of a dataset name does not.
+    """
+    if not failures:
+        return
+    first, *others = failures
+    error = NotPublishedError(
+        f"{first.dataset!r} is committed, but not published to {first.table}: {first.reason}",
+        hint=f"{first.hint} The table shows an older version until the next commit, which "
+        "publishes again, or until `lakebed publish`.".strip(),
+    )
+    for other in others:
+        error.add_note(f"{other.dataset!r} is not published to {other} either.")
+    raise error
 
 
 def _shared_options() -> list[click.Parameter]:

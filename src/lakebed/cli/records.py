@@ -8,10 +8,12 @@ from typing import Any
 from lakebed.cli.output import to_plain
 from lakebed.commit import Commit, File
 from lakebed.dataset import Dataset
+from lakebed.model import publishing
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import MISSING, Field
 from lakebed.model.totals import known_total
+from lakebed.state.published import PublishedTable
 
 COMMIT_COLUMNS = (
     "version",
@@ -55,6 +57,27 @@ def commit_record(commit: Commit) -> dict[str, object]:
     }
 
 
+def automatic_publications(dataset: Dataset) -> list[PublishedTable]:
+    """Return the tables that each commit is to be published to, if there are any.
+
+    Cost:
+        Nothing where no property asks for it; else as `Dataset.publications`.
+    """
+    if not publishing.targets(dataset.descriptor.properties):
+        return []
+    return [table for table in dataset.publications() if table.is_automatic]
+
+
+def published_record(table: PublishedTable) -> dict[str, object]:
+    """Tell of a table that shows a dataset."""
+    return {
+        "kind": table.kind,
+        "table": table.table or None,
+        "version": table.version,
+        "is_in_step": table.is_in_step,
+    }
+
+
 def dataset_record(dataset: Dataset) -> dict[str, Any]:
     """Tell what a dataset is and holds.
 
@@ -79,6 +102,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "size_bytes": known_total([file.size_bytes for file in files]),
         "partition_count": _count_partitions(files),
         "last_commit": commit_record(history[-1]) if history else None,
+        "published": [published_record(table) for table in automatic_publications(dataset)],
     }
 
 
@@ -86,6 +110,7 @@ def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]
     """Tell the same for a person."""
     descriptor = dataset.descriptor
     last = to_plain(record["last_commit"])
+    published = [_published_text(table, record["version"]) for table in record["published"]]
     return {
         "name": record["name"],
         "location": record["location"],
@@ -100,7 +125,16 @@ def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]
         "files": record["file_count"],
         "rows": record["row_count"],
         "bytes": record["size_bytes"],
+        **({"published": published} if published else {}),
     }
+
+
+def _published_text(table: dict[str, Any], latest: int) -> str:
+    title = f"{table['kind']} {table['table'] or ''}".rstrip()
+    if table["version"] is None:
+        return f"{title}: never" if latest else f"{title}: after the first commit"
+    behind = "" if table["is_in_step"] else f" of {latest}, NOT in step"
+    return f"{title}: version {table['version']}{behind}"
 
 
 def _field_text(field: Field) -> str:

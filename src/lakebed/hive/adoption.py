@@ -39,7 +39,6 @@ from lakebed.hive.batch_directories import (
 )
 from lakebed.hive.metastore import Metastore, plain_location
 from lakebed.hive.session import session_of
-from lakebed.hive.table import TableName
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
@@ -55,6 +54,7 @@ from lakebed.model.layout import Folder, is_segment_name
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.model.publishing import TableName
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import Scalar, parse_value

@@ -14,6 +14,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.hive.table import Columns, Spec
 from lakebed.model.keys import partition_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.shown import counted
 from lakebed.publication import compatibility
 from lakebed.publication.footers import THREADS
 from lakebed.state.state import State
@@ -27,6 +28,18 @@ _WIDENED = {
     (Kind.FLOAT, Kind.DOUBLE),
     (Kind.DATE, Kind.TIMESTAMP_NTZ),
 }
+
+
+class ScatteredError(InvalidInputError):
+    """Directories cannot be shown as they are; written again, their files can.
+
+    Attributes:
+        directories: Keys of the directories. Those of one partition are to become one.
+    """
+
+    def __init__(self, message: str, *, hint: str, directories: frozenset[str]) -> None:
+        super().__init__(message, hint=hint)
+        self.directories = directories
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +66,8 @@ def directories_of(
         partitions: Paths of the only partitions to look at; None for all.
 
     Raises:
-        InvalidInputError: A partition has several live batches, or several directories, or a
-            metastore cannot hold a value.
+        InvalidInputError: A partition has several live batches, or several directories, which is
+            a `ScatteredError`; or a metastore cannot hold a value.
     """
     labels_by_spec: dict[Spec, list[str]] = {}
     for directory, labels in state.directories().items():
@@ -62,21 +75,23 @@ def directories_of(
             continue
         spec = Spec.of(state.layout.directory_values(directory), columns.keys)
         labels_by_spec.setdefault(spec, []).extend(labels)
-    result, crowded = {}, []
+    result: dict[Spec, Directory] = {}
+    crowded: dict[Spec, set[str]] = {}
     for spec, labels in labels_by_spec.items():
         keys = [state.layout.key(label) for label in labels]
         homes = {key.rpartition("/")[0] for key in keys}
         if len(homes) > 1:
-            crowded.append(spec)
+            crowded[spec] = homes
             continue
         result[spec] = Directory(homes.pop(), frozenset(keys))
     if crowded:
-        named = ", ".join(str(spec) or "the whole dataset" for spec in crowded[:5])
-        raise InvalidInputError(
-            f"{len(crowded):,} partitions of {state.name!r} have several live batches: {named}. "
-            "A partition of a Hive table is one directory.",
+        named = ", ".join(str(spec) or "the whole dataset" for spec in list(crowded)[:5])
+        raise ScatteredError(
+            f"{counted(len(crowded), 'partition')} of {state.name!r} with several live batches: "
+            f"{named}. A partition of a Hive table is one directory.",
             hint="`compact` with gather makes each of them one directory; or publish each batch as a "
             "partition of its own, in mode batches.",
+            directories=frozenset[str]().union(*crowded.values()),
         )
     return result
 

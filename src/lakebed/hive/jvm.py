@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from lakebed.hive.table import Columns, TableName
+from lakebed.hive.table import Columns
+from lakebed.model.publishing import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakebed.errors import InvalidInputError, LakebedError, StorageError
 from lakebed.hive.jvm import JvmCatalog
-from lakebed.hive.table import Column, Columns, Spec, TableName, quoted
+from lakebed.hive.table import Column, Columns, Spec, quoted
+from lakebed.model.publishing import TableName
 from lakebed.spark.session import settings_for
 
 if TYPE_CHECKING:

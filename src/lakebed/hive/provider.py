@@ -17,10 +17,11 @@ from lakebed.errors import (
 from lakebed.hive.metastore import FoundTable, Metastore, plain_location
 from lakebed.hive.publication import DATASET
 from lakebed.hive.session import session_of
-from lakebed.hive.table import TableName, added_columns, columns_of, schema_differences
+from lakebed.hive.table import added_columns, columns_of, schema_differences
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder
 from lakebed.model.provider import MetadataProvider, not_kept, read_kept
+from lakebed.model.publishing import TableName
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat

@@ -23,26 +23,19 @@ from lakebed.errors import (
 )
 from lakebed.hive.directories import (
     Directory,
+    ScatteredError,
     check_compatible,
     directories_of,
     problems,
 )
 from lakebed.hive.metastore import FoundTable, Metastore, plain_location
 from lakebed.hive.session import session_of
-from lakebed.hive.table import (
-    MODES,
-    Columns,
-    Mode,
-    Spec,
-    TableName,
-    added_columns,
-    columns_of,
-    schema_differences,
-)
+from lakebed.hive.table import Columns, Spec, added_columns, columns_of, schema_differences
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import decode_path, partition_of
 from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.model.publishing import MODES, Mode, TableName
 from lakebed.publication.engine import Wish, bring_into_step
 from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
@@ -398,11 +391,12 @@ class _Publisher:
         wrong = problems(self._store, state, shown, at_once=is_check)
         if wrong and not is_check:
             named = "; ".join(f"{key}: {reason}" for key, reason in list(wrong.items())[:3])
-            raise InvalidInputError(
+            raise ScatteredError(
                 f"{len(wrong):,} directories of {state.name!r} do not hold exactly their live "
                 f"files, so that the table would show others: {named}.",
                 hint="`compact` with gather gives such partitions directories of their own; where live "
                 "files are missing, roll back or rerun. Nothing was published.",
+                directories=frozenset(wrong),
             )
         if not is_check:
             check_compatible(self._store, state, self._labels_to_check(state, table, new))

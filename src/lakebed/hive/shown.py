@@ -16,7 +16,7 @@ from lakebed.errors import InvalidInputError, MissingDependencyError, StorageErr
 from lakebed.hive.metastore import Metastore
 from lakebed.hive.publication import owner_of
 from lakebed.hive.session import session_of
-from lakebed.hive.table import TableName
+from lakebed.model.publishing import TableName
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from lakebed.errors import InvalidInputError
 from lakebed.hive.directories import check_compatible, directories_of, problems
 from lakebed.hive.metastore import plain_location
-from lakebed.hive.table import Column, Columns, Spec, TableName, columns_of, quoted
+from lakebed.hive.table import Column, Columns, Spec, columns_of, quoted
 from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
+from lakebed.model.publishing import TableName
 from lakebed.publication.root import root_of
 from lakebed.publication.since import find_since
 from lakebed.state.reader import read_own_head

@@ -6,10 +6,11 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Self
 
-from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
+from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
+from lakebed.model.publishing import Mode
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -24,10 +25,6 @@ from lakebed.model.schema import (
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
 
-Mode = Literal["partitions", "batches"]
-MODES: tuple[Mode, ...] = get_args(Mode)
-
-_NAME = re.compile(r"[A-Za-z0-9_]+")
 # A partition's value is text in a metastore. These types read back from it as they were, whatever
 # the time zone of the session is.
 _PARTITION_KINDS = {
@@ -49,41 +46,6 @@ _KINDS = {
 _IN_LITERALS = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", ";": "\\u003B"})
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_.\-\u0080-\U0010ffff]")
-
-
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A table of a metastore.
-
-    Attributes:
-        database: Lower case, as metastores keep it.
-        table: Lower case.
-    """
-
-    database: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `database.table`; a bare name is a table of the database `default`.
-
-        Raises:
-            InvalidNameError: It is none.
-
-        >>> str(TableName.parse("lake.Flights")), str(TableName.parse("flights"))
-        ('lake.flights', 'default.flights')
-        """
-        parts = text.split(".")
-        if len(parts) > 2 or not all(_NAME.fullmatch(part) for part in parts):
-            raise InvalidNameError(
-                f"Illegal table name {text!r}.",
-                hint="Write database.table, each of letters, digits and '_'.",
-            )
-        database, table = parts if len(parts) == 2 else ("default", parts[0])
-        return cls(database.lower(), table.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

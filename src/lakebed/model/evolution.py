@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
+from lakebed.model import publishing
 from lakebed.model.allowed import DEFAULT_CAP, OneOf, includes
 from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
@@ -62,6 +63,7 @@ def check_update(
         SchemaMismatchError: Data of one of the schemas could not be read as it was.
     """
     new.check()
+    publishing.check(new.properties, old.properties)
     if old.format != new.format:
         raise InvalidInputError(
             f"The format of a dataset cannot change from {old.format} to {new.format}.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakebed.model.html import facts_to_html, shortened
-from lakebed.state.published import TableKind
+from lakebed.model.publishing import TableKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from lakebed.model.shown import counted, human_size
 from lakebed.model.totals import known_total
 from lakebed.report.charts import Bar, Bin, Event
 from lakebed.state.protections import Protection
+from lakebed.state.published import PublishedTable
 from lakebed.state.sources import SourceFile
 from lakebed.work.defaults import READ_BEST_BYTES
 from lakebed.work.indexing import InvertedIndex
@@ -162,6 +163,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
             *_of_files(address, files, partitions),
             *_of_indices(address, indices),
             *_of_the_dead(address, dead_bytes, files),
+            *_of_publications(address, dataset.publications()),
         ],
     )
 
@@ -228,6 +230,17 @@ def _of_the_dead(address: str, dead_bytes: int | None, files: Sequence[File]) ->
             text=f"{human_size(dead_bytes)} are dead, beside {human_size(live)} that are live.",
             command=f"lakebed cleanup {address}",
         )
+    ]
+
+
+def _of_publications(address: str, tables: Sequence[PublishedTable]) -> list[Advice]:
+    return [
+        Advice(
+            text=f"{table}, though each commit is to be published to it.",
+            command=f"lakebed publish {address}",
+        )
+        for table in tables
+        if table.is_stale
     ]
 
 

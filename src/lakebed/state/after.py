@@ -8,29 +8,99 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from lakebed.state.state import State
-from lakebed.store.base import Store
+from lakebed.model.publishing import PREFIX
+
+if TYPE_CHECKING:
+    from lakebed.state.state import State
+    from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
-PUBLISH = "publish."  # what such properties begin with
 _PUBLISHER = "lakebed.automatic"
 
 
-def after_commit(store: Store, state: State) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotPublished:
+    """A table that a commit should have been published to, and that does not show it.
+
+    Attributes:
+        dataset: Its name.
+        table: Its kind and name, such as `hive lake.flights`.
+        reason: Why it was not published.
+        hint: What to do about it.
+    """
+
+    dataset: str
+    table: str
+    reason: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.reason} {self.hint}".rstrip()
+
+
+@dataclass(slots=True)
+class Publications:
+    """The outcome of the last publication of each dataset, while it is recorded.
+
+    Attributes:
+        last: Tables that were not published to, by the address of the dataset.
+    """
+
+    last: dict[str, tuple[NotPublished, ...]] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> tuple[NotPublished, ...]:
+        """Tables that do not show the last commit."""
+        return tuple(failure for of_dataset in self.last.values() for failure in of_dataset)
+
+
+_recording: ContextVar[Publications | None] = ContextVar("publications", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[Publications]:
+    """Record what becomes of the publications after all commits of a block.
+
+    Commits of other threads and processes are not among them.
+    """
+    publications = Publications()
+    token = _recording.set(publications)
+    try:
+        yield publications
+    finally:
+        _recording.reset(token)
+
+
+def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     """Publish a dataset that wants to be, after a commit that was made.
 
-    What fails then is told as a warning, and the next publication makes it good: the commit is as
+    What fails then is logged as a warning, and tried again after the next commit: the commit is as
     good as without.
 
     Args:
         store: Where the dataset is.
         state: What its head said at the commit, or a little before.
+
+    Returns:
+        The tables that do not show the commit.
     """
-    if not any(name.startswith(PUBLISH) for name in state.descriptor.properties):
-        return
+    if not any(name.startswith(PREFIX) for name in state.descriptor.properties):
+        return ()
+    failures: tuple[NotPublished, ...]
     try:
-        importlib.import_module(_PUBLISHER).publish(store, state)
+        failures = importlib.import_module(_PUBLISHER).publish(store, state)
     except Exception as exc:  # noqa: BLE001 - the commit was made, whatever this is
-        _log.warning("not published after a commit dataset=%s: %s", state.name, exc)
+        failures = (NotPublished(dataset=state.name, table="all tables", reason=repr(exc)),)
+    for failure in failures:
+        _log.warning("not published after a commit dataset=%s %s", state.name, failure)
+    publications = _recording.get()
+    if publications is not None:
+        publications.last[f"{store.uri}/{state.name}"] = failures
+    return failures

@@ -25,6 +25,7 @@ from lakebed.errors import (
 from lakebed.model.batch_ids import FIRST_MOMENT
 from lakebed.model.given import check_given
 from lakebed.state import conflicts
+from lakebed.state.after import NotPublished
 from lakebed.state.history import Entry
 from lakebed.state.moving import read_settled_head
 from lakebed.state.reader import Head
@@ -98,10 +99,13 @@ class Committed:
         entry: In the history.
         state: What the head said right after it; None if an answer was lost and somebody has
             committed since.
+        not_published: Tables that the dataset is published to by its properties, and that do not
+            show the commit.
     """
 
     entry: Entry
     state: State | None
+    not_published: tuple[NotPublished, ...] = ()
 
 
 def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swaps) -> Committed:

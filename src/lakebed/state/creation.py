@@ -18,6 +18,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
+from lakebed.model import publishing
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.state import history, schema_file
@@ -111,6 +112,7 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
     _check_free(store, name)
     state = first()
     state.descriptor.check()
+    publishing.check(state.descriptor.properties)
     store.check_writable()  # before anything is written
     schema_file.put(store, state.name, state.descriptor)
     try:

@@ -15,17 +15,22 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
 from lakebed.errors import (
     CorruptMetadataError,
+    InvalidInputError,
     ObjectExistsError,
     ObjectNotFoundError,
     PreconditionFailedError,
 )
+from lakebed.model import publishing
 from lakebed.model.layout import Folder
+from lakebed.model.publishing import TableKind, Target
+from lakebed.state.state import State
 from lakebed.store.base import Store
 
 LEASE = dt.timedelta(hours=6)  # then a publisher that has not ended is taken for dead
@@ -33,8 +38,6 @@ LEASE_MARGIN = dt.timedelta(minutes=15)  # clocks that differ, and the last call
 _SUFFIX = ".json"
 _SPAN_S = 3600  # versions that left a table within the same hour are told together
 _LONGEST_RETENTION = dt.timedelta(days=366)  # of readers, and so of what is told
-
-TableKind = Literal["hive", "delta", "iceberg"]
 
 _Version = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -93,6 +96,54 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         None if there is none but those that the table shows.
         """
         return min((left.since for left in self.left if left.at > cutoff), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTable:
+    """A table of another format that shows a dataset, as publications have noted it.
+
+    Attributes:
+        kind: Of the table.
+        table: Its name; empty where it lies beside the data files and has none.
+        version: Of the dataset, which the table shows; of several, the oldest. None if it was
+            never published, or if its note cannot be read.
+        latest_version: The current version of the dataset.
+        is_automatic: Whether each commit is to be published to it, as properties say.
+    """
+
+    kind: TableKind
+    table: str
+    version: int | None
+    latest_version: int
+    is_automatic: bool
+
+    @property
+    def title(self) -> str:
+        """The kind and the name of the table."""
+        return f"{self.kind} {self.table}".rstrip()
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether it shows the current version; nothing need be published of a new dataset."""
+        return (self.version or 0) == self.latest_version
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it lacks commits that should have been published to it."""
+        return self.is_automatic and not self.is_in_step
+
+    def __str__(self) -> str:
+        shown = "was never published" if self.version is None else f"shows version {self.version}"
+        return f"{self.title} {shown}" + ("" if self.is_in_step else f" of {self.latest_version}")
+
+    def _row_(self) -> dict[str, object]:
+        return {
+            "kind": self.kind,
+            "table": self.table or "-",
+            "version": self.version,
+            "in step": self.is_in_step,
+            "after each commit": self.is_automatic,
+        }
 
 
 class Note:
@@ -309,6 +360,45 @@ def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | Corrupt
             continue  # its table was dropped meanwhile
         except CorruptMetadataError as exc:
             yield key, exc
+
+
+def tables(store: Store, state: State) -> tuple[PublishedTable, ...]:
+    """Return the tables that show a dataset, and those that its properties name.
+
+    Args:
+        store: Where the dataset is.
+        state: What its head says.
+
+    Cost:
+        As `read`.
+    """
+    versions: dict[tuple[TableKind, str], int | None] = {}
+    wanted = {_identity_of(target) for target in publishing.targets(state.descriptor.properties)}
+    for _, note in read_each(store, state.name):
+        if isinstance(note, Shown):
+            versions[_identity(note, state.name)] = min(note.versions, default=None)
+    return tuple(
+        PublishedTable(
+            kind=identity[0],
+            table=identity[1],
+            version=versions.get(identity),
+            latest_version=state.version,
+            is_automatic=identity in wanted,
+        )
+        for identity in sorted({*wanted, *versions})
+    )
+
+
+def _identity_of(target: Target) -> tuple[TableKind, str]:
+    try:
+        return target.kind, target.table
+    except InvalidInputError:
+        return target.kind, target.options["table"]  # an older release has accepted the name
+
+
+def _identity(note: Shown, dataset: str) -> tuple[TableKind, str]:
+    """Return the kind of a table and its name; what lies beside the data has none of its own."""
+    return note.kind, "" if note.kind != "hive" and note.table == dataset else note.table
 
 
 def _span_of(moment: dt.datetime) -> int:

@@ -439,8 +439,8 @@ class Transaction:
             committed = self._commit(terms)
         if committed.state is not None:
             self._delete_undone(change.edits, committed.state)
-        after_commit(self._store, committed.state or self._base)
-        return committed
+        failures = after_commit(self._store, committed.state or self._base)
+        return replace(committed, not_published=failures)
 
     def commit_staged(
         self, change: Change, *, only_on: State | None, until: dt.datetime
@@ -469,8 +469,8 @@ class Transaction:
         )
         with self._deciding():
             committed = self._commit(terms)
-        after_commit(self._store, committed.state or self._base)
-        return committed
+        failures = after_commit(self._store, committed.state or self._base)
+        return replace(committed, not_published=failures)
 
     def _change(self, commit_id: str, changes: Changes) -> Change:
         lineage = changes.get("lineage", self._base.lineage)

@@ -11,7 +11,7 @@ from lakebed.model.evolution import check_update
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
-from lakebed.state.commit import CommitOptions
+from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_own_head
@@ -33,11 +33,13 @@ class Update:
         entry: In the history; of the current version if the descriptor is what it was.
         base: The state that the change was based on.
         descriptor: What the dataset is now.
+        committed: The commit; None if the descriptor is what it was.
     """
 
     entry: Entry
     base: State
     descriptor: DatasetDescriptor
+    committed: Committed | None = None
 
 
 def update(
@@ -88,14 +90,14 @@ def update(
         lineage = base.lineage.after(base.descriptor, descriptor)
         try:
             with Transaction.on(store, base, "update", options=options) as transaction:
-                entry = transaction.commit(descriptor=descriptor, lineage=lineage).entry
+                done = transaction.commit(descriptor=descriptor, lineage=lineage)
         except CommitConflictError:
             now = read_own_head(store, dataset).state
             is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)
             if made_from is not None or not is_outdated or not tries_left:
                 raise
         else:
-            return Update(entry=entry, base=base, descriptor=descriptor)
+            return Update(entry=done.entry, base=base, descriptor=descriptor, committed=done)
     raise AssertionError  # the last round returned or raised
 
 

@@ -63,6 +63,8 @@ class CompactionOptions:
         is_gathering: Whether all files of a partition, large ones too, are written again unless
             they lie in one directory of a batch by themselves: readers of Hive tables take whole
             directories, and those of Delta tables find no adopted files.
+        directories: Keys of the only directories whose files are written anew, all of them,
+            whatever lies beside them; None to look for what is worth it.
         commit: How long a commit fights for the head.
 
     >>> MIB = 2**20
@@ -74,6 +76,7 @@ class CompactionOptions:
     sort_by: tuple[str, ...] = ()
     commit_bytes: int = COMPACTION_COMMIT_BYTES
     is_gathering: bool = False
+    directories: frozenset[str] | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
 
     def __post_init__(self) -> None:
@@ -87,6 +90,11 @@ class CompactionOptions:
     def small_bytes(self) -> float:
         """Files below this size are compacted."""
         return self.target_bytes * _SMALL
+
+    @property
+    def gathers(self) -> bool:
+        """Whether files are written anew for where they lie, whatever their size is."""
+        return self.is_gathering or self.directories is not None
 
     @property
     def writer_bytes(self) -> int:
@@ -281,7 +289,7 @@ def compact(
                 {label: size for unit in units for label, size in unit.sizes.items()},
                 {label: rows for unit in units for label, rows in unit.row_counts.items()},
             )
-            for portion in portions(units, options.commit_bytes):
+            for portion in _portions(units, options):
                 attempt = _Attempt(store, name, options, spark, tally)
                 try:
                     commit, compacted, changed = attempt.run(portion)
@@ -311,6 +319,29 @@ def compact(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """Units that one commit takes."""
+
+    units: list[_Unit]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(unit.size_bytes for unit in self.units)
+
+
+def _portions(units: Sequence[_Unit], options: CompactionOptions) -> Iterator[list[_Unit]]:
+    """Divide units among commits. What is gathered of a partition goes to one batch, so one commit."""
+    things = [_Together([unit]) for unit in units]
+    if options.gathers:
+        by_partition: dict[str, list[_Unit]] = {}
+        for unit in units:
+            by_partition.setdefault(unit.key.partition, []).append(unit)
+        things = list(map(_Together, by_partition.values()))
+    for portion in portions(things, options.commit_bytes):
+        yield [unit for together in portion for unit in together.units]
+
+
 def _check_order(state: State, sort_by: Sequence[str]) -> None:
     for name in sort_by:
         kind = state.descriptor.schema.get(name).type
@@ -334,13 +365,15 @@ def _find_units(
         if file_partition(file) not in wanted:
             continue
         known = counts.get(file.label)
+        if options.directories is not None and split_label(file.key)[0] not in options.directories:
+            continue
         size = store.size(file.key) if known is None else known[1]
-        if size < options.small_bytes or options.is_gathering:
+        if size < options.small_bytes or options.gathers:
             sizes[file.label] = size
             small.setdefault(file_partition(file), []).append(file)
-    fewest = 1 if options.is_gathering else 2
+    fewest = 1 if options.gathers else 2
     groups = [tuple(files) for files in small.values() if len(files) >= fewest]
-    if options.is_gathering:
+    if options.is_gathering and options.directories is None:
         groups = [files for files in groups if not _is_gathered(store, files)]
     if not groups:
         return []
@@ -490,7 +523,7 @@ class _Attempt:
                 return None, [], lost
             committed = transaction.commit(scope=RewrittenFiles(labels))
         done = [partition for share in shares for partition in share.compacted()]
-        return Commit.of(committed.entry, base), done, lost
+        return Commit.of(committed, base), done, lost
 
     def _job(self, transaction: Transaction) -> RewriteJob:
         base = transaction.base

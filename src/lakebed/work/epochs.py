@@ -227,7 +227,7 @@ def _commit(
 ) -> Commit:
     now = QueryProgress(epoch.query, epoch.number, transaction.batch_id)
     committed = transaction.commit(operation=operation, scope=scope, progress=due.after(now))
-    return Commit.of(committed.entry, transaction.base)
+    return Commit.of(committed, transaction.base)
 
 
 def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:

@@ -51,7 +51,7 @@ from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions
+from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.index_files import put_index_file, text_type
 from lakebed.state.lists import Edit, Lists, postings_of
@@ -368,7 +368,7 @@ def _name_column(store: Store, dataset: str, column: str, options: CommitOptions
 
 def drop_index(
     store: Store, dataset: str, column: str, options: CommitOptions | None = None
-) -> tuple[Entry, State]:
+) -> tuple[Entry | Committed, State]:
     """Let a column have no index any more; see `Dataset.drop_index`."""
 
     def without_column(old: DatasetDescriptor) -> DatasetDescriptor:
@@ -382,7 +382,7 @@ def drop_index(
         return replace(old, index=tuple(name for name in old.index if name != column))
 
     done = update(store, dataset, without_column, options)
-    return done.entry, done.base
+    return done.committed or done.entry, done.base
 
 
 class _Sized(NamedTuple):
@@ -556,7 +556,7 @@ def write_index_files(
         if not indices:
             return None
         committed = transaction.commit(indices=indices, indices_of=digest_of(state.labels))
-    return Commit.of(committed.entry, state)
+    return Commit.of(committed, state)
 
 
 def _merge_groups(

@@ -387,7 +387,7 @@ class _Merge:
             deleted_row_count=report.deleted_row_count,
             reads=() if read is None else [Read(state=read, scope=partitions)],
         )
-        commit = Commit.of(committed.entry, base)
+        commit = Commit.of(committed, base)
         return replace(report, commit=commit, added_file_count=len(commit.files_added))
 
     def _matcher(self, state: State) -> Matcher:

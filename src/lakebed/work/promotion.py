@@ -388,7 +388,7 @@ class _Promotion:
             scope=PromotedFiles(affected, frozenset(levels), frozenset(known)),
             descriptor=self.new,
         )
-        commit = Commit.of(committed.entry, base)
+        commit = Commit.of(committed, base)
         return self.report(base, looked, commit, is_dry_run=False, route=route)
 
     def _rewrite(

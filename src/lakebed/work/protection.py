@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lakebed.model.given import check_given, check_number
 from lakebed.state import history
-from lakebed.state.commit import CommitOptions
+from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.readable import check_readable, kept_files, protected_batches
@@ -32,7 +32,7 @@ def protect(
     reason: str,
     until: dt.datetime | None,
     options: CommitOptions | None = None,
-) -> tuple[Entry, State]:
+) -> tuple[Committed, State]:
     """Keep a version, or the files of a batch, from being cleaned up; see `Dataset.protect`."""
     _check_target(version, batch_id)
     check_given("reason", reason, str, "Say why, for whoever wonders in a year.", or_none=False)
@@ -62,7 +62,7 @@ def unprotect(
     version: int | None,
     batch_id: int | None,
     options: CommitOptions | None = None,
-) -> tuple[Entry, State]:
+) -> tuple[Committed, State]:
     """Let a version or batch be cleaned up again; see `Dataset.unprotect`."""
     _check_target(version, batch_id)
     unwanted = Protection(
@@ -95,7 +95,7 @@ def _commit(
     operation: str,
     target: Protection,
     options: CommitOptions | None,
-) -> tuple[Entry, State]:
+) -> tuple[Committed, State]:
     """Commit what is right for the head; look again if that has changed meanwhile."""
     for rounds_left in reversed(range(_ROUNDS)):
         base = read_own_head(store, dataset).state
@@ -106,8 +106,8 @@ def _commit(
         try:
             with Transaction.on(store, base, operation, options=options) as transaction:
                 if operation == "protect":
-                    return transaction.commit(protect=(target,)).entry, base
-                return transaction.commit(unprotect=(target,)).entry, base
+                    return transaction.commit(protect=(target,)), base
+                return transaction.commit(unprotect=(target,)), base
         except CommitConflictError:
             if not rounds_left:
                 raise

@@ -13,7 +13,7 @@ from lakebed.model.layout import Folder
 from lakebed.model.shown import counted
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
-from lakebed.state.commit import CommitOptions
+from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.conflicts import Read
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState
@@ -161,7 +161,7 @@ def restore(
     options: CommitOptions | None = None,
     *,
     base: State | None = None,
-) -> Entry | None:
+) -> Committed | None:
     """Commit a rollback; None if it would change nothing.
 
     Args:
@@ -199,7 +199,7 @@ def restore(
             added=restoration.added,
             row_count=restoration.row_count,
             restores=restoration.version,
-        ).entry
+        )
 
 
 def _check_files(store: Store, base: State, labels: Sequence[str], version: int) -> None:

@@ -22,7 +22,7 @@ from lakebed.errors import (
 )
 from lakebed.model.keys import BATCH_ID, check_under, split_label
 from lakebed.state import history, reservation, runs
-from lakebed.state.commit import CommitOptions
+from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.past import base_as_of
@@ -180,7 +180,7 @@ def commit(
     options: CommitOptions | None = None,
     *,
     only_on: State | None = None,
-) -> tuple[Entry, State]:
+) -> tuple[Entry | Committed, State]:
     """Commit a staged batch. A second commit does nothing and returns the entry of the first.
 
     Args:
@@ -191,7 +191,7 @@ def commit(
         only_on: The state that it may be committed on; None for any without a conflict.
 
     Returns:
-        The entry in the history, and a state of the dataset.
+        The entry in the history, or the commit that was made; and a state of the dataset.
 
     Raises:
         VersionNotFoundError: There is no such staged batch.
@@ -219,7 +219,7 @@ def commit(
     change = change_of(base, record)
     with Transaction.on(store, base, record.operation, options=options) as transaction:
         committed = transaction.commit_staged(change, only_on=only_on, until=record.lease_until)
-    return committed.entry, base
+    return committed, base
 
 
 def discard(store: Store, dataset: str, batch_id: int) -> None:

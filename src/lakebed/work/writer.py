@@ -68,7 +68,7 @@ def commit_staged(
         is_append = isinstance(settled, Nothing)
         touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
-    return Commit.of(transaction.commit(scope=settled, reads=reads).entry, transaction.base)
+    return Commit.of(transaction.commit(scope=settled, reads=reads), transaction.base)
 
 
 def keep_staged(

@@ -303,7 +303,7 @@ class _Reading:
             sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
             rows = _of_raw_files(rows, read)
         started.hold(others + rows)
-        return Commit.of(started.commit(scope=scope, sources=sources).entry, started.base)
+        return Commit.of(started.commit(scope=scope, sources=sources), started.base)
 
 
 def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> Transaction:

@@ -330,7 +330,7 @@ class Quarantine:
                 started.add(write_rest(store, replaced, deleted, target))
                 scope = TheseFiles.of(file.label for file in deleted)
             committed = started.commit(scope=scope, sources=Sources(files=notes))
-        return Commit.of(committed.entry, started.base)
+        return Commit.of(committed, started.base)
 
     def notes(self, store: Store) -> dict[str, SourceFile]:
         """Return what the last attempt has made of raw files of the dataset, by location.

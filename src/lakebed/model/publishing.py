@@ -1,0 +1,176 @@
+"""Tables that a dataset is published to after each of its commits, as its properties name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+from lakebed.errors import InvalidInputError, InvalidNameError
+
+PREFIX = "publish."
+
+TableKind = Literal["hive", "delta", "iceberg"]
+Mode = Literal["partitions", "batches"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_SWITCH = ("true", "false")
+
+# The quickest first: who waits for Hive need not wait for the others.
+_OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
+    "delta": (),
+    "iceberg": ("catalog", "table", "root"),
+    "hive": ("table", "mode", "root"),
+}
+_KNOWN = tuple(
+    f"{PREFIX}{name}"
+    for kind, options in _OPTIONS.items()
+    for name in (kind, *(f"{kind}.{option}" for option in options))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table of a metastore.
+
+    Attributes:
+        database: Lower case, as metastores keep it.
+        table: Lower case.
+    """
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `database.table`; a bare name is a table of the database `default`.
+
+        Raises:
+            InvalidNameError: It is none.
+
+        >>> str(TableName.parse("lake.Flights")), str(TableName.parse("flights"))
+        ('lake.flights', 'default.flights')
+        """
+        parts = text.split(".")
+        if len(parts) > 2 or not all(_NAME.fullmatch(part) for part in parts):
+            raise InvalidNameError(
+                f"Illegal table name {text!r}.",
+                hint="Write database.table, each of letters, digits and '_'.",
+            )
+        database, table = parts if len(parts) == 2 else ("default", parts[0])
+        return cls(database.lower(), table.lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A table that each commit is published to.
+
+    Attributes:
+        kind: Of the table.
+        options: Values of `publish.<kind>.<option>`, by option.
+    """
+
+    kind: TableKind
+    options: Mapping[str, str]
+
+    @property
+    def table(self) -> str:
+        """The name of the table; empty where it lies beside the data and has none."""
+        name = self.options.get("table", "")
+        if self.kind == "hive":
+            return str(TableName.parse(name)) if name else ""
+        catalog = self.options.get("catalog")
+        return f"{catalog}.{name}" if catalog else name
+
+    @property
+    def title(self) -> str:
+        """The name of the table in messages."""
+        return f"{self.kind} {self.table}".rstrip()
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the table shows each partition of the dataset as one directory."""
+        return self.kind == "hive" and self.options.get("mode", "partitions") == "partitions"
+
+    def check(self) -> None:
+        """Check that the options name a table.
+
+        Raises:
+            InvalidInputError: They do not.
+        """
+        name = f"{PREFIX}{self.kind}"
+        table, catalog, mode = map(self.options.get, ("table", "catalog", "mode"))
+        if self.kind == "hive":
+            if table is None:
+                raise InvalidInputError(
+                    f"The property '{name}.table' is missing.",
+                    hint="Name the table by it, as database.table.",
+                )
+            TableName.parse(table)
+        elif (table is None) != (catalog is None):
+            raise InvalidInputError(
+                f"Only one of the properties '{name}.catalog' and '{name}.table' is set.",
+                hint="Set both for a table of a catalog, or neither for one beside the data.",
+            )
+        if mode not in (None, *MODES):
+            raise InvalidInputError(
+                f"Unknown mode {mode!r} in the property '{name}.mode'.",
+                hint="Give 'partitions' or 'batches'.",
+            )
+
+
+def targets(properties: Mapping[str, str]) -> tuple[Target, ...]:
+    """Return the tables that properties switch on, in the order in which they are published to.
+
+    >>> [target.title for target in targets({"publish.delta": "true", "publish.iceberg": "no"})]
+    ['delta']
+    """
+    return tuple(
+        Target(kind=kind, options=_options_of(kind, properties))
+        for kind in _OPTIONS
+        if properties.get(f"{PREFIX}{kind}", "").strip().lower() == "true"
+    )
+
+
+def _options_of(kind: TableKind, properties: Mapping[str, str]) -> dict[str, str]:
+    given = {option: properties.get(f"{PREFIX}{kind}.{option}") for option in _OPTIONS[kind]}
+    return {option: value for option, value in given.items() if value is not None}
+
+
+def misunderstood(properties: Mapping[str, str]) -> tuple[InvalidInputError, ...]:
+    """Return an error for each property of publication that has no effect."""
+    errors = []
+    for name in properties:
+        if name.startswith(PREFIX) and name not in _KNOWN:
+            hint = f"Known are: {', '.join(_KNOWN)}."
+            errors.append(InvalidInputError(f"Unknown property {name!r}.", hint=hint))
+    for kind in _OPTIONS:
+        value = properties.get(f"{PREFIX}{kind}", "false")
+        if value.strip().lower() not in _SWITCH:
+            message = f"The property '{PREFIX}{kind}' is {value!r}."
+            errors.append(InvalidInputError(message, hint="Set it to true or false."))
+    return tuple(errors)
+
+
+def check(properties: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
+    """Check the properties of publication that a dataset is to have.
+
+    Args:
+        properties: All that it is to have.
+        before: Those that it has. What an older release has accepted may stay as it is.
+
+    Raises:
+        InvalidInputError: One of them is unknown, or has a value without a meaning.
+    """
+    own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
+    if before is not None and all(before.get(name) == value for name, value in own.items()):
+        return
+    for error in misunderstood(own):
+        raise error
+    for target in targets(own):
+        target.check()
