@@ -345,7 +345,7 @@ def test_a_provider_of_save_load_and_delete_alone_serves_the_life_of_a_dataset()
     lake = repository(metadata=provider)
 
     lake.create("d", described("a"))
-    lake.open("d").update(described("a", "b"))
+    lake.open("d").update(described("a", "b"), base=0)
 
     assert provider.load("d") == lake.open("d").descriptor
     assert lake.metadata.exists("d")

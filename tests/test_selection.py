@@ -4,6 +4,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -284,3 +285,40 @@ def test_process_that_stops_in_the_middle_of_a_read_ends_cleanly(tmp_path, given
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr
+
+
+NUMBERS = {
+    "small": pa.int32(),
+    "large": pa.int64(),
+    "single": pa.float32(),
+    "double": pa.float64(),
+    "flag": pa.bool_(),
+    "text": pa.string(),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
+def test_pandas_keeps_whole_numbers_with_nulls_exact_by_a_dtype_backend(backend: Any) -> None:
+    schema = pa.schema(list(NUMBERS.items()))
+    dataset = lakebed.open_repository(f"memory://{uuid.uuid4().hex}").create(
+        "d", lakebed.DatasetDescriptor(schema=schema)
+    )
+    exact = 9007199254740993
+    row = {"small": 1, "large": exact, "single": 0.5, "double": 2.5, "flag": True, "text": "a"}
+    dataset.append([row, dict.fromkeys(NUMBERS)])
+
+    for frame in (
+        dataset.pandas(dtype_backend=backend),
+        dataset.where("large > 0 OR large IS NULL")
+        .select(*NUMBERS)
+        .to_pandas(dtype_backend=backend),
+    ):
+        whole = frame[frame["large"].notna()]
+        assert whole.to_dict("records") == [row]
+        assert frame.isna().sum().to_dict() == dict.fromkeys(NUMBERS, 1)
+        assert str(frame["large"].dtype) == {"numpy_nullable": "Int64"}.get(
+            backend, "int64[pyarrow]"
+        )
+    assert dataset.pandas()["large"].dtype == "float64"  # as pandas has it by default
+    with pytest.raises(InvalidInputError, match="dtype_backend is 'numpy'"):
+        dataset.pandas(dtype_backend="numpy")  # type: ignore[arg-type]

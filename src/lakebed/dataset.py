@@ -85,6 +85,36 @@ class Dataset(View):
     ([{'n': 3}], [{'n': 1}, {'n': 2}])
     """
 
+    _NOT_OF_PINNED = View._NOT_OF_PINNED | {
+        "build_index",
+        "check",
+        "cleanup",
+        "compact",
+        "compact_metadata",
+        "drop_index",
+        "find_rollback",
+        "load",
+        "open_staged",
+        "promote",
+        "protect",
+        "publish",
+        "publish_delta",
+        "publish_iceberg",
+        "publish_statements",
+        "republish",
+        "rerun",
+        "rollback",
+        "sink",
+        "stage",
+        "staged",
+        "transaction",
+        "unprotect",
+        "unpublish",
+        "unpublish_delta",
+        "unpublish_iceberg",
+        "update",
+    }
+
     def __init__(self, source: Source) -> None:
         """Use `Repository.open` instead."""
         super().__init__(source, TRUE)
@@ -151,7 +181,8 @@ class Dataset(View):
                 `20260901`, or another time that `lakebed.archive.to_epoch_ms` reads; without
                 zone it is UTC.
             batch_id: After the commit of this batch; of a staged one, as if it were committed now.
-            alone: Only what the batch itself brought, which a protection of it keeps.
+            alone: Only what the batch itself brought, which a protection of it keeps also where the
+                version is cleaned up.
 
         Raises:
             VersionNotFoundError: There is no such version, or it was cleaned up.
@@ -175,7 +206,17 @@ class Dataset(View):
                 if waiting is None:
                     raise
                 return waiting.dataset
-        return Dataset(self._source.at_version(version))
+        try:
+            return Dataset(self._source.at_version(version))
+        except VersionNotFoundError as error:
+            if batch_id is None:
+                raise
+            self._source.at_batch_alone(batch_id)  # raises the same where its files were given up
+            raise VersionNotFoundError(
+                error.message,
+                hint=f"The rows of batch {batch_id} itself are kept: dataset.at(batch_id={batch_id}, "
+                "alone=True) reads them.",
+            ) from error
 
     def _find_staged(self, batch_id: int) -> Staged[Dataset] | None:
         if self._source.pinned is not None:

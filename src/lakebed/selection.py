@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakebed.arrow.as_python import DtypeBackend
     from lakebed.spark.read import Way
 
 HEAD_ROWS = 5
@@ -122,17 +123,31 @@ class Readable(ABC):
         """Return the rows as a stream of record batches; as `arrow`, but of a few row groups."""
         return self._planned(columns).record_batches()
 
-    def pandas(self, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
+    def pandas(
+        self,
+        columns: str | Sequence[str] | None = None,
+        *,
+        dtype_backend: DtypeBackend | None = None,
+    ) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame; as `arrow`.
+
+        By default a column of whole numbers with nulls becomes one of float64, as pandas has it: of
+        numbers beyond 2**53 the last digits change. A `dtype_backend` keeps them exact.
+
+        Args:
+            columns: As for `arrow`.
+            dtype_backend: As in pandas' own readers: `numpy_nullable` for dtypes with nulls, such as
+                Int64, or `pyarrow` for Arrow's own types; None for the plain ones of NumPy.
 
         Raises:
             MissingDependencyError: pandas is not installed.
-            InvalidInputError: A date is outside the years 1 to 9999, for which pandas has none.
+            InvalidInputError: A date is outside the years 1 to 9999, for which pandas has none; or
+                there is no such backend.
         """
         _check_installed("pandas", "View.pandas")
         from lakebed.arrow.as_python import pandas_frame
 
-        return pandas_frame(self.arrow(columns))
+        return pandas_frame(self.arrow(columns), dtype_backend)
 
     def polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
         """Return the rows as a Polars DataFrame; as `arrow`.
@@ -154,9 +169,14 @@ class Readable(ABC):
         """Return what `arrow` does, by the name that other libraries have for it."""
         return self.arrow(columns)
 
-    def to_pandas(self, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
+    def to_pandas(
+        self,
+        columns: str | Sequence[str] | None = None,
+        *,
+        dtype_backend: DtypeBackend | None = None,
+    ) -> pd.DataFrame:
         """Return what `pandas` does, by the name that other libraries have for it."""
-        return self.pandas(columns)
+        return self.pandas(columns, dtype_backend=dtype_backend)
 
     def to_polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
         """Return what `polars` does, by the name that other libraries have for it."""

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import datetime as dt
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -91,6 +91,10 @@ class View(Readable):
     3
     """
 
+    _NOT_OF_PINNED = frozenset(
+        ("append", "delete", "merge", "overwrite", "signal_ready", "upsert", "writer")
+    )
+
     def __init__(self, source: Source, constraint: Predicate = TRUE) -> None:
         """Use `Dataset.where` and its like instead."""
         self._source = source
@@ -98,6 +102,11 @@ class View(Readable):
 
     def __repr__(self) -> str:
         return f"<View of {self._source.name!r}{self._pin}: {cut(str(self._constraint))}>"
+
+    def __dir__(self) -> Iterable[str]:
+        """List the attributes for completion: of a pinned view without the verbs that it refuses."""
+        refused = frozenset[str]() if self._source.pinned is None else self._NOT_OF_PINNED
+        return (name for name in super().__dir__() if name not in refused)
 
     @property
     def _pin(self) -> str:

@@ -465,3 +465,46 @@ def test_object_store_is_read_through_lakebed(s3_options: dict[str, str]) -> Non
             duckdb.sql(query).fetchall() == duckdb.sql(query.replace("given", "truth")).fetchall()
         )
     assert pl.scan_pyarrow_dataset(given).select(pl.len()).collect().item() == truth.num_rows
+
+
+@pytest.mark.parametrize("partitioning", [None, ["carrier"]])
+@pytest.mark.parametrize("narrowed", ["all", "view", "filter", "columns", "nothing"])
+def test_pyarrow_writes_the_rows_and_no_others(
+    tmp_path: Path, flights: Dataset, narrowed: str, partitioning: list[str] | None
+) -> None:
+    view = {
+        "all": flights,
+        "view": flights.where("seats = 7 AND n > 20"),
+        "filter": flights,
+        "columns": flights.select("n", "carrier", "seats"),
+        "nothing": flights.where("n < 0"),
+    }[narrowed]
+    planned = view.dataset()
+    wanted = view.arrow()
+    if narrowed == "filter":
+        planned, wanted = planned.filter(pc.field("n") > 50), flights.where("n > 50").arrow()
+
+    ds.write_dataset(
+        planned,
+        tmp_path,
+        format="parquet",
+        partitioning=partitioning,
+        partitioning_flavor="hive" if partitioning else None,
+    )
+
+    read = ds.dataset(tmp_path, format="parquet", partitioning="hive" if partitioning else None)
+    if not wanted.num_rows:
+        assert read.count_rows() == 0
+        return
+    table = read.to_table(columns=["n", "seats"]).sort_by("n")
+    assert table.equals(wanted.select(["n", "seats"]).sort_by("n"))
+    if partitioning:
+        assert {path.name for path in tmp_path.iterdir()} >= {"carrier=UA"}
+
+
+def test_pyarrow_writes_its_own_format_where_none_is_named(
+    tmp_path: Path, flights: Dataset
+) -> None:
+    ds.write_dataset(flights.dataset(), tmp_path)
+
+    assert ds.dataset(tmp_path, format="parquet").count_rows() == flights.count()

@@ -3,6 +3,7 @@
 import collections
 import datetime as dt
 import math
+import struct
 import uuid
 from typing import Any
 
@@ -349,3 +350,29 @@ def test_maps_are_no_keys_of_spark(store: Store, spark: Any) -> None:
             dataset.diff(0, 1).spark(spark, ["n", name])
     assert dataset.diff(0, 1).spark(spark, ["n"]).count() == 1
     assert dataset.diff(0, 1).rows().num_rows == 1
+
+
+def test_diff_takes_the_two_zeros_and_all_nans_within_records_for_equal(store: Store) -> None:
+    inner = pa.struct([("v", pa.float64()), ("text", pa.string())])
+    types = {
+        "record": inner,
+        "list": pa.list_(pa.float32()),
+        "map": pa.map_(pa.string(), pa.float64()),
+        "deep": pa.list_(inner),
+    }
+    nested = Repository(store).create(
+        "nested",
+        DatasetDescriptor(schema=pa.schema(list(types.items()))),
+    )
+
+    def row(value: float, text: str = "-0.0") -> dict[str, Any]:
+        record = {"v": value, "text": text}
+        return {"record": record, "list": [value], "map": {"k": value}, "deep": [record]}
+
+    nested.append([row(0.0), row(math.nan), row(1.0)])
+    other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
+    nested.overwrite([row(-0.0), row(other_nan), row(1.0)])
+
+    assert nested.diff(1, 2).rows().num_rows == 0
+    nested.overwrite([row(-0.0, "0.0"), row(math.nan), row(1.5)])
+    assert nested.diff(2, 3).rows().num_rows == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import itertools
 import sys
 import uuid
@@ -15,7 +17,7 @@ from upkeep_lake import Interfering
 from writing_calls import writing_calls
 
 import lakebed
-from lakebed import Commit, Dataset, DatasetDescriptor, Repository, by
+from lakebed import Commit, Dataset, DatasetDescriptor, Repository, View, by
 from lakebed.batches import transaction as batches_transaction
 from lakebed.batches.transaction import DatasetTransaction
 from lakebed.errors import (
@@ -309,6 +311,69 @@ def test_views_of_it_are_for_reading(dataset: Dataset) -> None:
                 act()
     with pytest.raises(ReadOnlyError, match="older state"):
         dataset.at(version=1).transaction()
+
+
+def test_it_completes_no_verb_that_it_refuses_and_names_those_that_it_has(dataset: Dataset) -> None:
+    with dataset.transaction() as t:
+        assert {"append", "overwrite", "delete", "where", "arrow", "version"} <= set(dir(t))
+        assert not {"merge", "upsert", "writer", "signal_ready"} & set(dir(t))
+        view = t.where("p = 'a'")
+        assert not {"append", "overwrite", "delete", "merge", "upsert", "writer"} & set(dir(view))
+        for act in (t.merge, view.merge, t.upsert):
+            with pytest.raises(ReadOnlyError) as caught:
+                act([], "n")
+            assert "t.append(data), t.overwrite(data, view), t.delete(view)" in caught.value.hint
+            assert "call them on the dataset" in caught.value.hint
+
+
+ARGUMENTS: dict[str, Any] = {
+    "on": "n",
+    "run": "r",
+    "column": "n",
+    "descriptor": lambda old: old,
+    "allowed": {},
+    "table": "db.t",
+    "reason": "r",
+    "batch_id": 1,
+    "format": "csv",
+    "kind": "hive",
+}
+
+
+@pytest.mark.parametrize("pin", ["at", "snapshot"])
+def test_pinned_dataset_completes_exactly_the_verbs_that_it_does_not_refuse(
+    dataset: Dataset, pin: str
+) -> None:
+    pinned = dataset.at(version=1) if pin == "at" else dataset.snapshot()
+    hidden = set(dir(dataset)) - set(dir(pinned))
+    shown = {name for name in dir(pinned) if callable(getattr(pinned, name)) and name[0] != "_"}
+
+    def call(name: str) -> None:
+        verb = getattr(pinned, name)
+        named = {
+            parameter.name: ARGUMENTS.get(parameter.name, [])
+            for parameter in inspect.signature(verb).parameters.values()
+            if parameter.kind is not parameter.VAR_POSITIONAL
+            and (parameter.default is parameter.empty or parameter.name in ("batch_id", "view"))
+        }
+        verb(**(named | {"view": pinned} if "view" in named else named))
+
+    assert not set(dir(pinned)) - set(dir(dataset))
+    for name in sorted(hidden):
+        with pytest.raises(ReadOnlyError):
+            call(name)
+    for name in sorted(shown - {"is_of", "spark"}):
+        with contextlib.suppress(LakebedError, TypeError):
+            try:
+                call(name)
+            except ReadOnlyError:
+                pytest.fail(f"{name} is completed, and refused: add it to _NOT_OF_PINNED.")
+    of_views = {name for name in hidden if hasattr(View, name)}
+    assert set(dir(dataset.where("n > 0"))) - set(dir(pinned.where("n > 0"))) == of_views
+    reading = {"arrow", "at", "count", "diff", "history", "plan", "schema", "snapshot", "where"}
+    assert reading <= set(dir(pinned))
+    writing = {"append", "cleanup", "compact", "delete", "merge", "rerun", "update", "upsert"}
+    assert writing <= hidden
 
 
 def test_rows_of_runs_stay_of_their_runs(dataset: Dataset) -> None:

@@ -879,7 +879,7 @@ def test_property_without_effect_is_refused_when_it_is_set(lake, properties, tol
     auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA))
 
     with pytest.raises(InvalidInputError, match=told):
-        auto.update(descriptor)
+        auto.update(descriptor, base=0)
 
     assert auto.version == 0
 
@@ -900,7 +900,7 @@ def test_property_without_effect_that_an_older_release_accepted_is_told(
     assert bool(commit.not_published) == any(
         properties.get(name) == "true" for name in ("publish.hive", "publish.iceberg")
     )
-    auto.update(dataclasses.replace(descriptor, properties={**properties, "owner": "north"}))
+    auto.update(lambda old: dataclasses.replace(old, properties={**properties, "owner": "north"}))
 
 
 def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, monkeypatch):

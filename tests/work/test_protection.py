@@ -35,8 +35,9 @@ def test_protected_batch_keeps_its_files_and_no_others(lake) -> None:
     assert [file.key for file in report.files if f"batch_id={batch_id}/" in file.key] == []
     assert report.counts == {"superseded": 1}
     assert content(dataset.at(batch_id=batch_id, alone=True)) == [("a", 1)]
-    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+    with pytest.raises(VersionNotFoundError, match="cleaned up") as caught:
         dataset.at(batch_id=batch_id)
+    assert f"at(batch_id={batch_id}, alone=True)" in (caught.value.hint or "")
 
 
 def test_batch_alone_is_what_its_commit_brought(dataset) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.shown import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,19 +29,55 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
         raise _out_of_range(rows, lambda column: column.to_pylist()) from exc
 
 
-def pandas_frame(rows: pa.Table) -> pd.DataFrame:
+DtypeBackend = Literal["numpy_nullable", "pyarrow"]
+
+
+def pandas_frame(rows: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.DataFrame:
     """Return rows as a DataFrame of pandas, which holds days as dates of Python.
 
+    Args:
+        rows: Of any types.
+        dtype_backend: As for `Readable.pandas`.
+
     Raises:
-        InvalidInputError: A date or time is outside the years 1 to 9999.
+        InvalidInputError: A date or time is outside the years 1 to 9999, or there is no such backend.
     """
+    to_dtype = _to_dtype(dtype_backend)
     try:
-        frame: pd.DataFrame = rows.to_pandas()
+        frame: pd.DataFrame = rows.to_pandas(types_mapper=to_dtype)
     except (OverflowError, ValueError) as exc:
         if isinstance(exc, pa.ArrowException):
             raise
         raise _out_of_range(rows, lambda column: column.to_pandas()) from exc
     return frame
+
+
+def _to_dtype(dtype_backend: DtypeBackend | None) -> Callable[[pa.DataType], Any] | None:
+    """Return the function that pyarrow asks for the dtype of a type; it returns None for the usual one.
+
+    Raises:
+        InvalidInputError: There is no such backend.
+    """
+    if dtype_backend is None:
+        return None
+    import pandas as pd
+
+    match dtype_backend:
+        case "pyarrow":
+            return pd.ArrowDtype
+        case "numpy_nullable":
+            return {
+                pa.bool_(): pd.BooleanDtype(),
+                pa.int32(): pd.Int32Dtype(),
+                pa.int64(): pd.Int64Dtype(),
+                pa.float32(): pd.Float32Dtype(),
+                pa.float64(): pd.Float64Dtype(),
+                pa.string(): pd.StringDtype(),
+            }.get
+    raise InvalidInputError(
+        f"dtype_backend is {shown(dtype_backend)}.",
+        hint="Give 'numpy_nullable' or 'pyarrow', or leave it out.",
+    )
 
 
 def _out_of_range(

@@ -273,10 +273,16 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         self,
         columns: Any = None,
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's word
-        **options: Any,  # noqa: ARG002 - how many rows and files at once, which the reader knows
-    ) -> PlannedScanner:
-        """Return a scanner; see pyarrow's `Dataset.scanner` for its arguments."""
-        return self._rows.scanner(columns, filter)
+        **options: Any,  # how many rows and files at once, which the reader knows
+    ) -> PlannedScanner | ds.Scanner:
+        """Return a scanner; see pyarrow's `Dataset.scanner` for its arguments.
+
+        Asked for with `use_threads` alone, as `pyarrow.dataset.write_dataset` does, it is one of
+        pyarrow's own class, which can be read once: pyarrow writes no other.
+        """
+        planned = self._rows.scanner(columns, filter)
+        is_to_be_written = columns is None and filter is None and options.keys() == {"use_threads"}
+        return ds.Scanner.from_batches(planned.to_reader()) if is_to_be_written else planned
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
         """Return the rows that meet a condition, too."""

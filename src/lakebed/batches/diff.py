@@ -218,10 +218,23 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray:
     column = with_one_zero_and_nan(column)
     if pa.types.is_nested(column.type):
         # Arrow does not compare nested values; these texts are equal where the values are.
-        column = pa.chunked_array([[repr(value) for value in column.to_pylist()]], pa.string())
+        texts = [repr(_with_one_zero(value)) for value in column.to_pylist()]
+        column = pa.chunked_array([texts], pa.string())
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     codes: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
     return codes.astype(np.int64)
+
+
+def _with_one_zero(value: object) -> object:
+    """Return a nested value in which -0.0 is 0.0; the text of NaN is the same for all of them."""
+    match value:
+        case float():
+            return value + 0.0
+        case dict():
+            return {name: _with_one_zero(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_with_one_zero(inner) for inner in value]
+    return value
 
 
 def difference(store: Store, one: State, other: State) -> Diff:

@@ -34,7 +34,8 @@ class _Watched(Source):
 
     read_only = (
         "the snapshot of a transaction",
-        "Write by the transaction itself, such as t.append(data) or t.delete(view).",
+        "Write by the transaction itself: t.append(data), t.overwrite(data, view), t.delete(view). "
+        "Other verbs make a commit of their own: call them on the dataset, after the transaction.",
     )
 
     def __init__(self, source: Source) -> None:
@@ -80,6 +81,8 @@ class DatasetTransaction(View):
     >>> t.commit.version, list(numbers.reader())
     (1, [{'n': 1}])
     """
+
+    _NOT_OF_PINNED = View._NOT_OF_PINNED - {"append", "delete", "overwrite"}
 
     def __init__(self, source: Source, commit_options: CommitOptions | None = None) -> None:
         """Use `Dataset.transaction` instead."""
