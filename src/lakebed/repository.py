@@ -21,6 +21,7 @@ from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given import check_given, given_names
 from lakebed.model.html import facts_to_html
+from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.progress import NO_PROGRESS, OnProgress
@@ -161,6 +162,7 @@ class Repository:
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         current: Literal["newest", "all"] = "newest",
+        batch_level: str = BATCH_ID,
         telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
         kite: bool = False,
         delta: bool = False,
@@ -191,6 +193,8 @@ class Repository:
             metastore: Where the table is; as for `Dataset.publish`.
             current: Which batches of a partition are current: the newest, or all, where each has
                 added rows to those before.
+            batch_level: What the directories of batches are called, as `batchid` of
+                `batchid=1449784608`. New batches are called `batch_id=…` all the same.
             telemetry: A dimension schema, or where it is: the files are a telemetry tree of
                 submissions, which has a partition field for each dimension, with the texts of the
                 paths. Every file is read.
@@ -239,6 +243,7 @@ class Repository:
                 partition_by=partition_by,
                 metastore=metastore,
                 current=current,
+                batch_level=batch_level,
                 telemetry=telemetry,
                 kite=kite,
                 delta=delta,
@@ -263,6 +268,7 @@ class Repository:
         partition_by: Mapping[str, str] | Iterable[str] | str = (),
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         current: Literal["newest", "all"] = "newest",
+        batch_level: str = BATCH_ID,
         telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
         kite: bool = False,
         delta: bool = False,
@@ -277,6 +283,7 @@ class Repository:
             partition_by: As for `adopt`.
             metastore: As for `adopt`.
             current: As for `adopt`.
+            batch_level: As for `adopt`.
             telemetry: As for `adopt`.
             kite: As for `adopt`.
             delta: As for `adopt`.
@@ -298,7 +305,8 @@ class Repository:
         self._check_adoptable(name)
         alone = (telemetry, kite or None, delta or None, iceberg or None)
         kinds = sum(one is not None for one in alone)
-        if kinds and kinds + sum(map(bool, (source, metastore, partition_by))) > 1:
+        others = (source, metastore, partition_by, batch_level != BATCH_ID)
+        if kinds and kinds + sum(map(bool, others)) > 1:
             raise InvalidInputError(
                 "A tree of telemetry or of Kite, and a table of Delta or Iceberg, say by themselves "
                 "what they are.",
@@ -319,7 +327,14 @@ class Repository:
             metadata = self._opened(f"{self.uri}/{name}/{trees.kite.METADATA}")
             return trees.kite.find_kite(self._store, metadata, name, on_progress=on_progress)
         return hive.adoption.find_adoption(
-            self._store, name, source, partition_by, metastore, current, on_progress
+            self._store,
+            name,
+            source,
+            partition_by,
+            metastore,
+            current,
+            batch_level,
+            on_progress,
         )
 
     def _opened(self, uri: str) -> Store:

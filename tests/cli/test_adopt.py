@@ -86,3 +86,15 @@ def test_tables_of_delta_and_iceberg_are_refused_and_taken_over_by_their_logs(
     cli("adopt", f"{tmp_path}/e", "--iceberg", "--dry-run")
     cli("adopt", f"{tmp_path}/e", "--iceberg", table.metadata_location)
     assert (count(f"{tmp_path}/d"), count(f"{tmp_path}/e")) == (1, 2)
+
+
+def test_level_of_batches_has_a_name(cli, tmp_path) -> None:
+    home = tmp_path / "old" / "dt=1" / "batchid=1449784608"
+    home.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1, 2, 3]}), home / "part-0.parquet")
+
+    hint = cli("adopt", f"{tmp_path}/old", "--partition-by", "dt", exit_code=2).stderr
+    assert "--batch-level" in hint
+    cli("adopt", f"{tmp_path}/old", "--partition-by", "dt", "--batch-level", "batchid")
+
+    assert count(f"{tmp_path}/old") == 3

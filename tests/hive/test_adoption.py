@@ -161,6 +161,25 @@ def test_what_was_adopted_is_published_file_by_file(lake, home, spark):
     )
 
 
+@pytest.mark.spark
+def test_gathered_batches_and_batches_of_another_name_are_read_through_hive(lake, tmp_path, spark):
+    home = tmp_path / "lake" / "sales"
+    for number, batch in enumerate(("dt=1/batchid=1449784608", "dt=1/batchid=1449847129")):
+        put(home / batch / "part-0.parquet", n=number)
+    put(home / "dt=2" / "batchid=1449847129" / "part-0.parquet", n=2)
+    sales = lake.adopt("sales", partition_by="dt", current="all", batch_level="batchid")
+    with pytest.raises(InvalidInputError, match="several live batches"):
+        sales.publish(spark, table="hive_tests.gathered")
+
+    sales.compact(sales.where("dt = '1'"), gather=True)
+    sales.publish(spark, table="hive_tests.gathered")
+
+    found = spark.table("hive_tests.gathered").select("dt", "n").collect()
+    assert sorted(map(tuple, found)) == [
+        (d, n) for d, n in (("1", 0), ("1", 1), ("2", 2)) for _ in "ab"
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "partition_by", "reason"),
     [
@@ -378,6 +397,41 @@ def test_batches_of_a_dataset_without_partitions_follow_the_same_rule(lake, tmp_
         put(tmp_path / "lake" / "sales" / f"batch_id={batch_id}" / "part-0.parquet")
 
     assert lake.adopt("sales").count() == 2
+
+
+def test_batches_of_the_documents_appendix_are_adopted_by_the_name_of_their_level(lake, tmp_path):
+    home = tmp_path / "lake" / "sales"
+    for batch in ("dt=2015-12-10/batchid=1449784608", "dt=2015-12-10/batchid=1449847129"):
+        put(home / batch / "part-0.parquet", n=int(batch[-1]))
+    before = {path: path.read_bytes() for path in home.rglob("*.parquet")}
+
+    with pytest.raises(InvalidInputError, match="does not lie in dt=…") as caught:
+        lake.adopt("sales", partition_by="dt date")
+    assert "batch_level='batchid'" in caught.value.hint
+    sales = lake.adopt("sales", partition_by="dt date", batch_level="batchid")
+
+    assert {path: path.read_bytes() for path in before} == before
+    assert [row["n"] for row in sales.reader()] == [9, 9]
+    assert [row["n"] for row in sales.at(batch_id=1449784608).reader()] == [8, 8]
+    assert [one.batch_id for one in sales.batches()] == [1449784608, 1449847129]
+    (shown,) = [one for one in sales.publish_statements(table="lake.sales") if "ADD" in one]
+    assert shown.endswith("/sales/dt=2015-12-10/batchid=1449847129'")
+    sales.rerun([{"dt": dt.date(2015, 12, 10), "n": 3, "at": MOMENT}], run="again")
+    sales.overwrite([{"dt": dt.date(2015, 12, 10), "n": 4, "at": MOMENT}])
+    (file,) = sales.files()
+    assert file.key.startswith("sales/data/dt=2015-12-10/batch_id=")
+    assert troubles(sales) == []
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "batch=id", None])
+def test_name_of_the_level_of_batches_must_be_one(lake, batches, name):
+    with pytest.raises(InvalidInputError, match="batch_level is"):
+        lake.adopt("sales", partition_by="dt", batch_level=name)
+
+
+def test_level_of_batches_is_no_partition_field(lake, tmp_path):
+    with pytest.raises(PartitionSpecError, match="'batchid' is taken"):
+        lake.adopt("sales", partition_by="dt, batchid long", batch_level="batchid")
 
 
 def test_seconds_and_milliseconds_are_compared_as_times(lake, tmp_path):

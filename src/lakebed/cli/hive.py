@@ -20,6 +20,7 @@ from lakebed.cli.records import (
 from lakebed.dataset import Dataset
 from lakebed.hive.adoption import Adoption
 from lakebed.hive.publication import Publication
+from lakebed.model.keys import BATCH_ID
 from lakebed.model.publishing import MODES
 from lakebed.model.shown import facts_of
 from lakebed.publication.report import TablePublication
@@ -268,6 +269,13 @@ def unpublish(
     help="Which batches of a partition are current.",
 )
 @click.option(
+    "--batch-level",
+    default=BATCH_ID,
+    show_default=True,
+    metavar="NAME",
+    help="What the directories of batches are called.",
+)
+@click.option(
     "--telemetry",
     type=click.Path(path_type=Path),
     metavar="SCHEMA",
@@ -293,6 +301,7 @@ def adopt(
     table: str | None,
     partition_by: str,
     current: Any,
+    batch_level: str,
     telemetry: Path | None,
     is_kite: bool,
     is_delta: bool,
@@ -316,6 +325,7 @@ def adopt(
             partition_by=partition_by,
             metastore=metastore,
             current=current,
+            batch_level=batch_level,
             telemetry=telemetry,
             kite=is_kite,
             delta=is_delta,

@@ -74,7 +74,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A date with a `T` before the time is the number without it.
-_BATCH_LEVEL = re.compile(rf"{BATCH_ID}=([0-9]{{8}}T[0-9]{{4}}(?:[0-9]{{2}})?|[0-9]{{1,18}})")
+_BATCH_NUMBER = r"([0-9]{8}T[0-9]{4}(?:[0-9]{2})?|[0-9]{1,18})"
+_LEVEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_LIKE_A_BATCH = re.compile(rf"({_LEVEL_NAME.pattern})={_BATCH_NUMBER}")
 # Directories of a dataset that are not for the files of others.
 OWN_FOLDERS = frozenset(Folder)
 
@@ -143,6 +145,7 @@ def find_adoption(
     partition_by: Mapping[str, str] | Iterable[str] | str,
     metastore: SparkSession | str | os.PathLike[str] | None,
     current: Literal["newest", "all"] = "newest",
+    batch_level: str = BATCH_ID,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
     """Look at what is to be adopted, and prove that it can be; nothing is written.
@@ -155,18 +158,20 @@ def find_adoption(
             type, as in `"dt date, carrier"`; strings otherwise.
         metastore: Of a table; see `Dataset.publish`.
         current: Which batches of a partition are current.
+        batch_level: Name of the directories of batches.
         on_progress: Is told how many footers have been read.
     """
+    pattern = _batch_pattern(batch_level)
     if current not in ("newest", "all"):
         raise InvalidInputError(f"current is {current!r}.", hint="Give 'newest' or 'all'.")
     if source is not None and _is_table(source):
         partitions, keys, schema = _partitions_of_table(store, name, str(source), metastore)
     else:
         home = name if source is None else _key_of(store, name, str(os.fspath(source)))
-        keys, schema = _parse_keys(partition_by), None
+        keys, schema = _parse_keys(partition_by, batch_level), None
         partitions = [(home, None)]
     directories = [
-        one for home, texts in partitions for one in _directories(store, home, keys, texts)
+        one for home, texts in partitions for one in _directories(store, home, keys, texts, pattern)
     ]
     if not any(one.files for one in directories):
         raise NotFoundError(
@@ -174,7 +179,7 @@ def find_adoption(
             hint="Name the directory that holds the partitions, or create a dataset.",
         )
     now = dt.datetime.now(dt.UTC)
-    batches = _judged(directories, keys, now, current)
+    batches = _judged(directories, keys, now, current, batch_level)
     return proven(
         store,
         name,
@@ -189,7 +194,19 @@ def _is_table(source: str | os.PathLike[str]) -> bool:
     return isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)?", source) is not None
 
 
-def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[str, Type]:
+def _batch_pattern(batch_level: str) -> re.Pattern[str]:
+    """Return what the directory of a batch is called, with its id as the first group."""
+    if not isinstance(batch_level, str) or _LEVEL_NAME.fullmatch(batch_level) is None:
+        raise InvalidInputError(
+            f"batch_level is {batch_level!r}.",
+            hint="Give the name before the `=`, such as 'batchid' of batchid=1449784608.",
+        )
+    return re.compile(f"{re.escape(batch_level)}={_BATCH_NUMBER}")
+
+
+def _parse_keys(
+    partition_by: Mapping[str, str] | Iterable[str] | str, batch_level: str
+) -> dict[str, Type]:
     if isinstance(partition_by, str):
         partition_by = [part for part in partition_by.split(",") if part.strip()]
     if isinstance(partition_by, Mapping):
@@ -197,7 +214,7 @@ def _parse_keys(partition_by: Mapping[str, str] | Iterable[str] | str) -> dict[s
     found: dict[str, Type] = {}
     for text in partition_by:
         name, _, kind = text.strip().partition(" ")
-        if name == BATCH_ID:
+        if name in (BATCH_ID, batch_level):
             raise PartitionSpecError(
                 f"Partition field {name!r} is taken: every batch has one of that name.",
                 hint="Leave it out: a directory of a batch right above files is known for what it is.",
@@ -263,6 +280,7 @@ def _directories(
     home: str,
     keys: Mapping[str, Type],
     texts: Mapping[str, str | None] | None,
+    batch_pattern: re.Pattern[str],
 ) -> list[FoundDirectory]:
     """Return what lies under a directory: of a partition if its values are known, else of a table."""
     levels_of_home = home.split("/")[1:]
@@ -283,9 +301,9 @@ def _directories(
         directory = "/".join((home, *levels))
         is_partition = texts is not None or not keys
         batch = levels_of_home[-1] if is_partition and levels_of_home else ""
-        if levels and _BATCH_LEVEL.fullmatch(levels[-1]):
+        if levels and batch_pattern.fullmatch(levels[-1]):
             batch = levels.pop()
-        match = _BATCH_LEVEL.fullmatch(batch)
+        match = batch_pattern.fullmatch(batch)
         names = [level.partition("=")[0] for level in levels]
         if mark is not None and (texts is not None or match is None or names != list(keys)):
             continue  # tells nothing: of a table, the metastore says what is current
@@ -346,18 +364,20 @@ def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[st
     names = [urllib.parse.unquote(name) for name, _, _ in pairs]
     if names != list(keys) or not all(sign for _, sign, _ in pairs):
         wanted = "/".join(f"{one}=…" for one in keys) or "the directory itself"
-        raise _strange(key, f"it does not lie in {wanted}")
+        batch = _LIKE_A_BATCH.fullmatch(levels[-1]) if len(levels) == len(keys) + 1 else None
+        raise _strange(key, f"it does not lie in {wanted}", "" if batch is None else batch[1])
     return {
         name: None if value == NULL_VALUE else urllib.parse.unquote(value)
         for name, (_, _, value) in zip(names, pairs, strict=True)
     }
 
 
-def _strange(key: str, reason: str) -> InvalidInputError:
+def _strange(key: str, reason: str, batch_level: str = "") -> InvalidInputError:
+    named = f" If {batch_level}=… are batches, say batch_level={batch_level!r}, or --batch-level."
     return InvalidInputError(
         f"{key!r} cannot be adopted: {reason}.",
         hint="Say how the directory is partitioned with partition_by, or --partition-by 'dt date', "
-        "and move other files out of it.",
+        f"and move other files out of it.{named if batch_level else ''}",
     )
 
 
@@ -366,6 +386,7 @@ def _judged(
     keys: Mapping[str, Type],
     now: dt.datetime,
     current: Literal["newest", "all"],
+    batch_level: str,
 ) -> list[AdoptedBatch]:
     """Say of each batch of each partition what it is taken for."""
     found: dict[str, dict[int | None, list[FoundDirectory]]] = {}
@@ -389,7 +410,7 @@ def _judged(
             for number, same in by_id.items()
         ]
         if current == "newest":
-            judged += judge_partition(path, batches)
+            judged += judge_partition(path, batches, batch_level)
         else:
             judged += [one for one in batches if one.files]
     return limit_history(judged)

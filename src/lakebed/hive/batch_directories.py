@@ -92,12 +92,15 @@ class AdoptedBatch:
         return replace(self, taken_for="left", reason=reason)
 
 
-def judge_partition(path: str, batches: Sequence[AdoptedBatch]) -> list[AdoptedBatch]:
+def judge_partition(
+    path: str, batches: Sequence[AdoptedBatch], batch_level: str
+) -> list[AdoptedBatch]:
     """Say of the batches of one partition which is current: the newest.
 
     Args:
         path: Of the partition.
         batches: All of it, each taken for current so far.
+        batch_level: Name of the directories of batches.
 
     Raises:
         InvalidInputError: Nobody can tell: files lie beside the directories of batches, or the
@@ -111,7 +114,7 @@ def judge_partition(path: str, batches: Sequence[AdoptedBatch]) -> list[AdoptedB
         loose = next(batch for batch in ordered if batch.batch_id is None).files[0]
         raise InvalidInputError(
             f"{loose.key!r} lies beside directories of batches, such as "
-            f"batch_id={named[-1].batch_id}, so that nobody can tell which is current.",
+            f"{batch_level}={named[-1].batch_id}, so that nobody can tell which is current.",
             hint="Move it into the directory of a batch, or out of the partition; or say that all "
             "batches are current: --current all.",
         )
@@ -120,7 +123,7 @@ def judge_partition(path: str, batches: Sequence[AdoptedBatch]) -> list[AdoptedB
     if not known:
         return []
     *older, newest = known
-    told = f"{path or 'the dataset'}/batch_id={newest.batch_id}"
+    told = f"{path or 'the dataset'}/{batch_level}={newest.batch_id}"
     if _UNFINISHED in newest.marks:
         raise _unfinished(told, f"it holds {_UNFINISHED}")
     if _SUCCESS not in newest.marks and any(_SUCCESS in batch.marks for batch in older):
