@@ -817,21 +817,33 @@ class View(Readable):
         schema: DimensionSchema | str | os.PathLike[str] | None = None,
         *,
         options: TelemetryOptions | None = None,
+        if_changed: Literal["error", "keep", "replace"] = "error",
         storage_options: Mapping[str, str] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> TelemetryExport:
-        """Write the submissions of the view as a telemetry tree, for tools that read such trees.
+        """Write the submissions of the view as a telemetry tree, or add them to one.
 
         A directory for each dimension, in it files of lines `<uuid><tab><json>`:
-        `20130612/nightly/winnt/001.lz4`. `Repository.adopt` takes such a tree.
+        `20130612/nightly/winnt/001.lz4`. `Repository.adopt` takes such a tree. A later export to
+        the same tree writes the directories that are not there yet, and none a second time: what
+        each holds is noted beside the tree, where its readers do not look.
+
+        Files appear when all of the export are written. On a file system a directory appears at
+        once, with all that is in it. An export that dies leaves nothing that a reader sees, or is
+        finished by the next one.
 
         Args:
-            url: A directory, or a prefix of a bucket, in which there is nothing yet.
+            url: A directory, or a prefix of a bucket, in which there is nothing yet, or a tree of
+                earlier exports.
             schema: A dimension schema, or where it is: its dimensions are the levels, from the fields
                 or partition fields of these names, and what it does not allow is `OTHER`. None for
                 the dataset's own partition fields.
             options: `TelemetryOptions`: dimensions in the names of files, as the finished code has
                 it, the compression, the size of files.
+            if_changed: What happens where a directory held other lines when it was exported:
+                `error` writes nothing at all and names them, `keep` leaves and names them,
+                `replace` writes them again. Of a whole dataset that includes directories of which
+                there are no rows any more.
             storage_options: Settings of the object store.
             on_progress: Is told of the rows that have been read.
 
@@ -840,12 +852,16 @@ class View(Readable):
             what is no letter or digit.
 
         Raises:
-            AlreadyExistsError: There is something in the place.
+            AlreadyExistsError: Something that no export has written is in the place; or a
+                directory has changed.
+            ConflictError: Another export writes the tree at the same time.
+            InvalidInputError: The tree has other levels.
             SchemaMismatchError: The dataset holds no submissions, or lacks a dimension.
-            StorageError: A store failed; what was written until then is left, to be deleted.
+            StorageError: A store failed; the next export finishes what is half shown.
 
         Cost:
-            A read of the view, and a PUT a file. Memory: up to 64 compressed files.
+            A read of the view, two for a tree that is there. A file is a rename on a file system;
+            elsewhere it is put, read and put again. Memory: up to 64 compressed files.
         """
         from lakebed.model.dimensions import DimensionSchema
         from lakebed.store import open_store
@@ -855,7 +871,15 @@ class View(Readable):
             schema = DimensionSchema.from_json(schema)
         target = open_store(url, storage_options=storage_options)
         return telemetry.export(
-            self._source.store, self.plan(), target, schema, options, on_progress
+            self._source.store,
+            self.plan(),
+            target,
+            schema,
+            options,
+            if_changed=if_changed,
+            is_whole=self._constraint == TRUE,
+            storage_options=storage_options,
+            on_progress=on_progress,
         )
 
     def writer(

@@ -139,9 +139,31 @@ def test_export_of_a_view_by_the_datasets_own_partitions(
 
     assert done["row_count"] == 2
     assert all(".v4.log." in path and path.endswith(".xz") for path in done["files"])
-    assert (
-        "not empty" in cli("export", address, tmp_path / "tree", "--telemetry", exit_code=4).stderr
-    )
+    refused = cli("export", address, tmp_path / "tree", "--telemetry", exit_code=2)
+    assert "has the levels" in refused.stderr
+
+
+def test_tree_grows_by_later_exports_and_what_has_changed_is_named(
+    cli, tmp_path: Path, dimensions: Path, write
+) -> None:
+    address, tree = tmp_path / "lake" / "pings", tmp_path / "tree"
+    cli("import", address, write("pings.tsv", LINES), "--dimensions", dimensions)
+    export = ("export", address, tree, "--telemetry")
+    cli(*export)
+
+    again = cli.json(*export)
+    more = write("more.tsv", LINES.replace("u0", "v0").replace("u1", "v1").replace("u2", "v2"))
+    cli("import", address, more)
+    refused = cli(*export, exit_code=4)
+    kept = cli(*export, "--if-changed", "keep")
+    replaced = cli.json(*export, "--if-changed", "replace")
+
+    assert (again["row_count"], again["files"], len(again["unchanged"])) == (0, [], 3)
+    assert "3 directories" in refused.stderr
+    assert "Firefox/nightly" in refused.stderr
+    assert "--if-changed replace" in refused.stderr
+    assert "3 directories have changed and were left" in kept.stderr
+    assert (replaced["row_count"], len(replaced["replaced"])) == (6, 3)
 
 
 def test_dataset_of_kite_is_adopted(cli, tmp_path: Path) -> None:

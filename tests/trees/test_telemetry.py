@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed import DatasetDescriptor, DimensionSchema, Repository, TelemetryOptions
 from lakebed.errors import (
-    AlreadyExistsError,
     DatasetExistsError,
     InvalidInputError,
     NotFoundError,
@@ -221,13 +220,6 @@ def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: 
     assert done.files == ("_._.._etc/001.lz4", "_/001.lz4", "a_b/001.lz4")
     assert done.shared == ("a_b",)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lake", "tree"]
-
-
-def test_export_goes_where_nothing_is(pings: lakebed.Dataset, tmp_path: Path) -> None:
-    pings.export_telemetry(tmp_path / "tree")
-
-    with pytest.raises(AlreadyExistsError, match="not empty"):
-        pings.export_telemetry(tmp_path / "tree")
 
 
 def test_export_of_what_is_no_submission_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -13,7 +14,7 @@ from lakebed.cli.output import Output
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS
 from lakebed.model.shown import counted
-from lakebed.trees.telemetry import MAX_BYTES, TelemetryOptions
+from lakebed.trees.telemetry import MAX_BYTES, IfChanged, TelemetryOptions
 
 _TOLD = 5  # directories that are named
 
@@ -61,6 +62,14 @@ _TOLD = 5  # directories that are named
     show_default=True,
     help="With --named: the version of the records, which names tell.",
 )
+@click.option(
+    "--if-changed",
+    type=click.Choice(get_args(IfChanged)),
+    default="error",
+    show_default=True,
+    help="What happens where a directory held other lines when it was exported: nothing is written, "
+    "it is left as it is, or it is written again.",
+)
 @where_option
 def export(
     output: Output,
@@ -72,12 +81,14 @@ def export(
     compression: str,
     max_bytes: int,
     record_version: int,
+    if_changed: IfChanged,
     where: str | None,
 ) -> None:
     """Write submissions as a tree of files for other tools.
 
-    TARGET is a directory, or a prefix of a bucket, in which there is nothing yet. A file holds lines
-    of a uuid, a tab and a document: 20130612/nightly/winnt/001.lz4. `adopt` takes such a tree.
+    TARGET is a directory, or a prefix of a bucket, in which there is nothing yet, or a tree of earlier
+    exports, to which directories that it lacks are added. A file holds lines of a uuid, a tab and a
+    document: 20130612/nightly/winnt/001.lz4. `adopt` takes such a tree.
     """
     view = dataset if where is None else dataset.where(where)
     options = TelemetryOptions(
@@ -88,12 +99,19 @@ def export(
             target,
             Path(schema_file) if schema_file else None,
             options=options,
+            if_changed=if_changed,
             on_progress=on_progress,
         )
     if done.shared:
         output.note(
             f"{counted(len(done.shared), 'directory', 'directories')} of several values, which are "
             f"written alike: {', '.join(done.shared[:_TOLD])}{'; …' * (len(done.shared) > _TOLD)}"
+        )
+    if done.kept:
+        have = "has" if len(done.kept) == 1 else "have"
+        output.note(
+            f"{counted(len(done.kept), 'directory', 'directories')} {have} changed and were left as "
+            f"they were exported: {', '.join(done.kept[:_TOLD])}{'; …' * (len(done.kept) > _TOLD)}"
         )
     record: Mapping[str, object] = {
         "target": done.target,
@@ -103,5 +121,8 @@ def export(
         "file_count": len(done.files),
         "files": list(done.files),
         "shared": list(done.shared),
+        "unchanged": list(done.unchanged),
+        "replaced": list(done.replaced),
+        "kept": list(done.kept),
     }
     output.record(record)

@@ -15,8 +15,9 @@ import os
 import re
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ from lakebed.hive.adoption import Adoption, check_all_listed
 from lakebed.model.allowed import OTHER, TOKENS, UNKNOWN, AllowedValues
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.html import shortened
 from lakebed.model.keys import MAX_COMPONENT_BYTES, encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
@@ -40,12 +42,15 @@ from lakebed.model.partition.function import flat
 from lakebed.model.partition.provided import Provided
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
+from lakebed.model.shown import counted
 from lakebed.model.telemetry_layout import TelemetryLayout
 from lakebed.model.values import Scalar, format_value, parse_value
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import ObjectInfo, Store
+from lakebed.trees.exported import Contents, Difference, ExportedTree, LineDigest
 from lakebed.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
 
+IfChanged = Literal["error", "keep", "replace"]
 NAMED = 2
 """So many dimensions stand in the names of files, in trees of the finished code."""
 MAX_BYTES = 500_000_000  # of lines in a file, as the finished code has it
@@ -58,6 +63,7 @@ _SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
 _BY_SUFFIX = {_SUFFIXES.get(one, one): one for one in COMPRESSIONS["submissions"]} | {"lzma": "xz"}
 _COMPRESSED = tuple(f".{suffix}" for suffix in _BY_SUFFIX if suffix)
 _TEXT = Primitive(Kind.STRING)
+_NO_DIFFERENCE = Difference((), (), (), ())
 _LINES = Schema(
     fields=tuple(Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
 )
@@ -145,6 +151,10 @@ class TelemetryExport:
         files: Their paths below the target, in order.
         shared: Directories, or beginnings of names, that hold several dimension values, since
             these are written alike.
+        unchanged: Directories, or beginnings of names, that had just these lines before.
+        replaced: Those whose files were replaced, since their lines have changed; they are
+            removed where there are no lines any more.
+        kept: Those that have changed and were left as they were.
     """
 
     target: str
@@ -153,6 +163,9 @@ class TelemetryExport:
     size_bytes: int
     files: tuple[str, ...]
     shared: tuple[str, ...]
+    unchanged: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,38 +205,104 @@ def export(
     target: Store,
     schema: DimensionSchema | None = None,
     options: TelemetryOptions | None = None,
+    *,
+    if_changed: IfChanged = "error",
+    is_whole: bool = True,
+    storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> TelemetryExport:
-    """Write the rows of a plan as a tree; see `View.export_telemetry`."""
+    """Write the rows of a plan as a tree, or add them to one; see `View.export_telemetry`.
+
+    Args:
+        store: The store of the dataset.
+        plan: What to export.
+        target: The root of the tree.
+        schema: What the levels are; None for the partition fields.
+        options: How the tree is written.
+        if_changed: What happens to directories whose lines have changed.
+        is_whole: Whether the plan has all rows of the dataset.
+        storage_options: Settings of the target.
+        on_progress: As for `View.export_telemetry`.
+    """
     options = options or TelemetryOptions()
+    if if_changed not in get_args(IfChanged):
+        raise InvalidInputError(
+            f"if_changed is {if_changed!r}.", hint=f"Give one of {', '.join(get_args(IfChanged))}."
+        )
     levels = _levels(plan.layout, schema)
     if options.named > len(levels):
         raise InvalidInputError(
             f"{options.named} of {len(levels)} dimensions in the names of files.",
             hint="At most all of them.",
         )
-    if next(iter(target.list("")), None) is not None:
-        raise AlreadyExistsError(
-            f"{target.uri} is not empty.", hint="Export to a directory that is yet to be."
-        )
-    writer = _TreeWriter(target, options)
     rules = None if schema is None else _rules(plan.layout, levels, schema)
-    columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
-    tally = Tally(on_progress, f"export {plan.layout.name}")
-    with scan(store, plan, columns) as batches:
-        for batch in batches:
-            tally.add(row_count=batch.num_rows)
-            for values, rows in _grouped(batch, levels, rules):
+    names = levels if schema is None else schema.names
+    tree = ExportedTree.claim(target, names, options.named, storage_options)
+    writer = _TreeWriter(tree.staged, options)
+    try:
+        wanted, left = None, _NO_DIFFERENCE
+        if not tree.is_new:
+            found = _TreeWriter(tree.staged, options, wanted=())
+            for values, rows in _rows(store, plan, levels, rules, on_progress, "compare"):
+                found.write(values, rows)
+            left = tree.difference(found.contents(), is_whole=is_whole)
+            wanted = _to_write(left, target, if_changed)
+        if wanted is None or wanted:
+            writer.wanted = wanted
+            for values, rows in _rows(store, plan, levels, rules, on_progress, "export"):
                 writer.write(values, rows)
-    writer.finish()
+            writer.finish()
+        changes = left if if_changed == "replace" else _NO_DIFFERENCE
+        if writer.files or changes.gone:
+            tree.show(writer.written(), changes.gone, storage_options)
+    finally:
+        tree.discard()
+    changed = (*left.changed, *left.gone)
     return TelemetryExport(
         target=target.uri,
         version=plan.version,
         row_count=writer.row_count,
-        size_bytes=writer.size_bytes,
+        size_bytes=sum(writer.files.values()),
         files=tuple(sorted(writer.files)),
         shared=tuple(sorted(place for place, known in writer.values.items() if len(known) > 1)),
+        unchanged=left.unchanged,
+        replaced=changed if if_changed == "replace" else (),
+        kept=changed if if_changed == "keep" else (),
     )
+
+
+def _to_write(left: Difference, target: Store, if_changed: IfChanged) -> frozenset[str]:
+    """Return which directories are written.
+
+    Raises:
+        AlreadyExistsError: Some have changed since they were exported, and nothing says what to do.
+    """
+    changed = (*left.changed, *left.gone)
+    if changed and if_changed == "error":
+        raise AlreadyExistsError(
+            f"{counted(len(changed), 'directory', 'directories')} of {target.uri} held other lines "
+            f"when {'it was' if len(changed) == 1 else 'they were'} exported: {shortened(changed)}.",
+            hint='Write them again by if_changed="replace" (--if-changed replace), or leave them by '
+            '"keep".',
+        )
+    return frozenset(left.new + (left.changed if if_changed == "replace" else ()))
+
+
+def _rows(
+    store: Store,
+    plan: ScanPlan,
+    levels: Sequence[str],
+    rules: Sequence[_Rule] | None,
+    on_progress: OnProgress,
+    verb: str,
+) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
+    """Yield the rows of a plan by the values of their levels."""
+    columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
+    tally = Tally(on_progress, f"{verb} {plan.layout.name}")
+    with scan(store, plan, columns) as batches:
+        for batch in batches:
+            tally.add(row_count=batch.num_rows)
+            yield from _grouped(batch, levels, rules)
 
 
 def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
@@ -322,6 +401,12 @@ def _grouped(
         yield tuple(told), pa.Table.from_batches([lines.take(pa.array(rows))])
 
 
+def _lines_of(rows: pa.Table) -> list[str]:
+    """Return the lines of submissions, without their ends."""
+    columns = [rows.column(name).to_pylist() for name in (UUID, DOCUMENT)]
+    return [f"{name}\t{document}" for name, document in zip(*columns, strict=True)]
+
+
 def _text(value: Scalar) -> str:
     if value is None:
         return UNKNOWN
@@ -365,17 +450,46 @@ class _Growing:
 
 @dataclass(slots=True)
 class _TreeWriter:
+    """Writes the files of a tree, and adds up what each directory holds.
+
+    Attributes:
+        target: Takes the files.
+        options: How they are written.
+        wanted: Directories that are written; None for all.
+        row_count: Lines that were written.
+        files: Path to size in bytes.
+        values: Dimension values of each directory.
+    """
+
     target: Store
     options: TelemetryOptions
+    wanted: Collection[str] | None = None
     row_count: int = 0
-    size_bytes: int = 0
-    files: list[str] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
     values: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
     _open: OrderedDict[str, _Growing] = field(default_factory=OrderedDict)
     _numbers: dict[str, int] = field(default_factory=dict)
+    _digests: dict[str, LineDigest] = field(default_factory=dict)
+    _files: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def contents(self) -> dict[str, Contents]:
+        """Return what each directory holds, with the files that were written."""
+        return {
+            place: digest.contents(self._files.get(place))
+            for place, digest in self._digests.items()
+        }
+
+    def written(self) -> dict[str, Contents]:
+        """Return what each directory holds that was written."""
+        return {place: one for place, one in self.contents().items() if one.files}
 
     def write(self, values: tuple[str, ...], rows: pa.Table) -> None:
         place = self._place(values)
+        digest = self._digests.setdefault(place, LineDigest())
+        for line in _lines_of(rows):
+            digest.add(line)
+        if self.wanted is not None and place not in self.wanted:
+            return
         self.values.setdefault(place, set()).add(values)
         for part, line_bytes in self._cut(place, rows):
             growing = self._open.setdefault(
@@ -395,9 +509,8 @@ class _TreeWriter:
         growing = self._open.get(place)
         held = 0 if growing is None else growing.line_bytes
         start = line_bytes = 0
-        columns = [rows.column(name).to_pylist() for name in (UUID, DOCUMENT)]
-        for position, texts in enumerate(zip(*columns, strict=True), 1):
-            line_bytes += sum(len(text.encode()) + 1 for text in texts)
+        for position, line in enumerate(_lines_of(rows), 1):
+            line_bytes += len(line.encode()) + 1
             if held + line_bytes >= self.options.max_bytes:
                 yield rows.slice(start, position - start), line_bytes
                 start, line_bytes, held = position, 0, 0
@@ -419,8 +532,8 @@ class _TreeWriter:
         written = self._open.pop(place).writer.close()
         path = self._path(place)
         self.target.put(path, written.content.getvalue())
-        self.files.append(path)
-        self.size_bytes += written.content.size_bytes
+        size_bytes = written.content.size_bytes
+        self.files[path] = self._files.setdefault(place, {})[path] = size_bytes
 
     def _path(self, place: str) -> str:
         suffix = _SUFFIXES.get(self.options.compression, self.options.compression)

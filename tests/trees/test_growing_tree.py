@@ -1,0 +1,312 @@
+"""A telemetry tree that grows: each directory once, whatever dies, and what has changed is named."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakebed
+from lakebed import DatasetDescriptor, TelemetryOptions
+from lakebed.arrow.formats.submissions import SubmissionsReader
+from lakebed.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    CorruptMetadataError,
+    InvalidInputError,
+)
+from lakebed.store import Store, open_store
+from lakebed.trees.exported import ExportedTree
+from lakebed.trees.telemetry import _LINES
+
+DAYS = ("20130611", "20130612", "20130613")
+
+
+def fields(*names: str) -> list[dict[str, Any]]:
+    return [
+        *({"name": name, "type": "string"} for name in ("uuid", "document")),
+        *({"name": name, "type": ["null", "string"]} for name in names),
+    ]
+
+
+def make_pings(url: str) -> lakebed.Dataset:
+    schema = {"type": "record", "name": "ping", "fields": fields("day", "channel")}
+    descriptor = DatasetDescriptor(
+        schema=schema,
+        format="submissions",
+        partition_by="dimension(day), dimension(channel, 'nightly', 'release')",
+    )
+    return lakebed.open_repository(url).create("pings", descriptor)
+
+
+def day(name: str, count: int = 4, prefix: str = "u") -> list[dict[str, Any]]:
+    return [
+        {
+            "uuid": f"{prefix}{name}-{number}",
+            "document": {"day": name, "channel": ("nightly", "release", "own")[number % 3]},
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def pings() -> lakebed.Dataset:
+    pings = make_pings(f"memory://{uuid.uuid4().hex}")
+    pings.append(day(DAYS[0]))
+    return pings
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str]]:
+    name = uuid.uuid4().hex
+    if request.param == "s3":
+        return f"s3://lake/{name}", request.getfixturevalue("s3_options")
+    return (str(tmp_path / "tree") if request.param == "file" else f"memory://{name}"), {}
+
+
+def lines_of(store: Store) -> Counter[str]:
+    """Return what a reader finds that knows nothing of exports."""
+    found: Counter[str] = Counter()
+    for info in store.list(""):
+        with store.open_input(info.key) as source:
+            for batch in SubmissionsReader().batches(source, _LINES):
+                found.update(f"{row['uuid']} in {info.key[:8]}" for row in batch.to_pylist())
+    return found
+
+
+def expected(dataset: lakebed.View) -> Counter[str]:
+    rows = dataset.arrow(["uuid", "document"]).to_pylist()
+    return Counter(f"{row['uuid']} in {json.loads(row['document'])['day']}" for row in rows)
+
+
+def test_each_day_is_exported_once(pings: lakebed.Dataset, tree: tuple[str, Any]) -> None:
+    url, options = tree
+    first = pings.export_telemetry(url, storage_options=options)
+    again = pings.export_telemetry(url, storage_options=options)
+    pings.append(day(DAYS[1]))
+    second = pings.export_telemetry(url, storage_options=options)
+    third = pings.where(f"day = '{DAYS[1]}'").export_telemetry(url, storage_options=options)
+
+    assert (first.row_count, again.row_count, second.row_count, third.row_count) == (4, 0, 4, 0)
+    assert again.files == ()
+    assert [path[:8] for path in second.files] == [DAYS[1]] * 3
+    assert [len(one.unchanged) for one in (first, again, second, third)] == [0, 3, 3, 3]
+    store = open_store(url, storage_options=options)
+    assert lines_of(store) == expected(pings)
+
+
+def test_day_that_has_changed_is_named_and_replaced_by_choice(
+    pings: lakebed.Dataset, tree: tuple[str, Any]
+) -> None:
+    url, options = tree
+    store = open_store(url, storage_options=options)
+    pings.export_telemetry(url, storage_options=options)
+    before = lines_of(store)
+    pings.append(day(DAYS[0], 1, prefix="late"))
+    pings.append(day(DAYS[1]))
+
+    with pytest.raises(AlreadyExistsError, match=f"1 directory.*{DAYS[0]}/nightly"):
+        pings.export_telemetry(url, storage_options=options)
+    assert lines_of(store) == before  # nor is the new day there
+    kept = pings.export_telemetry(url, storage_options=options, if_changed="keep")
+    assert lines_of(store) == before + expected(pings.where(f"day = '{DAYS[1]}'"))
+    replaced = pings.export_telemetry(url, storage_options=options, if_changed="replace")
+
+    assert kept.kept == replaced.replaced == (f"{DAYS[0]}/nightly",)
+    assert lines_of(store) == expected(pings)
+
+
+def test_directory_without_rows_any_more_is_named_and_goes_by_choice(
+    pings: lakebed.Dataset, tree: tuple[str, Any]
+) -> None:
+    url, options = tree
+    pings.append(day(DAYS[1]))
+    pings.export_telemetry(url, storage_options=options)
+    pings.where(f"day = '{DAYS[0]}'").delete()
+
+    with pytest.raises(AlreadyExistsError, match="3 directories"):
+        pings.export_telemetry(url, storage_options=options)
+    pings.where(f"day = '{DAYS[1]}'").export_telemetry(url, storage_options=options)  # a view
+    pings.export_telemetry(url, storage_options=options, if_changed="replace")
+
+    assert lines_of(open_store(url, storage_options=options)) == expected(pings)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+@pytest.mark.parametrize("named", [0, 1])
+def test_directory_of_other_numbers_of_files_is_replaced_by_all_of_them(
+    pings: lakebed.Dataset, tree: tuple[str, Any], count: int, named: int
+) -> None:
+    url, options = tree
+    small = TelemetryOptions(max_bytes=100, named=named)
+    pings.overwrite(day(DAYS[0], 6))
+    pings.export_telemetry(url, storage_options=options, options=small)
+    pings.overwrite(day(DAYS[0], count))
+
+    pings.export_telemetry(url, storage_options=options, options=small, if_changed="replace")
+
+    assert lines_of(open_store(url, storage_options=options)) == expected(pings)
+
+
+def test_compaction_and_order_of_rows_change_nothing(
+    pings: lakebed.Dataset, tmp_path: Path
+) -> None:
+    pings.append(day(DAYS[0], 2, prefix="v"))
+    pings.export_telemetry(tmp_path / "tree")
+    pings.compact()
+
+    done = pings.export_telemetry(tmp_path / "tree")
+
+    assert (done.row_count, len(done.unchanged)) == (0, 3)
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate"])
+def test_file_that_is_not_as_it_was_written_is_a_change(
+    pings: lakebed.Dataset, tmp_path: Path, damage: str
+) -> None:
+    pings.export_telemetry(tmp_path / "tree")
+    path = tmp_path / "tree" / DAYS[0] / "nightly" / "001.lz4"
+    path.unlink() if damage == "remove" else path.write_bytes(path.read_bytes()[:-1])
+
+    with pytest.raises(AlreadyExistsError, match="nightly"):
+        pings.export_telemetry(tmp_path / "tree")
+    pings.export_telemetry(tmp_path / "tree", if_changed="replace")
+
+    assert lines_of(open_store(tmp_path / "tree")) == expected(pings)
+
+
+def test_place_with_files_of_others_is_refused(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "mine").write_text("x")
+    with pytest.raises(AlreadyExistsError, match="no export has noted"):
+        pings.export_telemetry(tmp_path / "tree")
+    (tmp_path / "tree" / "mine").unlink()
+    pings.export_telemetry(tmp_path / "tree")
+    other = tmp_path / "tree" / DAYS[1] / "nightly" / "001.lz4"
+    other.parent.mkdir(parents=True)
+    other.write_text("of another program")
+    pings.append(day(DAYS[1]))
+
+    with pytest.raises(AlreadyExistsError, match=f"{DAYS[1]}/nightly/001.lz4"):
+        pings.export_telemetry(tmp_path / "tree")
+
+    assert other.read_text() == "of another program"
+
+
+def test_other_levels_and_another_choice_are_refused_by_name(
+    pings: lakebed.Dataset, tmp_path: Path
+) -> None:
+    pings.export_telemetry(tmp_path / "tree")
+
+    with pytest.raises(InvalidInputError, match="1 in names"):
+        pings.export_telemetry(tmp_path / "tree", options=TelemetryOptions(named=1))
+    with pytest.raises(InvalidInputError, match="if_changed is 'skip'"):
+        pings.export_telemetry(tmp_path / "tree", if_changed="skip")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda note: b"{",
+        lambda note: note.replace(b"20130611/nightly/001", b"../../../../etc/001"),
+        lambda note: note.replace(b"20130611/nightly/001", b"20130611/release/009"),
+    ],
+)
+def test_damaged_note_is_named_and_nothing_is_touched(
+    pings: lakebed.Dataset, tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    pings.export_telemetry(tmp_path / "tree")
+    note = tmp_path / "tree" / ".lakebed-export" / "tree.json"
+    note.write_bytes(change(note.read_bytes()))
+    before = lines_of(open_store(tmp_path / "tree"))
+
+    with pytest.raises(CorruptMetadataError, match="note of exports"):
+        pings.export_telemetry(tmp_path / "tree", if_changed="replace")
+
+    assert lines_of(open_store(tmp_path / "tree")) == before
+
+
+def test_of_two_exports_at_once_the_first_is_refused_and_shows_nothing(
+    pings: lakebed.Dataset, tree: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, options = tree
+    pings.export_telemetry(url, storage_options=options)
+    pings.append(day(DAYS[1]))
+    show = ExportedTree.show
+
+    def overtaken(self: ExportedTree, *arguments: Any) -> None:
+        monkeypatch.setattr(ExportedTree, "show", show)
+        pings.export_telemetry(url, storage_options=options)
+        show(self, *arguments)
+
+    monkeypatch.setattr(ExportedTree, "show", overtaken)
+
+    with pytest.raises(ConflictError, match="Another export"):
+        pings.export_telemetry(url, storage_options=options)
+
+    assert lines_of(open_store(url, storage_options=options)) == expected(pings)
+
+
+def test_failed_export_leaves_nothing(pings: lakebed.Dataset, tmp_path: Path) -> None:
+    pings.append([{"uuid": "x", "document": {"day": "d" * 240, "channel": "nightly"}}])
+    long = pings.where(f"day = '{'d' * 240}'")
+
+    with pytest.raises(InvalidInputError):
+        long.export_telemetry(tmp_path / "tree", options=TelemetryOptions(named=2))
+
+    assert not (tmp_path / "tree").exists() or list((tmp_path / "tree").rglob("*.lz4")) == []
+    pings.where("day < 'd'").export_telemetry(tmp_path / "tree")
+
+
+# What dies at its nth write or rename, without any chance to tidy up.
+DYING = """
+import os, sys
+from pathlib import Path
+import lakebed
+from lakebed.store.posix import PosixStore
+left = int(sys.argv[1])
+def dying(call):
+    def counted(*arguments, **named):
+        global left
+        left -= 1
+        if left == 0:
+            os._exit(9)
+        return call(*arguments, **named)
+    return counted
+dataset = lakebed.open_repository(sys.argv[2])["pings"]
+for name in ("_put", "_create", "_replace", "_adopt", "_delete"):
+    setattr(PosixStore, name, dying(getattr(PosixStore, name)))
+Path.rename = dying(Path.rename)
+dataset.export_telemetry(sys.argv[3], if_changed="replace")
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_export_that_is_killed_at_any_write_shows_no_half_day_and_is_finished(
+    tmp_path: Path,
+) -> None:
+    pings = make_pings(str(tmp_path / "lake"))
+    for number in range(1, 100):
+        tree = tmp_path / f"tree{number}"
+        pings.overwrite(day(DAYS[0], 3))
+        pings.where(f"day <> '{DAYS[0]}'").delete()
+        pings.export_telemetry(tree)
+        pings.append([*day(DAYS[0], 1, prefix="late"), *day(DAYS[1], 3)])
+        script = [sys.executable, "-c", DYING, str(number), str(tmp_path / "lake"), str(tree)]
+
+        died = subprocess.run(script, check=False, timeout=60).returncode == 9
+
+        shown = {path for path in lines_of(open_store(tree)) if path.endswith(DAYS[1])}
+        assert len(shown) in (0, 3), f"half of a day is shown after write {number}"
+        pings.export_telemetry(tree, if_changed="replace")
+        assert lines_of(open_store(tree)) == expected(pings), f"after write {number}"
+        assert [path.name for path in (tree / ".lakebed-export").glob("staged-*")] == []
+        if not died:
+            break
+    assert number > 8
