@@ -88,6 +88,44 @@ def test_rejects_can_fail_the_command_before_anything_is_committed(cli, place) -
     assert not list((place / "lake").glob("n_quarantine*"))
 
 
+def test_fields_that_the_dataset_lacks_are_ignored_kept_or_rejected_as_asked_for(
+    cli, place
+) -> None:
+    (place / "in" / "a.jsonl").write_text('{"n": 1, "note": "x"}\n')
+
+    rejected = cli.json("ingest", "in", *OPTIONS, exit_code=2)
+    assert (rejected["row_count"], rejected["rejected_line_count"]) == (1, 1)
+    ignored = cli.json("ingest", "in", *OPTIONS, "--unknown", "ignore")
+    assert (ignored["row_count"], ignored["ignored_fields"]) == (1, "note")
+    kept = cli("ingest", "in", *OPTIONS, "--unknown", "keep", "--again", "in/a.jsonl")
+    assert "The schema of the dataset has changed: +note: string." in kept.stderr
+    assert cli.json("query", "lake/n", "--where", "n = 1") == [{"n": 1, "note": "x"}]
+
+
+def test_options_that_hints_name_go_with_a_file(cli, place) -> None:
+    (place / "in" / "a.jsonl").write_text("garbage\n" * 3)
+    (place / "n.toml").write_text(
+        'name = "n"\ninto = "lake/n"\n[files]\npaths = "in"\n[create]\nschema = "n.avsc"\n'
+    )
+
+    kept_back = cli("ingest", "n.toml", "--local", exit_code=2)
+    assert "--max-rejects 1" in kept_back.stderr
+    taken = cli.json("ingest", "n.toml", "--local", "--max-rejects", "1", "--allow-truncated")
+    assert taken["kept_back_count"] == 0
+    assert "--supersede" in cli.error("ingest", "n.toml", "--supersede", "path")["message"]
+
+
+def test_the_quarantine_is_readable_at_80_columns(cli, place, monkeypatch) -> None:
+    cli("ingest", "in", *OPTIONS)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    shown = cli("query", "lake/n_quarantine").stdout
+
+    header = shown.splitlines()[0].split()
+    assert header[:3] == ["line_number", "reason", "text"]
+    assert "one" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

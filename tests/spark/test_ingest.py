@@ -100,6 +100,46 @@ def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path
     assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7, 1: 1}
 
 
+def test_tasks_keep_and_ignore_fields_and_keep_files_back_as_one_process_does(
+    spark, tmp_path
+) -> None:
+    (tmp_path / "in").mkdir()
+    for day in range(6):
+        others = {"note": f"n{day}", "size": day} if day >= 3 else {}
+        lines = [json.dumps({"day": day, "n": n, **others}) for n in range(50)]
+        (tmp_path / "in" / f"{day}.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "in" / "garbage.jsonl").write_text("garbage\n" * 30)
+    (tmp_path / "in" / "cut.jsonl").write_text('{"day": 9, "n": 1}\n{"day": 9, "n')
+    schema = pa.schema([("day", pa.int32()), ("n", pa.int64())])
+
+    def ingest(name: str, unknown: str) -> Ingest:
+        return Ingest(
+            name="events",
+            into=f"{tmp_path}/lake/{name}",
+            source=lakebed.FromFiles(paths=tmp_path / "in"),
+            create=DatasetDescriptor(schema=schema),
+            unknown=unknown,
+        )
+
+    for unknown in ("reject", "ignore", "keep"):
+        by_tasks = ingest(f"tasks_{unknown}", unknown).run(spark)
+        alone = ingest(f"alone_{unknown}", unknown).run()
+
+        told = [
+            {key: value for key, value in one.to_record().items() if value is not None}
+            for one in (by_tasks, alone)
+        ]
+        for one in told:
+            for key in ("dataset", "duration_s", "quarantine", "batch_id"):
+                one.pop(key)
+        assert told[0] == told[1]
+        assert sorted(one.why for one in by_tasks.kept_back)[-1] == "truncated"
+        assert by_tasks.row_count == (150 if unknown == "reject" else 300)
+    kept = ingest("tasks_keep", "keep")
+    assert sum(row["note"] is not None for row in kept.dataset().reader()) == 150
+    assert kept.run(spark, again="rejected").row_count == 0
+
+
 def test_records_lines_and_contents_are_data_frames(spark, archive) -> None:
     span = {"start": "2013-01-02", "end": "2013-01-03T12:00"}
     records = {one.id: one for one in archive.list("events", **span)}

@@ -11,11 +11,18 @@ from typing import Any, get_args
 import click
 
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
 from lakebed.cli.data import begun_option
 from lakebed.cli.datasets import read_schema_file, read_strategy
 from lakebed.cli.follow import follow_ingest
-from lakebed.cli.load import note_rejects, pays_off, start_spark
+from lakebed.cli.load import (
+    note_ignored,
+    note_rejects,
+    pays_off,
+    start_spark,
+    unknown_option,
+)
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.errors import InvalidInputError
@@ -37,7 +44,7 @@ from lakebed.pipeline.candidates import Supersede
 
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 # Options that replace a key of a declaration.
-_OVERRIDES = ("supersede", "max_rejects", "allow_truncated")
+_OVERRIDES = ("supersede", "max_rejects", "allow_truncated", "unknown")
 _OF_ARCHIVES = "--supersede is of the files of an archive"
 _TOLD = 5  # files that are kept back, by name
 
@@ -129,6 +136,7 @@ _TOLD = 5  # files that are kept back, by name
     is_flag=True,
     help="Take what can be read of a file whose end is missing or damaged, which else is kept back.",
 )
+@unknown_option
 @click.option(
     "--again",
     multiple=True,
@@ -178,8 +186,8 @@ def ingest(
     again when it has changed, or the schema of the dataset, or an option; or with --again.
 
     FILE... are files, patterns, directories or URLs; or one file that ends with .toml and
-    declares all of it, of which --supersede, --max-rejects and --allow-truncated replace a key; or
-    with --from-archive a question, such as what=syslog start=2015-03-20 end=now.
+    declares all of it, of which --supersede, --max-rejects, --allow-truncated and --unknown
+    replace a key; or with --from-archive a question, such as what=syslog start=2015-03-20 end=now.
 
     With --follow, the verb goes on, and shows each look that has read something.
     """
@@ -296,6 +304,7 @@ def _from_options(
     quarantine: str | None,
     max_rejects: float | None,
     allow_truncated: bool,
+    unknown: Unknown | None,
 ) -> Ingest:
     if into is None:
         message = "Say where the rows go: --into LOCATION/NAME."
@@ -307,11 +316,11 @@ def _from_options(
             message = "Say where the archive is: --storage URL."
             raise click.UsageError(message, context)
         question = parse_pairs(context, context.command.params[0], arguments)
-        unknown = [key for key in question if key not in _QUESTION]
-        if unknown or "what" not in question:
+        strange = [key for key in question if key not in _QUESTION]
+        if strange or "what" not in question:
             message = (
-                f"There is no {unknown[0]!r} in a question to an archive."
-                if unknown
+                f"There is no {strange[0]!r} in a question to an archive."
+                if strange
                 else "The question to the archive has no 'what'."
             )
             raise InvalidInputError(message, hint=f"Write KEY=VALUE with {', '.join(_QUESTION)}.")
@@ -337,6 +346,7 @@ def _from_options(
         quarantine=quarantine or None,
         max_rejects=max_rejects,
         allow_truncated=allow_truncated,
+        unknown=unknown or "reject",
         csv=CsvOptions(has_header=not no_header, delimiter=delimiter, null_text=null_text),
         storage_options=storage_options,
     )
@@ -406,6 +416,9 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
         file_count=report.rejected_file_count,
         file_row_count=report.rejected_file_row_count,
     )
+    note_ignored(output, report.ignored_row_count, report.ignored_file_count, report.ignored_fields)
+    if report.schema_changes:
+        output.note(f"The schema of the dataset has changed: {', '.join(report.schema_changes)}.")
     record = report.to_record()
     told = {**record, "left_out": _left_out_records(report.left_out)}
     output.record(told, facts=facts_of(record))
@@ -445,8 +458,8 @@ def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
         )
     if "refused" in reasons:
         output.note(
-            "Change the schema of the dataset, as with `lakebed schema update`, or mend these: the "
-            "next run reads them."
+            "Change the schema of the dataset, as with `lakebed schema update` or --unknown keep, "
+            "leave columns out with --unknown ignore, or mend these: the next run reads them."
         )
     if "truncated" in reasons:
         output.note("Bring these again as a whole, or take what can be read: --allow-truncated.")

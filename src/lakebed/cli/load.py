@@ -9,17 +9,18 @@ import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import click
 
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.files import reading
 from lakebed.arrow.reading.inference import infer_schema
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.data import begun_option, commit_options, run_option, takes_files
 from lakebed.cli.datasets import read_partitions
 from lakebed.cli.inputs import Inputs
-from lakebed.cli.options import AttachedOption, takes_dataset, verb
+from lakebed.cli.options import AttachedOption, Verb, takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
@@ -38,6 +39,17 @@ _TEXT = Primitive(Kind.STRING)
 _SIFTED = ("submissions", "avro")
 # One process reads as much in about the time in which a session starts.
 _SPARK_FROM_BYTES = 64 * 2**20
+
+
+def unknown_option(function: Verb) -> Verb:
+    """Add `--unknown`."""
+    return click.option(
+        "--unknown",
+        type=click.Choice(get_args(Unknown)),
+        help="A field that the dataset lacks: reject it, which sets the line or file aside; ignore "
+        "it, which leaves it out and counts the rows; or keep it, which adds it to the schema, "
+        "nullable.  [default: reject]",
+    )(function)
 
 
 @verb(
@@ -82,6 +94,7 @@ _SPARK_FROM_BYTES = 64 * 2**20
     help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
     "installed, and several files have 64 MiB together]",
 )
+@unknown_option
 @run_option
 @begun_option
 def import_(
@@ -96,6 +109,7 @@ def import_(
     quarantine: str | None,
     fail_on_rejects: bool,
     with_spark: bool | None,
+    unknown: Unknown | None,
     run: str | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -105,7 +119,7 @@ def import_(
 
     FILES are CSV with a header, JSON lines, submissions, Avro or Parquet, or directories of
     them. A dataset that is there says how they are read, and every column must be one of its
-    fields. For one that is missing the types are those that `schema infer --rows 0` finds: times
+    fields, unless --unknown says otherwise. For one that is missing the types are those that `schema infer --rows 0` finds: times
     in CSV are found, in UTC; in JSON they stay text, so create the dataset first if it has times.
     For submissions it has a text field for each source of its partitions. It is created when all
     has been read, so that files that do not fit leave nothing.
@@ -149,6 +163,7 @@ def import_(
                 csv=inputs.csv,
                 commit=commit_options(begun_at) or CommitOptions(),
                 fail_on_rejects=not sets_aside,
+                unknown=unknown or "reject",
             ),
             overwrites=is_overwrite,
             create=create,
@@ -183,6 +198,15 @@ def note_rejects(
     if parts:
         output.note(
             f"{'; '.join(parts)}. See why with: lakebed query {quarantine} --where \"run = '{run}'\""
+        )
+
+
+def note_ignored(output: Output, row_count: int, file_count: int, fields: Sequence[str]) -> None:
+    """Note what was left out of rows, if anything."""
+    if row_count:
+        output.note(
+            f"{counted(row_count, 'row')} of {counted(file_count, 'file')} had fields that the "
+            f"dataset lacks, which were left out: {', '.join(fields)}."
         )
 
 
@@ -289,10 +313,12 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
         report.run,
         line_count=report.rejected_count,
     )
+    note_ignored(output, report.ignored_row_count, report.ignored_file_count, report.ignored_fields)
     record = {
         **commit_record(report.commit),
         "run": report.run,
         "rejected_count": report.rejected_count,
+        "ignored_row_count": report.ignored_row_count,
         "quarantine": report.quarantine if report.rejected_count else None,
         "file_count": report.file_count,
         "size_bytes": report.size_bytes,

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Self, cast
 
 from lakebed.arrow.reading.files import without_parents
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError
 from lakebed.state.sources import SourceFile
 from lakebed.work.ingest.due import Candidate, LeftOut, Why
-from lakebed.work.ingest.options import Unknown
 
 REJECTED = "rejected"
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from lakebed.arrow.reading.files import CsvOptions, without_parents
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import FormatError, InvalidInputError, NotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
@@ -74,6 +75,7 @@ class _Document(_Table):
     quarantine: str | None = None
     max_rejects: float | None = None
     allow_truncated: bool = False
+    unknown: Unknown = "reject"
     provided: dict[str, str | int | float | bool] = {}
     storage_options: dict[str, str] = {}
 
@@ -119,6 +121,7 @@ def read_document(source: str | os.PathLike[str]) -> dict[str, Any]:
         "quarantine": document.quarantine,
         "max_rejects": document.max_rejects,
         "allow_truncated": document.allow_truncated,
+        "unknown": document.unknown,
         "csv": _csv(document.csv or _Csv()),
         "provided": document.provided,
         "storage_options": document.storage_options,

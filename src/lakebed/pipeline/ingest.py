@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -42,7 +43,7 @@ from lakebed.store import Store, open_store
 from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Intake, read_in
-from lakebed.work.ingest.options import LoadOptions, Rules, rule_of
+from lakebed.work.ingest.options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class Ingest:
             it is 1.
         allow_truncated: Whether what can be read of a file is taken where its end is missing or
             damaged; else it is kept back.
+        unknown: What becomes of a field that the dataset lacks. `reject`: the line, or the file
+            whose header or schema has it, does not fit. `ignore`: it is left out of the rows, and
+            the report counts them. `keep`: it is added to the schema of the dataset, nullable, in
+            a commit before that of the rows; its type is the one that most values have, in all
+            files that the run reads.
         csv: How CSV is written.
         provided: Values of `provided` partition fields, the same for all rows.
         storage_options: What the store of the dataset needs to know; no display shows what may be
@@ -137,6 +143,7 @@ class Ingest:
     quarantine: str | None = None
     max_rejects: float | None = None
     allow_truncated: bool = False
+    unknown: Unknown = "reject"
     csv: CsvOptions = field(default_factory=CsvOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
@@ -207,8 +214,12 @@ class Ingest:
         """
         return self._repository().open(self._address()[1])
 
-    def _rules(self) -> Rules:
-        return Rules(max_rejects=self.max_rejects, allow_truncated=self.allow_truncated)
+    def _rules(self) -> IngestRules:
+        return IngestRules(
+            max_rejects=self.max_rejects,
+            allow_truncated=self.allow_truncated,
+            unknown=self.unknown,
+        )
 
     def check(self, *, again: FilesAgain | None = None) -> IngestCheck:
         """Check all that can be known before a file is read; nothing is written.
@@ -276,7 +287,7 @@ class Ingest:
 
     def _check_descriptor(self, descriptor: DatasetDescriptor) -> None:
         if self.format is not None:
-            open_reader(self.format, descriptor, self.csv)
+            open_reader(self.format, descriptor, self.csv, self.unknown)
         descriptor.partition_by.check_provided(self.provided)
 
     def run(
@@ -332,7 +343,8 @@ class Ingest:
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            As `check` and `Dataset.append`; one Spark job. Where files are replaced, the data
+            As `check` and `Dataset.append`; one Spark job. With `unknown="keep"` files of lines are
+            read once more, by another Spark job. Where files are replaced, the data
             files that hold their rows are read and written, by this process.
         """
         began = time.monotonic()
@@ -354,6 +366,7 @@ class Ingest:
                 commit=commit,
                 provided=self.provided,
                 fail_on_rejects=fail_on_rejects,
+                unknown=self.unknown,
             ),
             rules=self._rules(),
             replaces_rewritten=replace_rewritten,
@@ -375,6 +388,10 @@ class Ingest:
             rest_count=done.rejects.rest_count,
             rejected_file_count=done.rejects.file_count,
             rejected_file_row_count=done.rejects.file_row_count,
+            ignored_file_count=done.ignored.file_count,
+            ignored_row_count=done.ignored.row_count,
+            ignored_fields=done.ignored.fields,
+            schema_changes=done.schema_changes,
             size_bytes=sum(candidate.file.size_bytes for candidate in due.files),
             carried_count=done.carried_count,
             quarantine=self.quarantine_name,
@@ -392,6 +409,7 @@ class Ingest:
         attempts = Attempts(
             schema=state.lineage.number,
             rule=rule_of(candidates.format, self.csv, self._rules()),
+            unknown=self.unknown,
             set_aside=self._quarantine().notes(store) if candidates.files else {},
             again=again,
         )

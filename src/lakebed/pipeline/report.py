@@ -33,6 +33,10 @@ class IngestReport:
         rest_count: Rests of truncated files among it.
         rejected_file_count: Whole files among it.
         rejected_file_row_count: Rows of these, as far as they can be counted.
+        ignored_file_count: Files of which fields were left out, as `unknown="ignore"` asks for.
+        ignored_row_count: Rows that had a value in such a field.
+        ignored_fields: Paths of these fields.
+        schema_changes: What `unknown="keep"` has added to the schema, such as `+note: string`.
         size_bytes: Of the files that were read, as they lie there.
         carried_count: Rows of other files that were written anew, since they shared a data file
             with rows that were replaced.
@@ -61,6 +65,10 @@ class IngestReport:
     rest_count: int = 0
     rejected_file_count: int = 0
     rejected_file_row_count: int = 0
+    ignored_file_count: int = 0
+    ignored_row_count: int = 0
+    ignored_fields: tuple[str, ...] = ()
+    schema_changes: tuple[str, ...] = ()
     size_bytes: int = 0
     carried_count: int = 0
     quarantine: str
@@ -106,6 +114,10 @@ class IngestReport:
             "rest_count": self.rest_count,
             "rejected_file_count": self.rejected_file_count,
             "rejected_file_row_count": self.rejected_file_row_count,
+            "ignored_file_count": self.ignored_file_count,
+            "ignored_row_count": self.ignored_row_count,
+            "ignored_fields": ", ".join(self.ignored_fields) or None,
+            "schema_changes": ", ".join(self.schema_changes) or None,
             "size_bytes": self.size_bytes,
             "carried_count": self.carried_count,
             "quarantine": self.quarantine if self.rejected_count else None,
@@ -118,7 +130,7 @@ class IngestReport:
         _log.log(
             level,
             "ingest done name=%s dataset=%s version=%d files=%d rows=%d rejected_lines=%d rests=%d "
-            "rejected_files=%d kept_back=%d",
+            "rejected_files=%d ignored_rows=%d kept_back=%d",
             self.name,
             self.dataset,
             self.version,
@@ -127,6 +139,7 @@ class IngestReport:
             self.rejected_line_count,
             self.rest_count,
             self.rejected_file_count,
+            self.ignored_row_count,
             len(self.kept_back),
         )
 

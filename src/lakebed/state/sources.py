@@ -29,7 +29,7 @@ Origins = tuple[tuple[str, int], ...]
 """Rows of a data file from its begin on: so many of this source, so many of the next."""
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FileRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a raw file, or a part of it, was not taken, and what would be a reason to try again.
 
     Attributes:
@@ -39,7 +39,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rule: By which it was refused, as text.
         detail: The reason in a sentence.
 
-    >>> Refusal(why="refused", schema=1, rule="csv").detail
+    >>> FileRefusal(why="refused", schema=1, rule="csv").detail
     ''
     """
 
@@ -96,7 +96,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: _Time | None = None
     end: _Time | None = None
     path: str | None = None
-    refusal: Refusal | None = None
+    refusal: FileRefusal | None = None
     attempt: int | None = None
 
     def _row_(self) -> dict[str, object]:

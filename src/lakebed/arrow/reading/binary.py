@@ -12,12 +12,22 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types as pat
 
 from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.conform import Conformer, check_columns, check_types
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import RawFile
+from lakebed.arrow.reading.unknown import (
+    Census,
+    Ignored,
+    Unknown,
+    arrow_schema,
+    known_part,
+    known_schema,
+    values_of,
+)
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
 from lakebed.model.avro import schema_from_avro
@@ -30,18 +40,26 @@ _ROWS_PER_CHUNK = 4_096
 class _RowChunk(Chunk):
     """Rows that are typed already; only what the dataset asks of them can fail."""
 
-    def __init__(self, rows: pa.RecordBatch, first_number: int) -> None:
+    def __init__(
+        self, rows: pa.RecordBatch, first_number: int, left_out: Sequence[str] = ()
+    ) -> None:
         self._rows = rows
         self._first_number = first_number
+        self._left_out = left_out
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)
 
     def batch(self) -> pa.RecordBatch:
-        return self._rows
+        if not self._left_out:
+            return self._rows
+        self.ignored = values_of((name, self._rows.column(name)) for name in self._left_out)
+        names = self._rows.schema.names
+        return self._rows.select([name for name in names if name not in self._left_out])
 
     def part(self, start: int, end: int) -> Chunk:
-        return _RowChunk(self._rows.slice(start, end - start), self._first_number + start)
+        rows = self._rows.slice(start, end - start)
+        return _RowChunk(rows, self._first_number + start, self._left_out)
 
     def reject(self, cause: InvalidInputError) -> Reject:
         (row,) = self._rows.to_pylist(maps_as_pydicts="lossy")
@@ -58,13 +76,47 @@ def _row_as_json(row: Mapping[str, Any]) -> bytes:
 class ParquetReader(FormatReader):
     """Parquet files, whose columns are typed already."""
 
-    def __init__(self, descriptor: DatasetDescriptor) -> None:
+    def __init__(self, descriptor: DatasetDescriptor, unknown: Unknown = "reject") -> None:
         self._descriptor = descriptor
+        self._unknown = unknown
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
         with file.open_raw() as raw:
-            Conformer(pq.read_schema(raw), self._descriptor)
+            schema = pq.read_schema(raw)
+        if self._unknown == "reject":
+            Conformer(schema, self._descriptor)
+            return
+        left_out = set(self._left_out(schema))
+        given = pa.schema([column for column in schema if column.name not in left_out])
+        if not self._is_nested(given):
+            Conformer(given, self._descriptor)
+            return
+        check_columns(given.names, self._descriptor)
+        check_types(known_schema(arrow_schema(given), self._descriptor.schema), self._descriptor)
+
+    def _left_out(self, schema: pa.Schema) -> list[str]:
+        """Return the columns of a file that are not read."""
+        return [
+            column.name
+            for column in schema
+            if column.name not in self._descriptor.schema
+            and (self._unknown == "ignore" or pat.is_null(column.type))
+        ]
+
+    def _is_nested(self, given: pa.Schema) -> bool:
+        """Whether records inside of the columns have fields that the dataset lacks."""
+        schema = arrow_schema(given)
+        known = known_schema(schema, self._descriptor.schema)
+        return any(one.name in known and known.get(one.name).type != one.type for one in schema)
+
+    def census(self, file: RawFile) -> Census:
+        """Return the types of a file's columns that the dataset lacks."""
+        census = Census()
+        with file.open_raw() as raw, pq.ParquetFile(raw) as opened:
+            schema = arrow_schema(opened.schema_arrow)
+            census.note_schema(schema, self._descriptor.schema, opened.metadata.num_rows)
+        return census
 
     def count(self, file: RawFile) -> int | None:
         """Return the rows that the footer of a file tells."""
@@ -79,8 +131,14 @@ class ParquetReader(FormatReader):
                 file.open_raw() as raw,
                 pq.ParquetFile(raw, page_checksum_verification=True) as opened,
             ):
+                left_out = [] if self._unknown == "reject" else self._left_out(opened.schema_arrow)
+                is_nested = self._unknown != "reject" and self._is_nested(opened.schema_arrow)
                 for rows in opened.iter_batches():
-                    yield _RowChunk(rows, number)
+                    if is_nested:
+                        entities = rows.to_pylist(maps_as_pydicts="lossy")
+                        yield _EntityChunk(entities, number, self._descriptor, self._unknown)
+                    else:
+                        yield _RowChunk(rows, number, left_out)
                     number += rows.num_rows
         except (pa.ArrowException, OSError) as exc:
             if isinstance(exc, OSError) and exc.errno is not None:
@@ -97,15 +155,25 @@ def _rest_of_rows(number: int, cause: Exception) -> Reject:
 class AvroRowsReader(FormatReader):
     """Avro files, read by the schema that is in each of them."""
 
-    def __init__(self, descriptor: DatasetDescriptor) -> None:
+    def __init__(self, descriptor: DatasetDescriptor, unknown: Unknown = "reject") -> None:
         _fastavro()
         self._descriptor = descriptor
+        self._unknown = unknown
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
         schema = avro_file_schema(file)
+        if self._unknown == "ignore":
+            schema = known_schema(schema, self._descriptor.schema)
         check_columns(schema.names, self._descriptor)
         check_types(schema, self._descriptor)
+
+    def census(self, file: RawFile) -> Census:
+        """Return the types of a file's fields that the dataset lacks."""
+        census = Census()
+        schema = avro_file_schema(file)
+        census.note_schema(schema, self._descriptor.schema, self.count(file) or 0)
+        return census
 
     def count(self, file: RawFile) -> int | None:
         """Return the rows that the blocks of a file tell; None where one is damaged."""
@@ -124,10 +192,10 @@ class AvroRowsReader(FormatReader):
             for row in rows:
                 waiting.append(row)
                 if len(waiting) == _ROWS_PER_CHUNK:
-                    yield _EntityChunk(waiting, number, self._descriptor)
+                    yield _EntityChunk(waiting, number, self._descriptor, self._unknown)
                     number, waiting = number + len(waiting), []
             if waiting:
-                yield _EntityChunk(waiting, number, self._descriptor)
+                yield _EntityChunk(waiting, number, self._descriptor, self._unknown)
             if rows.damage is not None:
                 yield _rest_of_rows(number + len(waiting), rows.damage)
 
@@ -198,8 +266,13 @@ def _as_text(value: Any) -> Any:
 
 class _EntityChunk(Chunk):
     def __init__(
-        self, entities: Sequence[Mapping[str, Any]], first: int, descriptor: DatasetDescriptor
+        self,
+        entities: Sequence[Mapping[str, Any]],
+        first: int,
+        descriptor: DatasetDescriptor,
+        unknown: Unknown,
     ) -> None:
+        self._unknown = unknown
         self._entities = entities
         self._first = first
         self._descriptor = descriptor
@@ -208,10 +281,16 @@ class _EntityChunk(Chunk):
         return len(self._entities)
 
     def batch(self) -> pa.RecordBatch:
-        return entities_to_batch(self._entities, self._descriptor)
+        if self._unknown == "reject":
+            return entities_to_batch(self._entities, self._descriptor)
+        fields = self._descriptor.schema.fields
+        parts = [known_part(entity, fields, self._unknown) for entity in self._entities]
+        self.ignored = sum((left_out for _, left_out in parts), Ignored())
+        return entities_to_batch([entity for entity, _ in parts], self._descriptor)
 
     def part(self, start: int, end: int) -> Chunk:
-        return _EntityChunk(self._entities[start:end], self._first + start, self._descriptor)
+        entities = self._entities[start:end]
+        return _EntityChunk(entities, self._first + start, self._descriptor, self._unknown)
 
     def reject(self, cause: InvalidInputError) -> Reject:
         (entity,) = self._entities

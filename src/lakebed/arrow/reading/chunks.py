@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from lakebed.arrow.reading.files import Line, RawFile, lines_of
+from lakebed.arrow.reading.unknown import Census, Ignored
 from lakebed.errors import InvalidInputError
 
 _LINES_PER_CHUNK = 1_024
@@ -44,7 +45,13 @@ class Reject:
 
 
 class Chunk(ABC):
-    """Some rows, one after the other."""
+    """Some rows, one after the other.
+
+    Attributes:
+        ignored: What `batch` has left out of them.
+    """
+
+    ignored = Ignored()
 
     @abstractmethod
     def __len__(self) -> int:
@@ -88,6 +95,15 @@ class FormatReader(ABC):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""
 
+    @abstractmethod
+    def census(self, file: RawFile) -> Census:
+        """Return what a file holds in fields that the dataset lacks; damage ends it.
+
+        Cost:
+            One pass over a file of lines, for CSV only where the header names such a field; the
+            schema of others.
+        """
+
     def count(self, file: RawFile) -> int | None:  # noqa: ARG002 - of a format with a schema
         """Return the rows of a file whose header or schema does not fit; None if unknown.
 
@@ -97,7 +113,7 @@ class FormatReader(ABC):
         return None
 
 
-Parse = Callable[[Sequence[bytes]], pa.RecordBatch]
+Parse = Callable[[Sequence[bytes]], tuple[pa.RecordBatch, Ignored]]
 IsCut = Callable[[bytes], bool]
 """Says of the last line of a file, which has no newline, whether it is only the begin of one."""
 
@@ -115,7 +131,8 @@ class LineChunk(Chunk):
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows as data for the dataset."""
-        return self._parse([line.data for line in self._lines])
+        rows, self.ignored = self._parse([line.data for line in self._lines])
+        return rows
 
     def part(self, start: int, end: int) -> Chunk:
         """Return the rows from `start` to before `end`."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from lakebed.arrow.conform import Conformer, check_columns
+from lakebed.arrow.conform import Conformer, check_columns, unknown_field
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
@@ -24,6 +24,8 @@ from lakebed.arrow.reading.chunks import (
     without_blanks,
 )
 from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
+from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
+from lakebed.arrow.reading.unknown import Census, Ignored, Unknown, values_of
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
@@ -37,12 +39,15 @@ _MAX_RECORD_BYTES = 2**20  # looking for the end of a quoted cell goes no farthe
 
 
 class CsvReader(FormatReader):
-    """CSV by the types of the dataset; header and schema must agree."""
+    """CSV by the types of the dataset; header and schema must agree, but for unknown columns."""
 
-    def __init__(self, descriptor: DatasetDescriptor, options: CsvOptions) -> None:
+    def __init__(
+        self, descriptor: DatasetDescriptor, options: CsvOptions, unknown: Unknown = "reject"
+    ) -> None:
         check_flat(descriptor.schema)
         self._descriptor = descriptor
         self._options = options
+        self._unknown = unknown
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
@@ -57,11 +62,31 @@ class CsvReader(FormatReader):
         cells = () if first is None else csv_cells(first.data, self._options)
         if self._options.has_header:
             names = check_header(cells, self._options)
-            check_columns(names, self._descriptor)
+            known = [name for name in names if name in self._descriptor.schema]
+            # With `keep` a column that could not be added may be empty, which shows line by line.
+            check_columns(names if self._unknown == "reject" else known, self._descriptor)
             return names
         names = self._descriptor.schema.names
+        if self._unknown == "ignore":
+            names += tuple(f"column {n}" for n in range(len(names) + 1, len(cells) + 1))
         check_column_count(cells, names)
         return names
+
+    def census(self, file: RawFile) -> Census:
+        """Return the kinds of cells in columns that the dataset lacks."""
+        census = Census()
+        records = csv_records(file, self._options)
+        first = next(records, None)
+        if first is None or first.problem or not self._options.has_header:
+            return census
+        names = self._names(first)
+        unknown = [name for name in names if name not in self._descriptor.schema]
+        lines = (record for record in records if unknown and not record.problem)
+        while chunk := list(itertools.islice(lines, _ROWS_PER_CHUNK)):
+            table = cells_as_text(chunk, names, self._options, skips=True)
+            for name in unknown:
+                _note_cells(census, name, table.column(name))
+        return census
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield all that is in a file, in order."""
@@ -77,7 +102,7 @@ class CsvReader(FormatReader):
             records = itertools.chain([first], records)
         # In a file of one column an empty line is a null.
         lines = records if len(names) == 1 else without_blanks(records)
-        parse = _CsvParser(names, self._descriptor, self._options)
+        parse = _CsvParser(names, self._descriptor, self._options, self._unknown)
         yield from grouped(lines, parse, parse.is_cut, _ROWS_PER_CHUNK)
 
     def count(self, file: RawFile) -> int | None:
@@ -88,6 +113,67 @@ class CsvReader(FormatReader):
                 return None
             count += 1
         return max(0, count - self._options.has_header)
+
+
+def _note_cells(census: Census, name: str, cells: pa.ChunkedArray) -> None:
+    for entry in pc.value_counts(cells.drop_null().combine_chunks()).to_pylist():
+        text, count = entry["values"], entry["counts"]
+        kind = kind_of_text(text)
+        # Of cells, text takes what does not go together.
+        for noted in ("cell", str(kind)):
+            census.note((name,), noted, count)
+        if kind is Kind.LONG and abs(int(text)) > MAX_EXACT:
+            census.note((name,), "inexact", count)
+
+
+def cells_as_text(
+    chunk: Sequence[Line], names: Sequence[str], options: CsvOptions, *, skips: bool
+) -> pa.Table:
+    """Read cells as what stands in them, null where reading takes them for null.
+
+    Args:
+        chunk: Records.
+        names: Of the columns.
+        options: How the file is written.
+        skips: Whether records of another number of cells are passed over.
+
+    Raises:
+        SchemaMismatchError: A record is none, and none shall be passed over.
+    """
+    texts = dict.fromkeys(names, pa.string())
+    data = b"\n".join(line.data for line in chunk) + b"\n"
+    try:
+        return pacsv.read_csv(
+            io.BytesIO(data),
+            pacsv.ReadOptions(
+                column_names=list(names), use_threads=False, block_size=len(data) + 1
+            ),
+            pacsv.ParseOptions(
+                delimiter=options.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=len(names) > 1,
+            ),
+            pacsv.ConvertOptions(
+                column_types=texts,
+                null_values=["", options.null_text],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as exc:
+        if len(chunk) > 1:
+            halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
+            tables = [cells_as_text(half, names, options, skips=skips) for half in halves]
+            if skips:
+                return pa.concat_tables(tables)
+        if skips:
+            return pa.schema(texts).empty_table()
+        try:
+            csv_cells(chunk[0].data, options)
+            bad = bad_record(str(exc))
+        except SchemaMismatchError as error:  # it is no text at all
+            bad = error
+        raise SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint) from exc
 
 
 def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -107,10 +193,17 @@ class _CsvParser:
     """Turns records of CSV into data, all by the types of the dataset."""
 
     def __init__(
-        self, names: tuple[str, ...], descriptor: DatasetDescriptor, options: CsvOptions
+        self,
+        names: tuple[str, ...],
+        descriptor: DatasetDescriptor,
+        options: CsvOptions,
+        unknown: Unknown,
     ) -> None:
-        given = descriptor.schema.select(names)
-        self._types = [field.type for field in given]
+        self._known = tuple(name for name in names if name in descriptor.schema)
+        self._others = [name for name in names if name not in descriptor.schema]
+        self._unknown = unknown
+        given = descriptor.schema.select(self._known)
+        self._types = {field.name: field.type for field in given}
         self._names = list(names)
         self._options = options
         self._conformer = Conformer(pa.schema(map(field_to_arrow, given)), descriptor)
@@ -120,13 +213,14 @@ class _CsvParser:
             ignore_empty_lines=len(names) > 1,
         )
         self._converting = pacsv.ConvertOptions(
-            column_types={field.name: _csv_type(field.type) for field in given},
+            column_types=dict.fromkeys(self._others, pa.string())
+            | {field.name: _csv_type(field.type) for field in given},
             null_values=["", options.null_text],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
 
-    def __call__(self, records: Sequence[bytes]) -> pa.RecordBatch:
+    def __call__(self, records: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
         data = b"\n".join(records) + b"\n"
         reading = pacsv.ReadOptions(
             column_names=self._names, use_threads=False, block_size=len(data) + 1
@@ -136,10 +230,16 @@ class _CsvParser:
         except pa.ArrowException as exc:
             raise self._refused(records, str(exc)) from exc
         columns = [
-            _from_csv(table.column(name).combine_chunks(), kind, name)
-            for name, kind in zip(self._names, self._types, strict=True)
+            _from_csv(table.column(name).combine_chunks(), self._types[name], name)
+            for name in self._known
         ]
-        return self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._names))
+        rows = self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._known))
+        ignored = values_of((name, table.column(name)) for name in self._others)
+        if ignored.row_count and self._unknown == "keep":
+            name = min(ignored.fields)
+            hint = "Rename it, or evolve the schema."
+            raise unknown_field(name, f"Unknown column {name!r} in the data.", hint)
+        return rows, ignored
 
     def is_cut(self, record: bytes) -> bool:
         """Whether a record lacks cells."""
@@ -154,8 +254,8 @@ class _CsvParser:
         # Of many records, whoever reads them looks for the one that does not fit.
         if column and len(records) == 1:
             place = int(column[1])
-            text = csv_cells(records[0], self._options)[place]
-            return _no_value(text, self._types[place], self._names[place])
+            text, name = csv_cells(records[0], self._options)[place], self._names[place]
+            return _no_value(text, self._types[name], name)
         return bad_record(said)
 
 

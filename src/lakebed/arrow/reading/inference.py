@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
-import io
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from lakebed.arrow.documents import decode_object
 from lakebed.arrow.formats.submissions import split_line
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.chunks import text_lines, without_blanks
-from lakebed.arrow.reading.csv import bad_record, csv_cells, csv_records
+from lakebed.arrow.reading.csv import cells_as_text, csv_cells, csv_records
 from lakebed.arrow.reading.files import (
     CsvOptions,
     FileFormat,
@@ -30,6 +26,7 @@ from lakebed.arrow.reading.files import (
     naming,
     reading,
 )
+from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH
@@ -40,8 +37,6 @@ from lakebed.model.shown import shown
 
 DEFAULT_ROWS = 100_000
 _RECORDS_PER_CHUNK = 4_096
-_MAX_EXACT = 2**53  # up to here a double holds every whole number
-_MAX_DIGITS = 17  # of a double; more of them are lost
 
 
 def infer_schema(
@@ -142,7 +137,7 @@ def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
             for name in columns.keys() - set(names):
                 columns[name].note_null(f"{file.location} lacks it")
             for chunk in _chunked(itertools.islice(records, look.rows), look):
-                table = _as_text(chunk, names, look)
+                table = cells_as_text(chunk, names, look.csv, skips=look.skips)
                 for name in names:
                     column = columns.setdefault(name, _Column())
                     column.add(table.column(name), chunk, file.location)
@@ -178,44 +173,6 @@ def _chunked(lines: Iterable[Line], look: _Look) -> Iterator[list[Line]]:
         yield chunk
 
 
-def _as_text(chunk: Sequence[Line], names: Sequence[str], look: _Look) -> pa.Table:
-    """Read cells as what stands in them, null where reading takes them for null."""
-    texts = dict.fromkeys(names, pa.string())
-    data = b"\n".join(line.data for line in chunk) + b"\n"
-    try:
-        return pacsv.read_csv(
-            io.BytesIO(data),
-            pacsv.ReadOptions(
-                column_names=list(names), use_threads=False, block_size=len(data) + 1
-            ),
-            pacsv.ParseOptions(
-                delimiter=look.csv.delimiter,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,
-            ),
-            pacsv.ConvertOptions(
-                column_types=texts,
-                null_values=["", look.csv.null_text],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as exc:
-        if len(chunk) > 1:
-            halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
-            tables = [_as_text(half, names, look) for half in halves]
-            if look.skips:
-                return pa.concat_tables(tables)
-        if look.skips:
-            return pa.schema(texts).empty_table()
-        try:
-            csv_cells(chunk[0].data, look.csv)
-            bad = bad_record(str(exc))
-        except SchemaMismatchError as error:  # it is no text at all
-            bad = error
-        raise SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint) from exc
-
-
 class _Column:
     """What the texts of a column of CSV can be."""
 
@@ -232,9 +189,9 @@ class _Column:
             line = f", line {chunk[position].number}" if is_aligned else ""
             self.null_at = f"{location}{line}"
         for text in texts.unique().drop_null().to_pylist():
-            kind = _kind_of(text)
+            kind = kind_of_text(text)
             self._kinds.add(kind)
-            if kind is Kind.LONG and abs(int(text)) > _MAX_EXACT:
+            if kind is Kind.LONG and abs(int(text)) > MAX_EXACT:
                 self._is_exact = False
 
     def note_null(self, place: str) -> None:
@@ -249,52 +206,6 @@ class _Column:
         if self._kinds == {Kind.DATE, Kind.TIMESTAMP}:
             return Kind.TIMESTAMP
         return Kind.STRING
-
-
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_NUMBER = re.compile(r"-?(?P<digits>(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
-    r"(Z|[+-][0-9]{2}:[0-9]{2})?"
-)
-
-
-def _kind_of(text: str) -> Kind:
-    """Return the narrowest type whose value says as much as the text."""
-    if text in ("true", "false"):
-        return Kind.BOOLEAN
-    if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
-        return Kind.LONG
-    if _is_double(text):
-        return Kind.DOUBLE
-    if _DATE.fullmatch(text) and _is_calendar(text):
-        return Kind.DATE
-    if _TIME.fullmatch(text) and _is_calendar(text):
-        return Kind.TIMESTAMP
-    return Kind.STRING
-
-
-def _is_double(text: str) -> bool:
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        return False
-    digits = match["digits"].replace(".", "").lstrip("0")
-    if len(digits) > _MAX_DIGITS:
-        return False
-    number = float(text)
-    # Too large becomes infinity, too small zero.
-    return abs(number) != float("inf") and (number != 0 or not digits.strip("0"))
-
-
-def _is_calendar(text: str) -> bool:
-    try:
-        moment = dt.datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            moment.astimezone(dt.UTC)
-    except (ValueError, OverflowError):
-        return False
-    return True
 
 
 def _from_json(files: Sequence[RawFile], look: _Look) -> _Inferred:
@@ -380,7 +291,7 @@ class _Node:
             return
         self._unify(kind, path, place)
         self.value_count += 1
-        if isinstance(value, int) and abs(value) > _MAX_EXACT and not votes:
+        if isinstance(value, int) and abs(value) > MAX_EXACT and not votes:
             self.is_exact = False
         if self.kind == "double" and not self.is_exact:
             raise SchemaMismatchError(

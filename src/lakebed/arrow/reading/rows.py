@@ -12,6 +12,7 @@ from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.csv import CsvReader
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -21,6 +22,7 @@ def open_reader(
     format: FileFormat,  # noqa: A002 - the word of the option
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
+    unknown: Unknown = "reject",
 ) -> FormatReader:
     """Return the reader of a format.
 
@@ -29,15 +31,15 @@ def open_reader(
     """
     match format:
         case "csv":
-            return CsvReader(descriptor, csv)
+            return CsvReader(descriptor, csv, unknown)
         case "json":
-            return JsonReader(descriptor)
+            return JsonReader(descriptor, unknown)
         case "submissions":
             return SubmissionLinesReader(descriptor)
         case "avro":
-            return AvroRowsReader(descriptor)
+            return AvroRowsReader(descriptor, unknown)
         case "parquet":
-            return ParquetReader(descriptor)
+            return ParquetReader(descriptor, unknown)
 
 
 def check_files(
@@ -45,6 +47,7 @@ def check_files(
     format: FileFormat,  # noqa: A002 - the word of the option
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
+    unknown: Unknown = "reject",
 ) -> None:
     """Compare the headers and schemas of files with a dataset, before any row is read.
 
@@ -58,7 +61,7 @@ def check_files(
     Cost:
         The first bytes of each file, or its footer.
     """
-    reader = open_reader(format, descriptor, csv)
+    reader = open_reader(format, descriptor, csv, unknown)
     for file in files:
         try:
             with reading(file.location):

@@ -16,6 +16,7 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.rows import is_damage, open_reader
+from lakebed.arrow.reading.unknown import Census, Ignored, Unknown
 from lakebed.arrow.workers import Threads, Workers, gather
 from lakebed.errors import (
     CorruptMetadataError,
@@ -25,6 +26,7 @@ from lakebed.errors import (
     ReadOnlyError,
     SchemaMismatchError,
 )
+from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.grouping import balanced_groups
 from lakebed.model.layout import staging_folder
 from lakebed.model.progress import NO_PROGRESS
@@ -66,17 +68,19 @@ class Job:
         rejects_files: Whether a file whose header or schema does not fit is set aside as a
             whole, instead of being an error.
         stops_early: Whether a worker stops at `ENOUGH_REJECTS`, since nothing will be used.
+        unknown: What becomes of fields that the dataset lacks.
     """
 
     target: BatchTarget
     format: FileFormat
     csv: CsvOptions
+    unknown: Unknown = "reject"
     rejects_files: bool = False
     stops_early: bool = False
 
     def open_reader(self) -> FormatReader:
         """Return what reads the files."""
-        return open_reader(self.format, self.target.descriptor, self.csv)
+        return open_reader(self.format, self.target.descriptor, self.csv, self.unknown)
 
     def new_reject_key(self) -> str:
         """Return a key for rejects that nobody else uses, in the staging of the batch."""
@@ -95,6 +99,7 @@ class Counts:
         unknown_count: How many of the rejects are about a field that the dataset lacks.
         refusal: Why all of it is one reject: its header or schema does not fit; else empty.
         refused_row_count: Rows of a refused file; None where they cannot be counted.
+        ignored: What was left out of the rows.
     """
 
     row_count: int
@@ -104,6 +109,7 @@ class Counts:
     unknown_count: int = 0
     refusal: str = ""
     refused_row_count: int | None = None
+    ignored: Ignored = field(default_factory=Ignored)
 
     @property
     def is_cut(self) -> bool:
@@ -177,14 +183,7 @@ def sift_all(
     Cost:
         As `sift`. From each task of Spark come some hundred bytes for each file that was written.
     """
-    groups = [list(files)]
-    if workers.count > 1:
-        by_location = {file.location: file for file in files}
-        sizes = {file.location: file.size_bytes for file in files}
-        groups = [
-            [by_location[location] for location in group]
-            for group in balanced_groups(sizes, workers.count)
-        ]
+    groups = _groups_of(workers, files)
     # Workers cannot see one another: each admits its part of the values that caps leave room for.
     job = replace(job, target=replace(job.target, admitting_writers=len(groups)))
     tell_once = _TellingOnce(on_file)
@@ -208,6 +207,47 @@ def sift_all(
         rejected_count=sum(part.rejected_count for part in parts),
         counts=counts,
     )
+
+
+def census_of(
+    workers: Workers,
+    files: Sequence[RawFile],
+    format: FileFormat,  # noqa: A002 - the word of the option
+    descriptor: DatasetDescriptor,
+    csv: CsvOptions,
+) -> Census:
+    """Return what files hold in fields that the dataset lacks, divided among workers.
+
+    A file that cannot be read, or whose header does not fit, adds nothing.
+
+    Cost:
+        As `FormatReader.census` for each file.
+    """
+    groups = _groups_of(workers, files)
+
+    def count(group: Sequence[RawFile]) -> Census:
+        reader, census = open_reader(format, descriptor, csv, "keep"), Census()
+        for file in group:
+            with contextlib.suppress(InvalidInputError, FormatError), reading(file.location):
+                census.add(reader.census(file.looked_at()))
+        return census
+
+    whole = Census()
+    for part in workers.map(count, groups, Census):
+        whole.add(part)
+    return whole
+
+
+def _groups_of(workers: Workers, files: Sequence[RawFile]) -> list[list[RawFile]]:
+    """Divide files into groups of about equal size."""
+    if workers.count <= 1:
+        return [list(files)]
+    by_location = {file.location: file for file in files}
+    sizes = {file.location: file.size_bytes for file in files}
+    return [
+        [by_location[location] for location in group]
+        for group in balanced_groups(sizes, workers.count)
+    ]
 
 
 class _TellingOnce:
@@ -290,13 +330,15 @@ def _sift_file(
         rejects.add(file, refusal)
         return Counts(0, 1, refusal=refusal.reason, refused_row_count=refusal.row_count)
     row_count = told_count = 0
+    ignored = Ignored()
     with reading(file.location):
         pieces = reader.chunks(file)
     while not rejects.is_enough and (piece := _next_piece(pieces, file)) is not None:
         if isinstance(piece, Reject):
             rejects.add(file, piece)
         else:
-            row_count += _add(piece, file, number, writer, rejects)
+            added, left_out = _add(piece, file, number, writer, rejects)
+            row_count, ignored = row_count + added, ignored + left_out
             if row_count - told_count >= _ROWS_TOLD:
                 on_rows(row_count - told_count)
                 told_count = row_count
@@ -305,6 +347,7 @@ def _sift_file(
         rejects.of_file["line"] + rejects.of_file["rest"],
         rest_count=rejects.of_file["rest"],
         unknown_count=rejects.unknown_count,
+        ignored=ignored,
     )
 
 
@@ -332,13 +375,13 @@ def _next_piece(pieces: Iterator[Chunk | Reject], file: RawFile) -> Chunk | Reje
 
 def _add(
     chunk: Chunk, file: RawFile, number: int, writer: KernelWriter, rejects: _RejectWriter
-) -> int:
+) -> tuple[int, Ignored]:
     """Write a chunk, or cut it until only the rows that do not fit are left.
 
     Returns:
-        How many rows were written.
+        How many rows were written, and what was left out of them.
     """
-    waiting, row_count = [chunk], 0
+    waiting, row_count, ignored = [chunk], 0, Ignored()
     while waiting and not rejects.is_enough:
         part = waiting.pop()
         try:
@@ -356,7 +399,8 @@ def _add(
         else:
             writer.write_checked(checked, number)
             row_count += checked.rows.num_rows
-    return row_count
+            ignored += part.ignored
+    return row_count, ignored
 
 
 def _row_of(chunk: Chunk, cause: InvalidInputError) -> int | None:

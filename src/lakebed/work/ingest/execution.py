@@ -7,29 +7,34 @@ have changed, or all files of a run that has not been loaded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.reading.files import FileFormat, RawFile
 from lakebed.arrow.reading.rows import check_files
-from lakebed.arrow.reading.sift import Counts, Job, Sifted, sift_all
+from lakebed.arrow.reading.sift import Counts, Job, Sifted, census_of, sift_all
+from lakebed.arrow.reading.unknown import Ignored, widened
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, ObjectExistsError
+from lakebed.model.evolution import changes
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
-from lakebed.state.creation import create
+from lakebed.state import schema_file
+from lakebed.state.creation import create, first_state
+from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Scope, TheseFiles
-from lakebed.state.sources import Refusal, Restored, SourceFile, Sources
+from lakebed.state.sources import FileRefusal, Restored, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
+from lakebed.state.updates import update
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
-from lakebed.work.ingest.options import LoadOptions, Rules, rule_of
+from lakebed.work.ingest.options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Attempt, Quarantine, Rejects, RejectTotals
 from lakebed.work.ingest.replacement import check_not_rewritten, files_of, write_others
 from lakebed.work.writer import settled_scope, target_of
@@ -62,7 +67,7 @@ class Intake:
     find_due: Callable[[State], Due]
     quarantine: Quarantine
     options: LoadOptions
-    rules: Rules | None = None
+    rules: IngestRules | None = None
     replaces_rewritten: bool = False
 
     @property
@@ -73,6 +78,30 @@ class Intake:
         is set aside as a whole. Else that is an error, before any row is read.
         """
         return self.quarantine.is_by_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredTotals:
+    """What was left out of rows, since the dataset has no field for it.
+
+    Attributes:
+        file_count: Files that had such a field.
+        row_count: Rows that had a value in one.
+        fields: Their paths, in order.
+    """
+
+    file_count: int = 0
+    row_count: int = 0
+    fields: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Iterable[Ignored]) -> Self:
+        """Add up what was left out of the rows of some files."""
+        every = [part for part in parts if part.row_count]
+        whole = sum(every, Ignored())
+        return cls(
+            file_count=len(every), row_count=whole.row_count, fields=tuple(sorted(whole.fields))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +116,8 @@ class Done:
         row_count: Rows that were loaded.
         rejects: What did not fit, of files that were read and of those that were kept back.
         carried_count: Rows of other files that were written anew.
+        ignored: What was left out of the rows, and of how many files.
+        schema_changes: Fields that were added to the schema before.
     """
 
     due: Due
@@ -96,6 +127,8 @@ class Done:
     row_count: int = 0
     rejects: RejectTotals = field(default_factory=RejectTotals)
     carried_count: int = 0
+    ignored: IgnoredTotals = field(default_factory=IgnoredTotals)
+    schema_changes: tuple[str, ...] = ()
 
 
 def read_in(
@@ -128,6 +161,14 @@ def read_in(
     due = intake.find_due(state)
     if not due.files:
         return Done(due=due)
+    before = state.descriptor.schema
+    while intake.options.unknown == "keep" and due.files:
+        wider = _widen(store, intake, due, state, spark, is_first=first is not None)
+        if wider is state:
+            break
+        # What was refused under the former schema is due now.
+        state, first = wider, wider if first is not None else None
+        due = intake.find_due(state)
     if not intake.is_by_file:
         _check_fit(intake, due, state)
     with _begin(store, dataset, intake, first) as started, Rejects(store) as rejects:
@@ -151,7 +192,44 @@ def read_in(
             target=target,
             rejects=rejects,
         )
-        return reading.finish(due, first, on_progress)
+        done = reading.finish(due, first, on_progress)
+    return replace(done, schema_changes=changes(before, state.descriptor.schema))
+
+
+def _widen(
+    store: Store,
+    intake: Intake,
+    due: Due,
+    state: State,
+    spark: SparkSession | Literal[True] | None,
+    *,
+    is_first: bool,
+) -> State:
+    """Add the fields that files have and the dataset lacks to its schema, as one commit.
+
+    Run again after a crash, or by two at once, it finds the fields there, and adds no other.
+
+    Cost:
+        One more pass over files of lines; a commit if there is a field to add.
+    """
+    files = [candidate.file for candidate in due.files]
+    workers = workers_for(spark, store, threads=1, purpose=f"look for fields of {state.name}")
+    descriptor = state.descriptor
+    census = census_of(workers, files, intake.format, descriptor, intake.options.csv)
+    wider = widened(descriptor, census)
+    if wider == descriptor:
+        return state
+    if is_first:
+        return first_state(state.name, wider, HeadFormat.JSON)
+    done = update(store, state.name, lambda old: widened(old, census), intake.options.commit)
+    schema_file.put_or_leave(store, state.name, done.descriptor)
+    _log.info(
+        "schema widened dataset=%s version=%d fields=%s",
+        state.name,
+        done.entry.version,
+        ", ".join(changes(descriptor.schema, done.descriptor.schema)),
+    )
+    return read_head(store, state.name).state
 
 
 def _check_fit(intake: Intake, due: Due, state: State) -> None:
@@ -164,7 +242,7 @@ def _check_fit(intake: Intake, due: Due, state: State) -> None:
     options = intake.options
     state.descriptor.partition_by.check_provided(options.provided)
     files = [candidate.file for candidate in due.files]
-    check_files(files, intake.format, state.descriptor, options.csv)
+    check_files(files, intake.format, state.descriptor, options.csv, options.unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +296,9 @@ class _Reading:
             row_count=commit.row_count - others.row_count,
             rejects=self.rejects.totals,
             carried_count=others.row_count,
+            ignored=IgnoredTotals.of(
+                sifted.counts[candidate.file.location].ignored for candidate in due.files
+            ),
         )
 
     def _sift(self, due: Due, on_progress: OnProgress) -> tuple[Due, Sifted]:
@@ -229,6 +310,7 @@ class _Reading:
             csv=options.csv,
             rejects_files=intake.is_by_file,
             stops_early=options.fail_on_rejects,
+            unknown=options.unknown,
         )
         while True:
             files = [candidate.file for candidate in due.files]
@@ -272,9 +354,9 @@ class _Reading:
             self.store, attempt, self.rejects, earlier, self.intake.options
         )
 
-    def _refusal(self, why: str, rule: str, detail: str = "") -> Refusal:
+    def _refusal(self, why: str, rule: str, detail: str = "") -> FileRefusal:
         schema = self.started.base.lineage.number
-        return Refusal(why=why, schema=schema, rule=rule, detail=detail)
+        return FileRefusal(why=why, schema=schema, rule=rule, detail=detail)
 
     def _create(self, first: State) -> None:
         """Create the dataset for whose first state the rows were staged.
@@ -296,9 +378,7 @@ class _Reading:
         """Commit rows, and others that stay of files that give way, and what was read."""
         started, rows, sources = self.started, sifted.written, None
         if self.intake.is_by_file:
-            waiting = self._refusal(
-                "unknown", "" if self.intake.rules is None else self.intake.rules.unknown
-            )
+            waiting = self._refusal("unknown", self.intake.options.unknown)
             read = _source_files(due.files, sifted.counts, started.batch_id, self.run, waiting)
             sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
             rows = _of_raw_files(rows, read)
@@ -323,7 +403,7 @@ def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
     return replace(rows, origins=origins)
 
 
-def _kept_back(due: Due, counts: Mapping[str, Counts], rules: Rules) -> dict[str, LeftOut]:
+def _kept_back(due: Due, counts: Mapping[str, Counts], rules: IngestRules) -> dict[str, LeftOut]:
     """Return the files that are not to be used, by location: what they would replace stays."""
     kept_back: dict[str, LeftOut] = {}
     for candidate in due.files:
@@ -343,7 +423,7 @@ def _kept_back(due: Due, counts: Mapping[str, Counts], rules: Rules) -> dict[str
     return kept_back
 
 
-def _why_kept_back(became: Counts, rules: Rules, *, replaces_rows: bool) -> Why | None:
+def _why_kept_back(became: Counts, rules: IngestRules, *, replaces_rows: bool) -> Why | None:
     if became.is_damaged:
         return "damaged"
     if became.refusal:
@@ -387,7 +467,7 @@ def _source_files(
     counts: Mapping[str, Counts],
     batch_id: int,
     run: str,
-    waiting: Refusal,
+    waiting: FileRefusal,
 ) -> tuple[SourceFile, ...]:
     source_files = []
     for number, candidate in enumerate(files):

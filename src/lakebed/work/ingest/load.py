@@ -49,6 +49,9 @@ class LoadReport:
         file_count: Files that were read.
         size_bytes: Of the files, as they lie there.
         is_repeated: Whether the run had been loaded before, so that nothing was done now.
+        ignored_file_count: Files of which fields were left out, as `unknown="ignore"` asks for.
+        ignored_row_count: Rows that had a value in such a field.
+        ignored_fields: Paths of these fields.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -75,6 +78,9 @@ class LoadReport:
     file_count: int
     size_bytes: int
     is_repeated: bool = False
+    ignored_file_count: int = 0
+    ignored_row_count: int = 0
+    ignored_fields: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         rows, rejects = counted(self.row_count, "row"), counted(self.rejected_count, "reject")
@@ -186,6 +192,9 @@ def load(
         file_count=len(files),
         size_bytes=sum(file.size_bytes for file in files),
         is_repeated=is_repeated,
+        ignored_file_count=done.ignored.file_count,
+        ignored_row_count=done.ignored.row_count,
+        ignored_fields=done.ignored.fields,
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions, FileFormat
 from lakebed.arrow.reading.sift import Counts
+from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
@@ -18,12 +19,9 @@ from lakebed.state.commit import CommitOptions
 # Unless another limit is given: of few lines, a share says little.
 _MAX_SHARE, _MAX_SHARE_OF_FEW, _FEW = 0.1, 0.5, 10
 
-Unknown = Literal["reject"]
-"""What becomes of a field of a raw file that the dataset lacks."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class IngestRules:
     """What of a raw file is taken.
 
     Attributes:
@@ -31,9 +29,9 @@ class Rules:
             number of lines. None for a tenth, or half where ten lines or fewer are unfit.
         allow_truncated: Whether what can be read of a file is taken where its end is missing or
             damaged.
-        unknown: What becomes of a field that the dataset lacks.
+        unknown: What becomes of a field that the dataset lacks; see `Unknown`.
 
-    >>> Rules(max_rejects=0.5).is_too_much(Counts(100, 101))
+    >>> IngestRules(max_rejects=0.5).is_too_much(Counts(100, 101))
     True
     """
 
@@ -48,11 +46,7 @@ class Rules:
                 f"max_rejects is {limit!r}.",
                 hint="Give a share of the lines from 0 to 1, or a whole number of lines from 2 on.",
             )
-        if self.unknown not in get_args(Unknown):
-            raise InvalidInputError(
-                f"unknown is {self.unknown!r}.",
-                hint=f"Give one of: {', '.join(get_args(Unknown))}.",
-            )
+        _check_unknown(self.unknown)
 
     def is_too_much(self, became: Counts) -> bool:
         """Whether more of a file is unfit than may be."""
@@ -69,7 +63,16 @@ class Rules:
         return self.max_rejects is not None and math.isclose(self.max_rejects, 1)
 
 
-def rule_of(format: FileFormat, csv: CsvOptions, rules: Rules | None) -> str:  # noqa: A002 - the word of the option
+def _check_unknown(unknown: Unknown) -> None:
+    known = get_args(Unknown)
+    if unknown not in known:
+        raise InvalidInputError(
+            f"unknown is {unknown!r}.",
+            hint=f"Give {', '.join(map(repr, known[:-1]))} or {known[-1]!r}.",
+        )
+
+
+def rule_of(format: FileFormat, csv: CsvOptions, rules: IngestRules | None) -> str:  # noqa: A002 - the word of the option
     """Return by which rule a file is read, as text: by another one it may be taken."""
     return " ".join(map(str, (format, *astuple(csv), *(astuple(rules) if rules else ()))))
 
@@ -86,6 +89,8 @@ class LoadOptions:
         provided: Values of `provided` partition fields, the same for all rows.
         fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
             not fit.
+        unknown: What becomes of a field that the dataset lacks: `reject` it, `ignore` it, which
+            leaves it out of the rows, or `keep` it, which adds it to the schema, nullable.
 
     >>> LoadOptions(csv=CsvOptions(delimiter=";")).storage_options
     {}
@@ -97,6 +102,8 @@ class LoadOptions:
     commit: CommitOptions = field(default_factory=CommitOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     fail_on_rejects: bool = False
+    unknown: Unknown = "reject"
 
     def __post_init__(self) -> None:
+        _check_unknown(self.unknown)
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))

@@ -43,7 +43,7 @@ from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, TheseFiles
-from lakebed.state.sources import Refusal, SourceFile, Sources
+from lakebed.state.sources import FileRefusal, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
@@ -132,7 +132,7 @@ class Attempt:
     operation: str
     batch_id: int
     files: tuple[Candidate, ...]
-    refusals: Mapping[str, Refusal]
+    refusals: Mapping[str, FileRefusal]
 
     @property
     def name(self) -> str:
