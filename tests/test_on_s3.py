@@ -104,6 +104,25 @@ def test_spark_tasks_write_to_the_store_and_read_from_it(spark, dataset):
         dataset.spark(spark, way="native")
 
 
+def _delta_options(s3_options):
+    return {
+        "aws_endpoint_url": s3_options["endpoint"],
+        "aws_access_key_id": "testing",
+        "aws_secret_access_key": "testing",
+        "aws_region": "us-east-1",
+        "aws_allow_http": "true",
+    }
+
+
+def _iceberg_options(s3_options):
+    return {
+        "s3.endpoint": s3_options["endpoint"],
+        "s3.access-key-id": "testing",
+        "s3.secret-access-key": "testing",
+        "s3.region": "us-east-1",
+    }
+
+
 def test_tables_of_other_formats_are_published_and_read_back(dataset, s3_options):
     import polars
     from pyiceberg.table import StaticTable
@@ -115,22 +134,42 @@ def test_tables_of_other_formats_are_published_and_read_back(dataset, s3_options
     assert dataset.publish_delta().removed_count == dataset.publish_iceberg().removed_count > 0
 
     wanted = sorted(dataset.arrow()["n"].to_pylist())
-    options = {
-        "aws_endpoint_url": s3_options["endpoint"],
-        "aws_access_key_id": "testing",
-        "aws_secret_access_key": "testing",
-        "aws_region": "us-east-1",
-        "aws_allow_http": "true",
-    }
-    frame = polars.read_delta(f"{dataset.uri}/data", storage_options=options)
+    frame = polars.read_delta(f"{dataset.uri}/data", storage_options=_delta_options(s3_options))
     assert sorted(frame["n"].to_list()) == wanted
-    properties = {
-        "s3.endpoint": s3_options["endpoint"],
-        "s3.access-key-id": "testing",
-        "s3.secret-access-key": "testing",
-        "s3.region": "us-east-1",
-    }
-    table = StaticTable.from_metadata(f"{dataset.uri}/iceberg", properties)
+    table = StaticTable.from_metadata(f"{dataset.uri}/iceberg", _iceberg_options(s3_options))
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == wanted
     assert dataset.publish_delta(check=True).was_in_step
     assert dataset.publish_iceberg(check=True).was_in_step
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_of_other_formats_are_taken_over_where_they_lie(
+    repository, s3_options, tmp_path, kind
+):
+    table = pa.table({"k": list("abcabc"), "n": range(6)})
+    home = f"{repository.uri}/theirs"
+    if kind == "delta":
+        from deltalake import write_deltalake
+
+        options = _delta_options(s3_options)
+        write_deltalake(home, table, partition_by=["k"], storage_options=options)
+        write_deltalake(home, table.slice(0, 3), mode="overwrite", storage_options=options)
+    else:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", **_iceberg_options(s3_options))
+        catalog.create_namespace("web")
+        written = catalog.create_table("web.theirs", table.schema, location=home)
+        written.append(table)
+        written.overwrite(table.slice(0, 3))
+
+    with pytest.raises(InvalidInputError, match="cannot be adopted as plain files"):
+        repository.adopt("theirs", partition_by="k")
+    deeper = lakebed.open_repository(home, storage_options=s3_options)
+    with pytest.raises(InvalidInputError, match="cannot be adopted as plain files"):
+        deeper.adopt("data")
+    taken = repository.adopt("theirs", **{kind: True})
+
+    assert sorted(taken.arrow()["n"].to_pylist()) == [0, 1, 2]
+    taken.append(rows(4))
+    assert taken.count() == 7

@@ -250,6 +250,8 @@ class Repository:
                 iceberg=iceberg,
                 on_progress=on_progress,
             )
+        if adoption.log is not None:
+            adoption.log.check_unmoved(self._store)
         # An earlier adoption may have come as far as this.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
         with noting(
@@ -344,6 +346,13 @@ class Repository:
     def _check_adoptable(self, name: str) -> None:
         check_dataset_name(name)
         existing = self._find(name)
+        if existing is not None and not existing._source.load().state.is_ours:
+            raise DatasetExistsError(
+                f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau, whose readers "
+                "would lose it with the first batch: all files must lie equally deep for them.",
+                hint="Read it as it is; or create another dataset, and append its rows: "
+                f"new.append(repository[{name!r}].arrow()).",
+            )
         if existing is not None and existing.version:
             raise DatasetExistsError(
                 f"Dataset {name!r} exists in {self.uri}.",

@@ -454,7 +454,7 @@ def test_all_batches_are_current_where_that_is_said(lake, batches):
 def test_remedy_for_several_batches_in_a_partition_is_the_one_that_is_printed(lake, batches):
     sales = lake.adopt("sales", partition_by="dt", current="all")
 
-    with pytest.raises(InvalidInputError, match="have several live batches") as caught:
+    with pytest.raises(InvalidInputError, match="several live batches") as caught:
         sales.publish_statements(table="lake.sales")
     assert "`compact` with gather" in caught.value.hint
     sales.compact(gather=True)

@@ -37,7 +37,7 @@ from lakebed.errors import (
     NotFoundError,
 )
 from lakebed.store.memory import MemoryStore
-from lakebed.testing import FailingStore
+from lakebed.testing import DelegatingStore, FailingStore
 
 DAYS = [dt.date(2013, 1, 1), dt.date(2013, 1, 2), None]
 ROWS = pa.table(
@@ -377,7 +377,27 @@ def test_delta_table_that_is_written_to_meanwhile_is_refused(wh, lake, delta):
     with pytest.raises(CommitConflictError, match="was written to while it was adopted"):
         lake.adopt("d", found)
 
-    assert {path: content for path, content in held(delta).items() if path in before} == before
+    assert held(delta) == before
+    assert lake.list() == []
+    assert lake.adopt("d", delta=True).count() == 305
+
+
+def test_commit_to_the_table_at_the_last_moment_is_noticed(wh, delta):
+    class Busy(DelegatingStore):
+        """Another process commits to the table once the dataset has its name."""
+
+        def _create(self, key: str, data: bytes) -> str:
+            etag = super()._create(key, data)
+            if key == "d.by-dataset-metadata.json":
+                write_deltalake(delta, ROWS.slice(300, 5), mode="append")
+            return etag
+
+    store = lakebed.open_repository(wh).store
+    with pytest.raises(CommitConflictError, match="was written to while it was adopted"):
+        lakebed.Repository(Busy(store)).adopt("d", delta=True)
+
+    lake = lakebed.open_repository(wh)
+    assert lake["d"].version == 0
     assert lake.adopt("d", delta=True).count() == 305
 
 
