@@ -1,11 +1,13 @@
 """What a check finds, and what a repair makes right."""
 
 import dataclasses
+import datetime as dt
 import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import time_machine
 from upkeep_lake import DESCRIPTOR, HaltingStore, content, data_keys, row, sweep
 
 import lakebed
@@ -78,6 +80,22 @@ def test_missing_file_of_an_older_version_is_an_error_until_it_is_cleaned_up(dat
     dataset.overwrite([row("a", 3)])
     sweep(dataset)
     assert dataset.check().is_ok
+
+
+def test_file_that_a_cleanup_took_is_not_missing_by_a_clock_that_is_behind(tmp_path) -> None:
+    """What readers of a table may still hold is kept by its note for a while, and only by cleanups."""
+    days = lakebed.open_repository(tmp_path).create("days", DESCRIPTOR)
+    now = dt.datetime.now(dt.UTC)
+    with time_machine.travel(now + dt.timedelta(minutes=5)):
+        days.append([row("a", 1)])
+        days.publish_delta()
+        days.overwrite([row("a", 2)])
+        days.publish_delta()
+    with time_machine.travel(now + dt.timedelta(minutes=5, seconds=5)):
+        report = days.cleanup("0s", dry_run=False, clock_skew=dt.timedelta(0))
+        assert report.counts == {"superseded": 1}
+
+    assert days.check().is_ok
 
 
 @pytest.mark.parametrize("target", ["version", "batch_id"])

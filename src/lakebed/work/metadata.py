@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -144,9 +145,11 @@ def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> froz
     Args:
         store: Where the dataset is.
         state: What the head says.
-        shown: What tables of a metastore show: their files are kept too.
+        shown: What tables show: the files of these versions are kept too. What their readers may
+            still hold need not be there: a cleanup of a short retention takes it.
     """
     rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
     entries = history.read(store, state.lists.history)
-    alone = Sight(objects=(), state=state, entries=entries, reserved={}, published=tuple(shown))
+    notes = tuple(msgspec.structs.replace(note, left=()) for note in shown)
+    alone = Sight(objects=(), state=state, entries=entries, reserved={}, published=notes)
     return alone.judge_by(state, rules).kept_labels
