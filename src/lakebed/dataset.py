@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakebed.state.after import NotPublished
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
-    from lakebed.state.published import PublishedTable
+    from lakebed.state.published import OldMetadata, PublishedTable
     from lakebed.state.sources import SourceFile
     from lakebed.store.base import ObjectInfo, Store
     from lakebed.work.check import CheckReport
@@ -1317,7 +1317,8 @@ class Dataset(View):
 
         The log lies in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
         publication is one commit of it, which names the files that came and went; nothing is
-        copied. Readers see one whole version or another, and never a mixture. Other engines can
+        copied. Readers see one whole version or another, and never a mixture. Each publication
+        proves that they can begin with the log, and begins it again if not. Other engines can
         read the table, and refuse to write to it: it is a copy. After a crash anywhere, publish
         again. With the property `publish.delta` set to `true`, each commit does so.
 
@@ -1331,11 +1332,12 @@ class Dataset(View):
             InvalidInputError: Delta cannot say what the dataset is, or others have written to the
                 log; the message names what, and what to do. Nothing has changed.
             AlreadyExistsError: There is a log that Lakebed did not write.
+            CorruptMetadataError: What lies in the log has a number that no log reaches.
             StorageError: The store failed, or others published again and again.
 
         Cost:
             The head, the history since the last publication, the facts of files that came since;
-            two GETs of some KiB; a conditional PUT, and two of a note. Each fiftieth time also a
+            three GETs of some KiB and a HEAD; a conditional PUT, and two of a note. Each fiftieth time also a
             checkpoint, whose size is that of the table's metadata. A check or repair reads the
             whole log.
 
@@ -1366,8 +1368,8 @@ class Dataset(View):
             StorageError: It could not be deleted as a whole; do it again.
 
         Cost:
-            One LIST of the log, a GET of its last commit and of each note, and the deletion of its
-            files.
+            Three LISTs of the log, a GET of its last commit, two of its note, which stays and is
+            written once, and the deletion of its files.
         """
         self._check_writable()
         return delta.publication.unpublish(self._source.store, self.name, dry_run=dry_run)
@@ -1405,13 +1407,14 @@ class Dataset(View):
             InvalidInputError: Iceberg cannot say what the dataset is, or others have written to
                 the table; the message names what, and what to do. Nothing has changed.
             AlreadyExistsError: There is such a table, and it is not this dataset's.
+            CorruptMetadataError: Metadata of the table cannot be read; a repair begins it again.
             StorageError: Store or catalog failed, or others published again and again.
             MissingDependencyError: pyiceberg is not installed.
 
         Cost:
             The head, the history since the last publication, the facts of files that came since;
             the table's metadata and list of manifests, both written anew; manifests that name
-            what went. A check or repair reads all manifests.
+            what went; the hint beside the data. A check or repair reads all manifests.
 
         Source:
             docs/design/007-delta-iceberg.md
@@ -1448,7 +1451,8 @@ class Dataset(View):
             StorageError: Store or catalog failed; do it again.
 
         Cost:
-            Finding the table, and the deletion of its metadata files; of a catalog, one call.
+            Finding the table, and the deletion of its metadata files; beside the data three LISTs
+            and its note, which stays; of a catalog, one call.
         """
         self._check_writable()
         return iceberg.publication.unpublish(
@@ -1736,13 +1740,9 @@ def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
 
 def _dead_metadata_of_tables(
     store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
-) -> frozenset[str]:
-    """Return what of the metadata of Delta and Iceberg tables nobody needs any more."""
+) -> OldMetadata:
+    """Judge the metadata of Delta and Iceberg tables beside the data."""
     from lakebed.state.delta_log import dead_log_keys
 
-    return frozenset(
-        (
-            *dead_log_keys(store, dataset, objects, cutoff),
-            *iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff),
-        )
-    )
+    of_delta = dead_log_keys(store, dataset, objects, cutoff)
+    return of_delta | iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff)

@@ -29,6 +29,12 @@ from lakebed.model.provider import MetadataProvider, telling
 from lakebed.model.redaction import StorageOptions
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
+from lakebed.publication.giving_up import (
+    delete_unchanged,
+    delete_with_tables,
+    etags_of,
+    pointers_in,
+)
 from lakebed.publication.signs import check_plain
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
@@ -649,7 +655,7 @@ class Repository:
 
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
         """Delete what is left of a dataset whose head is gone."""
-        # The one key that a new dataset of this name would use again.
+        # A new dataset of this name would use the key again.
         schema_file_key = schema_key(last.name, last.layout.table)
         doomed = [key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)]
         # A load that creates its dataset stages rows before that: some of these may be meant for a
@@ -658,10 +664,15 @@ class Repository:
         if self._find(last.name) is None:
             reservations = f"{Folder.BATCHES.of(last.name)}/"
             self._store.delete(key for key in doomed if key.startswith(reservations))
+        # They have the same keys for a namesake: theirs are those that were there before the look.
+        pointers = pointers_in(last.name, doomed)
+        leading = etags_of(self._store, pointers)
         if self._find(last.name) is not None:
             own = self._keys_of(last)
-            doomed = [key for key in doomed if key in own]
-        self._store.delete(doomed)
+            doomed, leading = [key for key in doomed if key in own], {}
+        delete_unchanged(self._store, leading)
+        rest = [key for key in doomed if key not in pointers]
+        delete_with_tables(self._store, last.name, rest)
         if self._find(last.name) is not None:
             return
         self._store.delete([schema_file_key])

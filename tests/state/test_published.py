@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 import msgspec
 import pytest
+import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,3 +185,66 @@ def test_note_that_cannot_be_read_is_named(data: bytes):
 
     with pytest.raises(CorruptMetadataError, match=r"lake\.flights\.json' does not say"):
         note_of(store).read()
+
+
+def test_note_of_a_year_is_small_and_holds_what_was_shown_and_little_more() -> None:
+    store, start = MemoryStore(uuid.uuid4().hex), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    note = Note(store, "flights", "flights", kind="delta", name="delta")
+    left_at: dict[int, dt.datetime] = {}
+    with time_machine.travel(start, tick=False) as clock:
+        for version in range(24 * 400):
+            clock.shift(3600)
+            left_at[version - 1] = dt.datetime.now(dt.UTC)
+            note.read()
+            assert note.begin(version)
+            note.finish()
+        now = dt.datetime.now(dt.UTC)
+
+    (shown,) = published.read(store, "flights")
+    assert len(store.get("flights/published/delta.json").data) < 8_000
+    for retention in (
+        dt.timedelta(hours=hours) for hours in (0, 1, 5, 30, 24 * 7, 24 * 90, 24 * 365)
+    ):
+        held = shown.held_since(now - retention)
+        needed = min((v for v, at in left_at.items() if at > now - retention), default=None)
+        most = min((v for v, at in left_at.items() if at > now - retention * 1.25), default=None)
+        assert held == needed or (needed is not None and most <= held <= needed), retention
+
+
+def test_note_of_a_table_that_was_given_up_is_of_no_table() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    note = Note(store, "flights", "flights", kind="delta", name="delta")
+    note.read()
+    note.begin(3)
+    note.place = "7"
+    note.finish()
+    note.read()
+
+    assert note.give_table_up(7)
+
+    assert published.read(store, "flights") == ()
+    note.read()
+    assert (note.given_up, note.place, note.is_there) == (7, "", False)
+    note.begin(4)
+    note.place = "8"
+    note.finish()
+    (shown,) = published.read(store, "flights")
+    assert (shown.versions, shown.given_up) == ((4,), 7)
+
+
+def test_publisher_that_was_at_work_as_the_table_was_given_up_looks_again() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    publisher, other = (
+        Note(store, "flights", "flights", kind="delta", name="delta") for _ in range(2)
+    )
+    publisher.read()
+    publisher.begin(3)
+    other.read()
+    assert other.give_table_up(7)
+
+    assert publisher.finish()
+
+    assert publisher.given_up == 7
+    publisher.read()
+    assert publisher.given_up == 7
+    assert not other.give_table_up(9)

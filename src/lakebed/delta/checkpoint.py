@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.delta.log import LAST_CHECKPOINT, Log
+from lakebed.delta.log import Log, checkpoint_in
 from lakebed.errors import ObjectNotFoundError
+from lakebed.publication import pointers
 from lakebed.store.base import Store
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -128,7 +129,7 @@ def write(store: Store, log: Log, number: int, checkpoint: Checkpoint) -> None:
     """Write the checkpoint after a commit.
 
     Cost:
-        Two PUTs.
+        Two PUTs and one GET.
     """
     store.put(log.checkpoint_key(number), checkpoint.data)
     last = {
@@ -136,7 +137,17 @@ def write(store: Store, log: Log, number: int, checkpoint: Checkpoint) -> None:
         "size": checkpoint.row_count,
         "sizeInBytes": checkpoint.data.size,
     }
-    store.put(f"{log.folder}/{LAST_CHECKPOINT}", msgspec.json.encode(last))
+    pointers.point(
+        store,
+        log.pointer,
+        msgspec.json.encode(last),
+        is_enough=lambda data: _leads_to(log, data, least=number),
+    )
+
+
+def _leads_to(log: Log, data: bytes, *, least: int) -> bool:
+    led_to = checkpoint_in(data)
+    return led_to is not None and led_to >= least and log.has_checkpoint(led_to)
 
 
 def read_adds(

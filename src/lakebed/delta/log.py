@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.model.layout import delta_folder
-from lakebed.state.delta_log import CHECKPOINT, COMMIT, number_in
+from lakebed.publication import pointers
+from lakebed.state.delta_log import CHECKPOINT, COMMIT, LAST_CHECKPOINT, MOST, number_in, number_of
 from lakebed.store.base import Store
 
 _FIRST_LINE_BYTES = 8192  # ours are far below
-LAST_CHECKPOINT = "_last_checkpoint"
+_ASKED = 5  # commits, for whose log it is
+_REMEDY = "Publish with repair, which begins the log again; the dataset itself is not affected."
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,18 +41,21 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         created_ms: When the Delta table was created, in epoch milliseconds.
         checkpoint: Number of the last commit after which a checkpoint was due; -1 for none.
         checkpoint_digest: Of the checkpoint after this commit, if there is to be one.
+        begins_at: Number of the commit that the log begins with: it needs nothing before it, but
+            the checkpoint after it, unless it is the very first.
     """
 
     dataset: str
     created_at: str
-    version: int
+    version: Annotated[int, msgspec.Meta(ge=0)]
     commit_id: str
     digest: str
     schema: int
     table_id: str
     created_ms: int
-    checkpoint: int = -1
+    checkpoint: Annotated[int, msgspec.Meta(ge=-1, lt=MOST)] = -1
     checkpoint_digest: str = ""
+    begins_at: Annotated[int, msgspec.Meta(ge=0, lt=MOST)] = 0
 
     def to_text(self) -> str:
         """Return the user metadata of a commit."""
@@ -59,6 +64,10 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class _Marked(msgspec.Struct):
     lakebed: Mark
+
+
+class _Pointer(msgspec.Struct):
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +128,11 @@ class Log:
         """Return the key of the checkpoint after a commit."""
         return f"{self.folder}/{number:020d}.checkpoint.parquet"
 
+    @property
+    def pointer(self) -> str:
+        """The key of what leads readers to the last checkpoint."""
+        return f"{self.folder}/{LAST_CHECKPOINT}"
+
     def keys(self) -> list[str]:
         """Return the keys of all objects of the log.
 
@@ -146,6 +160,72 @@ class Log:
         """
         numbers = _numbers(self.keys(), COMMIT)
         return self.read(max(numbers)) if numbers else None
+
+    def next_number(self) -> int:
+        """Return a number above all commits and checkpoints that are there.
+
+        Raises:
+            CorruptMetadataError: One is of a number that no log reaches.
+
+        Cost:
+            One LIST for each thousand objects of the log.
+        """
+        keys = self.keys()
+        return max((*_numbers(keys, COMMIT), *_numbers(keys, CHECKPOINT)), default=-1) + 1
+
+    def is_ours(self, keys: Iterable[str]) -> bool:
+        """Whether one of the newest commits, or of the oldest, is one of ours.
+
+        Args:
+            keys: Of the log.
+
+        Cost:
+            One GET, or some for a log of others.
+        """
+        numbers = {number for number in map(number_of, keys) if number is not None}
+        newest = sorted(numbers, reverse=True)
+        commits = map(self.read, dict.fromkeys((*newest[:_ASKED], *newest[-_ASKED:])))
+        return any(commit is not None and commit.mark is not None for commit in commits)
+
+    def trouble(self, tip: LogCommit, mark: Mark) -> str:
+        """Return why readers cannot begin with the log; empty if they can.
+
+        Args:
+            tip: The last commit.
+            mark: Of the last commit of ours.
+
+        Cost:
+            One GET and one HEAD; one HEAD more without a checkpoint.
+        """
+        led_to = pointers.read(self._store, self.pointer)
+        if led_to is not None:
+            number = checkpoint_in(led_to)
+            if number is None:
+                return f"{self.pointer!r} cannot be read."
+            is_within = mark.begins_at <= number <= tip.number
+            if is_within and self.has_checkpoint(number):
+                return ""
+            return f"{self.pointer!r} leads to checkpoint {number}, which the log does not have."
+        if mark.checkpoint >= mark.begins_at and self.has_checkpoint(mark.checkpoint):
+            return ""
+        if mark.begins_at:
+            return f"It lacks {self.checkpoint_key(mark.begins_at)!r}, with which it begins."
+        return "" if self._exists(self.key(0)) else f"It lacks {self.key(0)!r}."
+
+    def has_checkpoint(self, number: int) -> bool:
+        """Whether the checkpoint after a commit is there.
+
+        Cost:
+            One HEAD.
+        """
+        return self._exists(self.checkpoint_key(number))
+
+    def _exists(self, key: str) -> bool:
+        try:
+            self._store.size(key)
+        except ObjectNotFoundError:
+            return False
+        return True
 
     def read(self, number: int) -> LogCommit | None:
         """Return a commit; None if it is not there.
@@ -191,12 +271,13 @@ class Log:
         if checkpoints:
             for action in _checkpoint(self._store, self.checkpoint_key(first)):
                 live.play(action)
-        wanted = list(range(first + 1, max(commits, default=first) + 1))
-        if missing := sorted(set(wanted) - set(commits)):
-            raise CorruptMetadataError(
-                f"The Delta log {self.folder!r} lacks commit {missing[0]}.",
-                hint="Unpublish it and publish it again; the dataset itself is not affected.",
-            )
+        wanted = sorted(number for number in commits if number > first)
+        for place, number in enumerate(wanted, first + 1):
+            if number != place:
+                raise CorruptMetadataError(
+                    f"The Delta log {self.folder!r} lacks commit {place}, and has {number}.",
+                    hint=_REMEDY,
+                )
         for number in wanted:
             for action in _lines(self._store, self.key(number)):
                 live.play(action)
@@ -204,8 +285,33 @@ class Log:
 
 
 def _numbers(keys: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
-    numbers = (number_in(key.rpartition("/")[2], pattern) for key in keys)
-    return [number for number in numbers if number is not None]
+    """Return the numbers of commits or of checkpoints.
+
+    Raises:
+        CorruptMetadataError: One is of a number that no log reaches.
+    """
+    numbers = []
+    for key in keys:
+        number = number_in(key.rpartition("/")[2], pattern)
+        if number is None:
+            continue
+        if number >= MOST:
+            raise CorruptMetadataError(
+                f"{key!r} has a number that no Delta log reaches, and readers stop at it.",
+                hint="Delete that object, or unpublish and publish again; the dataset itself is not "
+                "affected.",
+            )
+        numbers.append(number)
+    return numbers
+
+
+def checkpoint_in(data: bytes) -> int | None:
+    """Return the number of the checkpoint that a pointer leads to; None if it says none."""
+    try:
+        number = msgspec.json.decode(data, type=_Pointer).version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return number if 0 <= number < MOST else None
 
 
 def _commit(number: int, line: bytes) -> LogCommit:
@@ -261,7 +367,4 @@ def _as_json(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unreadable(key: str, cause: object) -> CorruptMetadataError:
-    return CorruptMetadataError(
-        f"{key!r} of a Delta log cannot be read: {cause}.",
-        hint="Unpublish it and publish it again; the dataset itself is not affected.",
-    )
+    return CorruptMetadataError(f"{key!r} of a Delta log cannot be read: {cause}.", hint=_REMEDY)

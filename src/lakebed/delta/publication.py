@@ -8,6 +8,7 @@ though its protocol asks them not to, is told, and only a repair takes it back.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import time
@@ -22,7 +23,7 @@ import pyarrow as pa
 from lakebed.delta import checkpoint
 from lakebed.delta.actions import adds, encode, path_of
 from lakebed.delta.checkpoint import Checkpoint
-from lakebed.delta.log import Log, LogCommit, Mark
+from lakebed.delta.log import LiveFiles, Log, LogCommit, Mark
 from lakebed.delta.schema import TableMetadata, table_metadata, widens
 from lakebed.errors import (
     AlreadyExistsError,
@@ -35,10 +36,11 @@ from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.publication.compatibility import check_compatible
 from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
+from lakebed.publication.giving_up import give_up
 from lakebed.publication.report import TablePublication
 from lakebed.publication.since import Since, find_since
-from lakebed.state import published
-from lakebed.state.published import Note
+from lakebed.state.delta_log import number_of
+from lakebed.state.published import Note, number_at
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -66,7 +68,7 @@ def publish(
     began = time.monotonic()
     wish = Wish(check=check, repair=repair, dry_run=dry_run)
     target = _DeltaTarget(store, dataset, on_progress, is_repairing=wish.repair)
-    note = Note(store, dataset, dataset, kind="delta", name=NOTE)
+    note = _note(store, dataset)
     done = bring_into_step(store, dataset, target, note, wish)
     done = replace(done, seconds=time.monotonic() - began)
     _log.info(
@@ -82,22 +84,19 @@ def publish(
 
 def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
     """Delete the Delta log of a dataset; see `Dataset.unpublish_delta`."""
-    log = Log(store, dataset)
-    last = log.last()
-    if last is not None:
-        commits = log.commits_since(last.number)
-        if all(commit.mark is None for commit in commits) and not _is_noted(store, dataset):
-            raise _not_ours(log)
-    if dry_run:
-        return last is not None
-    # The oldest first: what is left of an interrupted deletion shows no version but the last one.
-    store.delete(sorted(log.keys()))
-    published.forget(store, dataset, NOTE)
-    return last is not None
+    log, note = Log(store, dataset), _note(store, dataset)
+    note.read(is_damage_nothing=True)
+    keys = log.keys()
+    is_log = any(number_of(key) is not None for key in keys)
+    if is_log and not note.is_there and not log.is_ours(keys):
+        raise _not_ours(log)
+    if not dry_run and (keys or note.is_there):
+        give_up(store, note, log.keys, number_of=number_of, pointers=[log.pointer])
+    return is_log
 
 
-def _is_noted(store: Store, dataset: str) -> bool:
-    return any(note.kind == "delta" for note in published.read(store, dataset))
+def _note(store: Store, dataset: str) -> Note:
+    return Note(store, dataset, dataset, kind="delta", name=NOTE)
 
 
 def _not_ours(log: Log) -> AlreadyExistsError:
@@ -122,6 +121,9 @@ class _Look:
         schema_changes: What else differs.
         foreign: Commits of others.
         damaged: Why the log cannot be read.
+        number: Of the commit to make.
+        is_beginning: Whether the log begins with it, whatever there was before: that was given up,
+            is another dataset's, or cannot be read.
     """
 
     state: State
@@ -134,11 +136,8 @@ class _Look:
     schema_changes: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
-
-    @property
-    def number(self) -> int:
-        """Of the commit to make."""
-        return 0 if self.tip is None else self.tip.number + 1
+    number: int = 0
+    is_beginning: bool = False
 
 
 class _DeltaTarget:
@@ -159,50 +158,27 @@ class _DeltaTarget:
 
     def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
         metadata = table_metadata(state)
-        place = int(note.place) if note.place.isascii() and note.place.isdecimal() else None
+        place = number_at(note.place)
         commits = self._log.commits_since(place) if place is not None else ()
         if not commits:
             # Nobody has noted how far it goes, or somebody has taken it away.
             tip = self._log.last()
             commits, is_full = (() if tip is None else (tip,)), True
         if not commits:
-            return self._proven(
-                _Look(
-                    state=state,
-                    metadata=metadata,
-                    tip=None,
-                    mark=None,
-                    added=state.labels,
-                )
-            )
-        marks = [commit.mark for commit in commits if self._is_own(commit, state)]
-        foreign = tuple(
-            f"commit {commit.number}: {commit.told or 'nothing said'}"
-            for commit in commits[1 if place is not None else 0 :]
-            if commit.mark is None
-        )
-        if not marks and not foreign and commits[-1].mark is not None:
-            marks = [commits[-1].mark]  # of a dataset that was dropped and created again
-        if not marks and place is None:
-            raise _not_ours(self._log)
-        if foreign and not is_full:
-            raise self._written_by_others(foreign)
-        mark = marks[-1] if marks else None
+            look = _Look(state=state, metadata=metadata, tip=None, mark=None, added=state.labels)
+            if note.given_up >= 0:
+                look = self._beginning(look, note)
+            return self._proven(look)
+        look = self._met(commits, state, metadata, is_noted=place is not None)
+        if look.foreign and not is_full:
+            raise self._written_by_others(look.foreign)
+        if look.mark is not None:
+            look = self._begun(look, look.mark, commits[-1], note)
         since = None
-        if mark is not None and not is_full:
-            since = self._since(state, mark)
-        differs = mark is None or mark.digest != metadata.digest
-        changes = ("columns or properties of the table",) if differs else ()
-        look = _Look(
-            state=state,
-            metadata=metadata,
-            tip=commits[-1],
-            mark=mark,
-            schema_changes=changes,
-            foreign=foreign,
-        )
+        if look.mark is not None and not (is_full or look.is_beginning):
+            since = self._since(state, look.mark)
         if since is None:
-            return self._compared(look)
+            return self._compared(look, note)
         added, removed = since.labels
         naming = state.layout.naming
         return self._proven(
@@ -214,6 +190,59 @@ class _DeltaTarget:
             )
         )
 
+    def _met(
+        self,
+        commits: Sequence[LogCommit],
+        state: State,
+        metadata: TableMetadata,
+        *,
+        is_noted: bool,
+    ) -> _Look:
+        """Say whose the last commits are.
+
+        Args:
+            commits: Up to the last one.
+            state: Of the dataset.
+            metadata: What the table shall be.
+            is_noted: Whether the first of them is the one that was noted.
+        """
+        marks = [commit.mark for commit in commits if self._is_own(commit, state)]
+        foreign = tuple(
+            f"commit {commit.number}: {commit.told or 'nothing said'}"
+            for commit in commits[is_noted:]
+            if commit.mark is None
+        )
+        if not marks and not foreign and commits[-1].mark is not None:
+            marks = [commits[-1].mark]  # of a dataset that was dropped and created again
+        if not marks and not is_noted:
+            raise _not_ours(self._log)
+        mark = marks[-1] if marks else None
+        differs = mark is None or mark.digest != metadata.digest
+        return _Look(
+            state=state,
+            metadata=metadata,
+            tip=commits[-1],
+            mark=mark,
+            schema_changes=("columns or properties of the table",) if differs else (),
+            foreign=foreign,
+            number=commits[-1].number + 1,
+        )
+
+    def _begun(self, look: _Look, mark: Mark, tip: LogCommit, note: Note) -> _Look:
+        """Say whether the log goes on, or begins again."""
+        is_other = mark.created_at != look.state.created_at
+        if is_other or mark.begins_at <= note.given_up:
+            # Who drops the other dataset, or has given the log up, deletes it sooner or later.
+            return self._beginning(replace(look, mark=None), note)
+        trouble = self._log.trouble(tip, mark)
+        if trouble:
+            return self._beginning(replace(look, damaged=(trouble,)), note)
+        return look
+
+    def _beginning(self, look: _Look, note: Note) -> _Look:
+        number = max(self._log.next_number(), note.given_up + 1)
+        return replace(look, number=number, is_beginning=True)
+
     def _since(self, state: State, mark: Mark) -> Since | None:
         return find_since(self._store, state, mark.version, mark.created_at, mark.commit_id)
 
@@ -221,15 +250,14 @@ class _DeltaTarget:
         mark = commit.mark
         return mark is not None and mark.created_at == state.created_at
 
-    def _compared(self, look: _Look) -> _Look:
+    def _compared(self, look: _Look, note: Note) -> _Look:
         """Compare all that the log names with the head."""
         state = look.state
         try:
             live = self._log.live_files()
         except CorruptMetadataError as exc:
-            if not self._is_repairing:
-                return replace(look, damaged=(exc.message,))
-            raise
+            look = replace(look, damaged=(*look.damaged, exc.message))
+            look, live = self._beginning(look, note), LiveFiles()
         naming = state.layout.naming
         by_path = {path_of(label, naming): label for label in state.labels}
         odd = {path for path, vector in live.files.items() if vector is not None}
@@ -271,7 +299,8 @@ class _DeltaTarget:
 
     def is_to_change(self, now: _Look) -> bool:
         return (
-            now.mark is None
+            now.is_beginning
+            or now.mark is None
             or now.mark.version != now.state.version
             or now.mark.created_at != now.state.created_at
             or now.mark.commit_id != now.state.commit_id
@@ -293,20 +322,25 @@ class _DeltaTarget:
             return False
         note.place = str(number)
         if due is not None:
-            try:
+            with self._warning_of_no_checkpoint(now):
                 checkpoint.write(self._store, self._log, number, due)
-            except LakebedError as exc:
-                self._warn_of_no_checkpoint(number, exc)
         tally.finish()
         return True
 
-    def _warn_of_no_checkpoint(self, number: int, exc: LakebedError) -> None:
-        _log.warning(
-            "no checkpoint of a Delta log dataset=%s version=%d: %s",
-            self._dataset,
-            number,
-            exc.message,
-        )
+    @contextlib.contextmanager
+    def _warning_of_no_checkpoint(self, now: _Look) -> Iterator[None]:
+        """Go on without a checkpoint, unless readers need it."""
+        try:
+            yield
+        except LakebedError as exc:
+            if now.is_beginning:
+                raise
+            _log.warning(
+                "no checkpoint of a Delta log dataset=%s version=%d: %s",
+                self._dataset,
+                now.number,
+                exc.message,
+            )
 
     def _is_checkpoint_due(self, now: _Look) -> bool:
         last = -1 if now.mark is None else now.mark.checkpoint
@@ -314,6 +348,7 @@ class _DeltaTarget:
         return (
             now.number - max(last, 0) >= _COMMITS_A_CHECKPOINT
             or changes >= _MANY_FILES
+            or now.is_beginning
             or self._is_repairing
         )
 
@@ -330,6 +365,7 @@ class _DeltaTarget:
             table_id=str(uuid.uuid4()) if old is None else old.table_id,
             created_ms=_now_ms() if old is None else old.created_ms,
             checkpoint=-1 if old is None else old.checkpoint,
+            begins_at=now.number if now.is_beginning else 0 if old is None else old.begins_at,
         )
 
     def _actions(self, now: _Look, mark: Mark, added: Sequence[_Add]) -> Iterator[_Action]:
@@ -344,7 +380,7 @@ class _DeltaTarget:
                 "userMetadata": mark.to_text(),
             }
         }
-        if now.mark is None or now.schema_changes or now.foreign:
+        if now.mark is None or now.schema_changes or now.foreign or now.is_beginning:
             yield from now.metadata.actions(mark.table_id, mark.created_ms)
         yield _transaction(mark, moment)
         for path in now.removed:
@@ -360,16 +396,15 @@ class _DeltaTarget:
             *now.metadata.actions(mark.table_id, mark.created_ms),
             _transaction(mark, _now_ms()),
         )
-        try:
+        is_alone = self._is_repairing or now.is_beginning
+        with self._warning_of_no_checkpoint(now):
             if len(added) == len(state.labels):
                 return checkpoint.encode(rest, checkpoint.adds_column(added))
-            adds = None if self._is_repairing else self._adds_from_last(now)
+            adds = None if is_alone else self._adds_from_last(now)
             if adds is None or len(adds) != len(state.labels):
                 adds = checkpoint.adds_column(self._adds_of(state, state.labels))
             return checkpoint.encode(rest, adds)
-        except LakebedError as exc:
-            self._warn_of_no_checkpoint(now.number, exc)
-            return None
+        return None
 
     def _adds_from_last(self, now: _Look) -> pa.ChunkedArray | None:
         """Return the files of the last checkpoint with what came and went since; None if unknown."""
@@ -403,7 +438,7 @@ class _DeltaTarget:
             version=now.state.version,
             table_version=now.number if is_applied and self.is_to_change(now) else None,
             is_applied=is_applied,
-            created=now.tip is None,
+            created=now.tip is None or (now.is_beginning and not now.damaged),
             schema_changes=now.schema_changes,
             added_count=len(now.added),
             removed_count=len(now.removed),

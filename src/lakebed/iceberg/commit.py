@@ -29,7 +29,7 @@ from pyiceberg.table.update import (
 from lakebed.errors import CorruptMetadataError
 from lakebed.iceberg.homes import IcebergTable, TableHome
 from lakebed.iceberg.manifests import ManifestWriter, PartitionKey, data_files, live_manifests
-from lakebed.iceberg.schema import NAME_MAPPING, VERSION, name_mapping_of, spec_of
+from lakebed.iceberg.schema import NAME_MAPPING, VERSION, name_mapping_of, number_in, spec_of
 from lakebed.model.schema import Field
 from lakebed.publication.facts import ShownFiles
 
@@ -57,6 +57,8 @@ def commit(
     levels: tuple[str, ...],
     is_schema_new: bool,
     horizon: int,
+    after: int = 0,
+    is_whole: bool = False,
 ) -> IcebergTable | None:
     """Make a snapshot, and the table if it is not there.
 
@@ -74,12 +76,15 @@ def commit(
         levels: Columns that the table is partitioned by.
         is_schema_new: Whether schema or properties differ from those of the table.
         horizon: Version of the dataset; snapshots of those before it need not be kept.
+        after: Number of the metadata that a table begins above which is not there.
+        is_whole: Whether `files` are all that the table shall have, so that nothing of the snapshot
+            before is read.
 
     Returns:
         The table after it; None if somebody else has changed it meanwhile.
     """
     if table is None:
-        table = home.create(schema, spec_of(schema, levels), properties)
+        table = home.create(schema, spec_of(schema, levels), properties, after)
         if table is None:
             return None
         schema = table.metadata.schema()  # a catalog gives ids of its own
@@ -95,7 +100,7 @@ def commit(
         spec=metadata.spec(),
         snapshot_id=snapshot_id,
     )
-    kept = live_manifests(current, home.io)
+    kept = [] if is_whole else live_manifests(current, home.io)
     kept, missing = writer.remove(kept, removed)
     if missing:
         raise CorruptMetadataError(
@@ -108,7 +113,10 @@ def commit(
     ]
     parent_id = None if current is None else current.snapshot_id
     sequence_number = last_sequence_number(metadata) + 1
-    said = Summary(operation=Operation(operation), **{**summary, **_totals(writer, current)})
+    said = Summary(
+        operation=Operation(operation),
+        **{**summary, **_totals(writer, None if is_whole else current)},
+    )
     is_other_schema = schema.as_struct() != metadata.schema().as_struct()
     snapshot = Snapshot.model_validate(
         {
@@ -163,8 +171,8 @@ def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:
     said: Mapping[str, Any] = {}
     if before is not None and before.summary is not None:
         said = before.summary.additional_properties
-    files = int(said.get("total-data-files", "0")) + counts.added_files - counts.removed_files
-    rows = int(said.get("total-records", "0")) + counts.added_rows - counts.removed_rows
+    files = number_in(said, "total-data-files", 0) + counts.added_files - counts.removed_files
+    rows = number_in(said, "total-records", 0) + counts.added_rows - counts.removed_rows
     told = {
         "added-data-files": counts.added_files,
         "added-records": counts.added_rows,
@@ -192,7 +200,7 @@ def _expired(metadata: TableMetadata, horizon: int, *, is_in_catalog: bool) -> I
     read_by = _timestamp_ms(metadata) - _READ_BY_MS
     for place, (snapshot, following) in enumerate(pairwise(snapshots)):
         said = {} if snapshot.summary is None else snapshot.summary.additional_properties
-        is_given_up = int(said.get(VERSION, horizon)) < horizon
+        is_given_up = number_in(said, VERSION, horizon) < horizon
         count = len(snapshots) - place
         is_due = is_given_up or count >= MOST_SNAPSHOTS
         if is_in_catalog and following.timestamp_ms > read_by:

@@ -6,7 +6,7 @@ one is first.
 
 from __future__ import annotations
 
-import re
+import contextlib
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,13 +47,16 @@ from lakebed.errors import (
     ObjectNotFoundError,
     StorageError,
 )
+from lakebed.iceberg.reading import reading
+from lakebed.iceberg.schema import BEGINS_AT
 from lakebed.iceberg.store_io import StoreIO
 from lakebed.iceberg.unnamed import delete_unnamed
 from lakebed.model.layout import Folder
+from lakebed.publication import pointers
+from lakebed.publication.giving_up import give_up
+from lakebed.state.iceberg_names import hint_key, metadata_folder, number_of
+from lakebed.state.published import Note, number_at
 from lakebed.store.base import Store
-
-HINT = "version-hint.text"
-_METADATA = re.compile(r"v([0-9]{1,18})\.metadata\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,13 @@ class IcebergTable:
         metadata: Of the table.
         place: What leads to it again.
         handle: Of the catalog.
+        is_new: Whether nothing of it is written yet.
     """
 
     metadata: TableMetadata
     place: str
     handle: Any = None
+    is_new: bool = False
 
 
 class TableHome(Protocol):
@@ -90,13 +95,33 @@ class TableHome(Protocol):
         """Return the table; None if it is not there.
 
         Args:
-            place: Of the table when it was seen last; empty if it was not.
+            place: Of the table when it was seen last; empty if it was not, or is not believed.
         """
 
+    def last_number(self) -> int:
+        """Return the highest number of the metadata; 0 if there is none.
+
+        Raises:
+            CorruptMetadataError: What cannot be read is not numbered here, and nobody can go past it.
+        """
+
+    def trouble(self, table: IcebergTable) -> str:
+        """Return why readers do not come to the table as it is now; empty if they do."""
+
+    def lead(self, table: IcebergTable) -> None:
+        """Lead readers to the table as it is now."""
+
     def create(
-        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
+        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str], after: int
     ) -> IcebergTable | None:
-        """Make the table, without files; None if somebody else has."""
+        """Make the table, without files; None if somebody else has.
+
+        Args:
+            schema: Its columns.
+            spec: Its partitions.
+            properties: That it has.
+            after: Number of the metadata that it begins above.
+        """
 
     def commit(
         self,
@@ -112,8 +137,12 @@ class TableHome(Protocol):
         Where a cleanup of the dataset finds it, it is left to that.
         """
 
-    def drop(self) -> None:
-        """Take the table away; data files stay."""
+    def drop(self, note: Note) -> None:
+        """Take the table away; data files stay.
+
+        Args:
+            note: Of the table, which says so first where a new table would use keys of this one.
+        """
 
     def close(self) -> None:
         """Let go of connections."""
@@ -128,7 +157,9 @@ class FilesBeside:
     def __init__(self, store: Store, dataset: str, root: str) -> None:
         self._store = store
         self._home = Folder.ICEBERG.of(dataset)
-        self._keys = Folder.ICEBERG.of(dataset, "metadata")
+        self._keys = metadata_folder(dataset)
+        self._hint = hint_key(dataset)
+        self._led_to: bytes | None = None  # what the hint said when the table was found
         self._root = root
 
     @property
@@ -148,14 +179,32 @@ class FilesBeside:
 
     def find(self, place: str) -> IcebergTable | None:
         """See `TableHome`."""
-        number = int(place) if place.isascii() and place.isdecimal() else None
-        if number is None or not self._exists(number):
-            number = max(self._numbers(), default=None)
-        if number is None:
-            return None
+        self._led_to = pointers.read(self._store, self._hint)
+        noted, led_to = number_at(place), _hinted(self._led_to)
+        if noted is not None:
+            # What a publisher has written that noted nothing is found by its hint.
+            for number in sorted({noted, noted if led_to is None else led_to}, reverse=True):
+                with contextlib.suppress(ObjectNotFoundError):
+                    return self._newest(number)
+        number = self.last_number()
+        return self._newest(number) if number else None
+
+    def _newest(self, number: int) -> IcebergTable:
         while self._exists(number + 1):
             number += 1
         return IcebergTable(self._read(number), str(number))
+
+    def trouble(self, table: IcebergTable) -> str:
+        """See `TableHome`."""
+        if self._led_to is None:
+            return f"{self._hint!r} is missing."
+        if _hinted(self._led_to) != int(table.place):
+            return f"{self._hint!r} does not lead to version {table.place}, the last one."
+        return ""
+
+    def lead(self, table: IcebergTable) -> None:
+        """See `TableHome`."""
+        self._point_to(int(table.place))
 
     def _key(self, number: int) -> str:
         return f"{self._keys}/v{number}.metadata.json"
@@ -167,30 +216,36 @@ class FilesBeside:
             return False
         return True
 
-    def _numbers(self) -> list[int]:
-        names = (info.key.rpartition("/")[2] for info in self._store.list(f"{self._keys}/"))
-        return [int(match[1]) for match in map(_METADATA.fullmatch, names) if match]
+    def last_number(self) -> int:
+        """See `TableHome`."""
+        return max((number for number in map(number_of, self.keys()) if number), default=0)
+
+    def keys(self) -> list[str]:
+        """Return the keys of all metadata, what readers begin with first.
+
+        Cost:
+            One LIST for each thousand objects.
+        """
+        keys = [info.key for info in self._store.list(f"{self._keys}/")]
+        return sorted(keys, key=lambda key: (key != self._hint, not key.endswith(".json"), key))
 
     def _read(self, number: int) -> TableMetadata:
         key = self._key(number)
-        try:
+        with reading(key, "metadata of an Iceberg table"):
             metadata = TableMetadataUtil.parse_raw(bytes(self._store.get(key).data).decode())
             root = metadata.location.removesuffix(f"/{self._home}")
             if root == metadata.location:
                 message = f"it says that it lies in {metadata.location!r}"
                 raise ValueError(message)
-        except ValueError as exc:
-            raise CorruptMetadataError(
-                f"{key!r} cannot be read as metadata of an Iceberg table: {exc}.",
-                hint="Unpublish it and publish it again; the dataset itself is not affected.",
-            ) from exc
         self._root = root
         return metadata
 
     def create(
-        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
+        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str], after: int
     ) -> IcebergTable | None:
         """See `TableHome`."""
+        if after:
+            properties = properties | {BEGINS_AT: str(after + 1)}
         metadata = new_table_metadata(
             schema=schema,
             partition_spec=spec,
@@ -200,7 +255,7 @@ class FilesBeside:
             table_uuid=uuid.uuid4(),
         )
         # It becomes a table with its first snapshot, by the commit that brings it.
-        return IcebergTable(metadata, "0")
+        return IcebergTable(metadata, str(after), is_new=True)
 
     def commit(
         self,
@@ -212,7 +267,7 @@ class FilesBeside:
         number = int(table.place)
         for requirement in requirements:
             requirement.validate(table.metadata)
-        before = f"{self.folder}/v{number}.metadata.json" if number else None
+        before = None if table.is_new else f"{self.folder}/v{number}.metadata.json"
         metadata = update_table_metadata(table.metadata, updates, metadata_location=before)
         data = metadata.model_dump_json().encode()
         try:
@@ -232,20 +287,24 @@ class FilesBeside:
             return False
 
     def _point_to(self, number: int) -> None:
-        """Tell readers of a version; if there is a later one by then, of that."""
-        self._store.put(f"{self._keys}/{HINT}", str(number).encode())
+        """Lead readers to a version; if there is a later one by then, to that."""
+
+        def is_enough(data: bytes) -> bool:
+            led_to = _hinted(data)
+            return led_to == number or (
+                led_to is not None and led_to > number and self._exists(led_to)
+            )
+
+        pointers.point(self._store, self._hint, str(number).encode(), is_enough=is_enough)
         if self._exists(number + 1):
             self._point_to(number + 1)
 
     def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
         """See `TableHome`."""
 
-    def drop(self) -> None:
+    def drop(self, note: Note) -> None:
         """See `TableHome`."""
-        keys = [info.key for info in self._store.list(f"{self._keys}/")]
-        # What readers begin with goes first, so that they find a whole table or none.
-        keys.sort(key=lambda key: (not key.endswith(HINT), not key.endswith(".json"), key))
-        self._store.delete(keys)
+        give_up(self._store, note, self.keys, number_of=number_of, pointers=[self._hint])
 
     def close(self) -> None:
         """See `TableHome`."""
@@ -301,8 +360,26 @@ class InCatalog:
         self._io = table.io
         return IcebergTable(table.metadata, table.metadata_location, table)
 
+    def last_number(self) -> int:
+        """See `TableHome`."""
+        raise CorruptMetadataError(
+            f"The metadata of table {self.table!r} cannot be used.",
+            hint="Drop the table by the tools of the catalog, and publish it again.",
+        )
+
+    def trouble(self, table: IcebergTable) -> str:  # noqa: ARG002 - readers ask the catalog
+        """See `TableHome`."""
+        return ""
+
+    def lead(self, table: IcebergTable) -> None:
+        """See `TableHome`."""
+
     def create(
-        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]
+        self,
+        schema: Schema,
+        spec: PartitionSpec,
+        properties: dict[str, str],
+        after: int,  # noqa: ARG002 - the catalog names what is new
     ) -> IcebergTable | None:
         """See `TableHome`."""
         with _errors_of(self._name):
@@ -349,13 +426,14 @@ class InCatalog:
         """See `TableHome`."""
         delete_unnamed(self.io, before, after)
 
-    def drop(self) -> None:
+    def drop(self, note: Note) -> None:
         """See `TableHome`."""
         table = self.find("")
-        with _errors_of(self._name):
-            self._catalog.drop_table(self._identifier)
         if table is not None:
+            with _errors_of(self._name):
+                self._catalog.drop_table(self._identifier)
             delete_unnamed(self.io, table.metadata, None, also=(table.place,))
+        note.forget()
 
     def close(self) -> None:
         """See `TableHome`."""
@@ -390,13 +468,40 @@ def _errors_of(catalog: str) -> Iterator[None]:
         ) from exc
 
 
-def named_lists(data: bytes) -> list[str]:
-    """Return where the lists of manifests are that a metadata file names."""
-    document = msgspec.json.decode(data)
-    return [snapshot["manifest-list"] for snapshot in document.get("snapshots", ())]
+def _hinted(data: bytes | None) -> int | None:
+    if data is None:
+        return None
+    try:
+        return number_at(bytes(data).decode("ascii").strip())
+    except UnicodeDecodeError:
+        return None
+
+
+def named_lists(data: bytes, key: str) -> list[str]:
+    """Return where the lists of manifests are that a metadata file names.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+    """
+    with reading(key, "metadata of an Iceberg table"):
+        document = msgspec.json.decode(data, type=_Metadata)
+        return [snapshot.list for snapshot in document.snapshots]
+
+
+class _Snapshot(msgspec.Struct):
+    list: str = msgspec.field(name="manifest-list")
+
+
+class _Metadata(msgspec.Struct):
+    snapshots: tuple[_Snapshot, ...] = ()
 
 
 def named_manifests(store: Store, key: str) -> list[str]:
-    """Return where the manifests are that a list names."""
-    listed = read_manifest_list(StoreIO(store, "").new_input(f"/{key}"))
-    return [manifest.manifest_path for manifest in listed]
+    """Return where the manifests are that a list names.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+    """
+    with reading(key, "a list of manifests"):
+        listed = read_manifest_list(StoreIO(store, "").new_input(f"/{key}"))
+        return [manifest.manifest_path for manifest in listed]

@@ -33,6 +33,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType
 
+from lakebed.iceberg.reading import reading
 from lakebed.iceberg.schema import bound, internal
 from lakebed.publication.facts import ShownFiles
 
@@ -108,7 +109,7 @@ class ManifestWriter:
             if not missing or not self._may_hold(manifest, {gone[path] for path in missing}):
                 result.append(manifest)
                 continue
-            entries = manifest.fetch_manifest_entry(self.io)
+            entries = _entries(manifest, self.io)
             held = {entry.data_file.file_path for entry in entries} & missing
             if not held:
                 result.append(manifest)
@@ -161,7 +162,7 @@ class ManifestWriter:
             entries = [
                 _as(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id)
                 for member in members
-                for entry in member.fetch_manifest_entry(self.io)
+                for entry in _entries(member, self.io)
             ]
             merged = set(members)
             result = [manifest for manifest in result if manifest not in merged]
@@ -207,9 +208,19 @@ def live_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
         return []
     return [
         manifest
-        for manifest in snapshot.manifests(io)
+        for manifest in _manifests(snapshot, io)
         if manifest.content == ManifestContent.DATA and _live_count(manifest)
     ]
+
+
+def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    with reading(snapshot.manifest_list, "a list of manifests"):
+        return snapshot.manifests(io)
+
+
+def _entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    with reading(manifest.manifest_path, "a manifest"):
+        return manifest.fetch_manifest_entry(io)
 
 
 def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]:
@@ -217,14 +228,14 @@ def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]
     return {
         entry.data_file.file_path: _values(entry.data_file)
         for manifest in live_manifests(snapshot, io)
-        for entry in manifest.fetch_manifest_entry(io)
+        for entry in _entries(manifest, io)
     }
 
 
 def has_deletes(snapshot: Snapshot | None, io: FileIO) -> bool:
     """Whether files of a snapshot say of rows that they are deleted, as only others write them."""
     return snapshot is not None and any(
-        manifest.content == ManifestContent.DELETES for manifest in snapshot.manifests(io)
+        manifest.content == ManifestContent.DELETES for manifest in _manifests(snapshot, io)
     )
 
 

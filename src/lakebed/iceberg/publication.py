@@ -16,8 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from lakebed.errors import AlreadyExistsError, InvalidInputError
+from lakebed.errors import (
+    AlreadyExistsError,
+    CorruptMetadataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+)
 from lakebed.iceberg.importing import importing_pyiceberg
+from lakebed.iceberg.reading import reading
 from lakebed.model.keys import schema_number_of, split_label
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field
@@ -26,8 +32,7 @@ from lakebed.publication.engine import Wish, bring_into_step, check_deadline
 from lakebed.publication.facts import shown_files
 from lakebed.publication.report import TablePublication
 from lakebed.publication.root import root_of
-from lakebed.publication.since import find_since
-from lakebed.state import published
+from lakebed.publication.since import Since, find_since
 from lakebed.state.published import Note
 from lakebed.state.state import State
 from lakebed.store.base import Store
@@ -71,8 +76,7 @@ def publish(
     target = _IcebergTarget(
         store, dataset, home, spelled, on_progress, is_root_given=root is not None
     )
-    title = dataset if catalog is None else home.table
-    note = Note(store, dataset, title, kind="iceberg", name=_note_name(catalog, table))
+    note = _note(store, dataset, catalog, home)
     with closing(home):
         done = bring_into_step(store, dataset, target, note, wish)
     done = replace(done, seconds=time.monotonic() - began)
@@ -98,22 +102,45 @@ def unpublish(
 ) -> bool:
     """Drop the Iceberg table of a dataset; see `Dataset.unpublish_iceberg`."""
     home = _home(store, dataset, catalog, table, store.uri)
+    note = _note(store, dataset, catalog, home)
+    with closing(home):
+        is_there = _is_own(store, dataset, home)
+        if dry_run:
+            return is_there
+        note.read(is_damage_nothing=True)
+        if is_there or note.is_there:
+            home.drop(note)
+        return is_there
 
+
+def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
+    """Whether there is a table, also one that cannot be read.
+
+    Raises:
+        AlreadyExistsError: There is one that does not show the dataset.
+    """
     from lakebed.iceberg.schema import DATASET
 
-    with closing(home):
-        kept = home.find("")
-        said = None if kept is None else kept.metadata.properties.get(DATASET)
-        # What lies beside the data is of this dataset, wherever that was when it was published.
-        is_own = said == f"{store.uri}/{dataset}" or (said is not None and home.folder is not None)
-        if kept is not None and not is_own:
-            raise _not_ours(home)
-        if dry_run:
-            return kept is not None
-        if kept is not None:
-            home.drop()
-        published.forget(store, dataset, _note_name(catalog, table))
-        return kept is not None
+    try:
+        table = home.find("")
+    except CorruptMetadataError:
+        if home.folder is None:
+            raise
+        return True  # nobody else may have it in the dataset's own folder
+    if table is None:
+        return False
+    said = table.metadata.properties.get(DATASET)
+    # What lies beside the data is of this dataset, wherever that was when it was published.
+    if said != f"{store.uri}/{dataset}" and (said is None or home.folder is None):
+        raise _not_ours(home)
+    return True
+
+
+def _note(store: Store, dataset: str, catalog: str | None, home: TableHome) -> Note:
+    if catalog is None:
+        return Note(store, dataset, dataset, kind="iceberg", name=NOTE)
+    name = f"{NOTE}-{quote(home.table, safe='.')}"
+    return Note(store, dataset, home.table, kind="iceberg", name=name)
 
 
 def _home(
@@ -129,10 +156,6 @@ def _home(
             hint="Give both, or neither for metadata files beside the data.",
         )
     return InCatalog(catalog, table)
-
-
-def _note_name(catalog: str | None, table: str | None) -> str:
-    return NOTE if catalog is None else f"{NOTE}-{quote(f'{catalog}.{table}', safe='.')}"
 
 
 def _not_ours(home: TableHome) -> AlreadyExistsError:
@@ -159,6 +182,9 @@ class _Look:
         schema_changes: What else differs.
         foreign: Snapshots of others.
         has_deletes: Whether others have deleted rows in files.
+        damaged: Why readers cannot read the table.
+        after: Number of the metadata that a table begins above which is not there.
+        is_whole: Whether `added` are all files, since what the table names cannot be read.
     """
 
     state: State
@@ -173,6 +199,9 @@ class _Look:
     schema_changes: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     has_deletes: bool = False
+    damaged: tuple[str, ...] = ()
+    after: int = 0
+    is_whole: bool = False
 
 
 class _IcebergTarget:
@@ -194,17 +223,52 @@ class _IcebergTarget:
         self._dataset = dataset
         self._home = home
         self._root = root
+        self._is_believed = True  # until a commit has met what it cannot read
 
     @property
     def title(self) -> str:
         return f"Iceberg {self._home.table}"
 
     def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
-        place, _, snapshot_id = note.place.partition(" ")
-        look = self._described(state, self._home.find(place))
-        look = self._with_files(look, snapshot_id, is_full=is_full)
+        _, _, snapshot_id = note.place.partition(" ")
+        is_full = is_full or not self._is_believed
+        try:
+            with reading(self._home.table, "an Iceberg table"):
+                table, after = self._found(state, note, is_full=is_full)
+                return self._compared(state, table, snapshot_id, is_full=is_full, after=after)
+        except CorruptMetadataError as exc:
+            if not is_full:
+                raise
+            after = max(self._home.last_number(), note.given_up)
+            look = self._compared(state, None, "", is_full=True, after=after)
+            return replace(look, damaged=(exc.message,))
+
+    def _found(self, state: State, note: Note, *, is_full: bool) -> tuple[IcebergTable | None, int]:
+        """Return the table to go on with, or what a new one begins above."""
+        from lakebed.iceberg.schema import BEGINS_AT, CREATED, number_in
+
+        table = self._home.find("" if is_full else note.place)
+        if table is None:
+            return None, max(note.given_up, 0)
+        properties = table.metadata.properties
+        is_given_up = number_in(properties, BEGINS_AT, 1) <= note.given_up
+        if not is_given_up:
+            self._check_own(properties)
+        if self._home.folder is None:
+            return table, 0
+        if is_given_up or properties.get(CREATED, state.created_at) != state.created_at:
+            # Who drops the other dataset, or has given the table up, deletes it sooner or later.
+            return None, max(int(table.place), note.given_up)
+        return table, 0
+
+    def _compared(
+        self, state: State, table: IcebergTable | None, known: str, *, is_full: bool, after: int
+    ) -> _Look:
+        look = self._with_files(self._described(state, table), known, is_full=is_full)
         self._prove(look)
-        return self._with_properties(look)
+        look = replace(self._with_properties(look), after=after)
+        trouble = "" if table is None else self._home.trouble(table)
+        return replace(look, damaged=(*look.damaged, trouble)) if trouble else look
 
     def _described(self, state: State, table: IcebergTable | None) -> _Look:
         """Say what columns the table shall have."""
@@ -212,7 +276,6 @@ class _IcebergTarget:
 
         columns, number, used, old = columns_of(state), 0, 0, None
         if table is not None:
-            self._check_own(table.metadata.properties)
             number, old = _schema_number(table), table.metadata.schema()
             mapping = table.metadata.properties.get(NAME_MAPPING)
             used = max(table.metadata.last_column_id, highest_id(mapping))
@@ -231,7 +294,7 @@ class _IcebergTarget:
             is_full: Whether to compare all files.
         """
         from lakebed.iceberg import manifests
-        from lakebed.iceberg.schema import COMMIT, CREATED, VERSION
+        from lakebed.iceberg.schema import COMMIT, CREATED, VERSION, number_in
 
         state = look.state
         current = None if look.table is None else look.table.metadata.current_snapshot()
@@ -241,18 +304,20 @@ class _IcebergTarget:
         if foreign and not is_full:
             raise self._written_by_others(foreign)
         said = current.summary.additional_properties if current.summary else {}
-        shown = None if foreign else (int(said.get(VERSION, "-1")), said.get(COMMIT, ""))
+        shown = None if foreign else (number_in(said, VERSION, -1), said.get(COMMIT, ""))
         look = replace(look, shown=shown, foreign=foreign)
         since = None
         if shown is not None and not is_full and known:
             since = find_since(self._store, state, shown[0], said.get(CREATED, ""), shown[1])
-        if since is not None:
-            added, removed = since.labels
-            gone = {self._location(state, label): self._values(state, label) for label in removed}
-            operations = {entry.operation for entry in since.entries}
-            operation = _operation(added, removed, operations)
-            return replace(look, added=added, removed=gone, operation=operation)
-        have = manifests.live_files(current, self._home.io)
+        try:
+            if since is not None:
+                manifests.live_manifests(current, self._home.io)  # only to know that it can be read
+                return self._with_changes(look, since)
+            have = manifests.live_files(current, self._home.io)
+            has_deletes = manifests.has_deletes(current, self._home.io)
+        except (CorruptMetadataError, ObjectNotFoundError) as exc:
+            damaged = (*look.damaged, exc.message)
+            return replace(look, added=state.labels, is_whole=True, damaged=damaged)
         wanted = {self._location(state, label): label for label in state.labels}
         added = tuple(label for location, label in wanted.items() if location not in have)
         gone = {location: values for location, values in have.items() if location not in wanted}
@@ -261,8 +326,17 @@ class _IcebergTarget:
             added=added,
             removed=gone,
             operation=_operation(added, tuple(gone), set()),
-            has_deletes=manifests.has_deletes(current, self._home.io),
+            has_deletes=has_deletes,
         )
+
+    def _with_changes(self, look: _Look, since: Since) -> _Look:
+        """Say which files come and go, by what commits have done."""
+        state = look.state
+        added, removed = since.labels
+        gone = {self._location(state, label): self._values(state, label) for label in removed}
+        operations = {entry.operation for entry in since.entries}
+        operation = _operation(added, removed, operations)
+        return replace(look, added=added, removed=gone, operation=operation)
 
     def _with_properties(self, look: _Look) -> _Look:
         """Say what else of the table differs; readers must know every column of every file."""
@@ -380,8 +454,12 @@ class _IcebergTarget:
         return tuple(internal(value) for value in values.values())
 
     def is_to_change(self, now: _Look) -> bool:
+        return bool(now.damaged) or self._needs_snapshot(now)
+
+    def _needs_snapshot(self, now: _Look) -> bool:
         return (
-            now.shown != (now.state.version, now.state.commit_id)
+            now.is_whole
+            or now.shown != (now.state.version, now.state.commit_id)
             or bool(now.added or now.removed or now.schema_changes or now.foreign)
             or now.has_deletes
         )
@@ -392,21 +470,34 @@ class _IcebergTarget:
         check_deadline(note, self.title)
         files = dict.fromkeys((*now.added, *now.removed), 0)
         tally = Tally(self._on_progress, f"publish to {self.title}", files)
-        committed = commit(
-            self._home,
-            now.table,
-            schema=now.schema,
-            properties=now.properties,
-            dropped=now.dropped,
-            files=shown_files(self._store, now.state, now.added),
-            locations=[self._location(now.state, label) for label in now.added],
-            removed=now.removed,
-            operation=now.operation,
-            summary=self._summary(now.state),
-            levels=tuple(now.state.layout.partition_types),
-            is_schema_new=bool(now.schema_changes),
-            horizon=now.state.horizon,
-        )
+        if now.table is not None and not self._needs_snapshot(now):
+            self._home.lead(now.table)
+            note.place = f"{now.table.place} {now.table.metadata.current_snapshot_id}"
+            return True
+        shown = shown_files(self._store, now.state, now.added)
+        try:
+            committed = commit(
+                self._home,
+                now.table,
+                schema=now.schema,
+                properties=now.properties,
+                dropped=now.dropped,
+                files=shown,
+                locations=[self._location(now.state, label) for label in now.added],
+                removed=now.removed,
+                operation=now.operation,
+                summary=self._summary(now.state),
+                levels=tuple(now.state.layout.partition_types),
+                is_schema_new=bool(now.schema_changes),
+                horizon=now.state.horizon,
+                after=now.after,
+                is_whole=now.is_whole,
+            )
+        except (CorruptMetadataError, ObjectNotFoundError):
+            if not self._is_believed:
+                raise
+            self._is_believed = False  # so that the next look compares all
+            return False
         if committed is None:
             return False
         note.place = f"{committed.place} {committed.metadata.current_snapshot_id}"
@@ -427,14 +518,15 @@ class _IcebergTarget:
             kind="iceberg",
             table=self._home.table,
             version=now.state.version,
-            table_version=self._number(now) if is_applied and self.is_to_change(now) else None,
+            table_version=self._number(now) if is_applied and self._needs_snapshot(now) else None,
             is_applied=is_applied,
-            created=now.table is None,
+            created=now.table is None and not now.damaged,
             schema_changes=now.schema_changes,
             added_count=len(now.added),
             removed_count=len(now.removed),
             unchanged_count=len(now.state.labels) - len(now.added),
             foreign=now.foreign,
+            damaged=now.damaged,
         )
 
     def _number(self, now: _Look) -> int:
@@ -446,9 +538,9 @@ class _IcebergTarget:
 
 def _schema_number(table: IcebergTable) -> int:
     """Return which schema of the dataset a table was last brought to."""
-    from lakebed.iceberg.schema import SCHEMA
+    from lakebed.iceberg.schema import SCHEMA, number_in
 
-    return int(table.metadata.properties.get(SCHEMA, "0"))
+    return number_in(table.metadata.properties, SCHEMA, 0)
 
 
 def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:

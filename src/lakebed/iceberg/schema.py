@@ -29,10 +29,12 @@ from lakebed.model.schema import (
 )
 from lakebed.model.values import EPOCH, Scalar
 from lakebed.publication import facts
+from lakebed.state.published import number_at
 from lakebed.state.state import State
 
 DATASET, CREATED, ROOT = "lakebed.dataset", "lakebed.created-at", "lakebed.root"
 VERSION, COMMIT, SCHEMA = "lakebed.version", "lakebed.commit-id", "lakebed.schema"
+BEGINS_AT = "lakebed.begins-at"  # number of the first metadata file; 1 where it does not stand
 NAME_MAPPING = "schema.name-mapping.default"
 
 _KINDS: Mapping[Kind, Callable[[], iceberg.PrimitiveType]] = {
@@ -50,6 +52,12 @@ _KINDS: Mapping[Kind, Callable[[], iceberg.PrimitiveType]] = {
 _WIDENED = {(Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)}
 _EPOCH_DAY = EPOCH.date()
 _MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def number_in(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number of properties; the default where there is none of at most 18 digits."""
+    number = number_at(properties.get(name, ""))
+    return default if number is None else number
 
 
 def widens(have: Type, wanted: Type) -> bool:

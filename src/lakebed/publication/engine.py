@@ -2,7 +2,9 @@
 
 Nothing is locked. Who publishes looks at the head once more at the end, and goes on if it has
 moved; so of several publishers the last one leaves the table right. What a table may show is noted
-before it shows it, for cleanups and for other publishers; see `lakebed.state.published`.
+before it shows it, for cleanups and for other publishers; see `lakebed.state.published`. And after
+it was noted the head is read once more: a cleanup that knew nothing of it yet has said there what
+it deletes.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Protocol, Self, TypeVar
 from lakebed.errors import InvalidInputError, LakebedError, StorageError
 from lakebed.state.published import Note
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State
+from lakebed.state.state import State, is_one_dataset
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -136,7 +138,7 @@ def bring_into_step(
             if not wish.is_applied:
                 return done
             total = done if total is None else total.followed_by(done)
-            is_open = _apply_and_note(target, now, note, state.version)
+            is_open = _apply_and_note(store, target, now, note, state)
         except _LostRaceError as race:
             if number == _MAX_ROUNDS:
                 raise race.error from None
@@ -152,24 +154,30 @@ def bring_into_step(
 
 
 class _LostRaceError(Exception):
-    """Somebody else has changed the table since it was looked at; nothing was done to it."""
+    """Somebody else has changed table or dataset since they were looked at; nothing was done."""
 
-    def __init__(self, title: str) -> None:
-        message = f"Others change table {title!r} at the same time."
-        self.error = StorageError(message, hint="Publish again.", retryable=True)
+    def __init__(
+        self, title: str, change: str = "Others change table {!r} at the same time."
+    ) -> None:
+        self.error = StorageError(change.format(title), hint="Publish again.", retryable=True)
 
 
-def _apply_and_note(target: Target[Look, Ended], now: Look, note: Note, version: int) -> bool:
+def _apply_and_note(
+    store: Store, target: Target[Look, Ended], now: Look, note: Note, state: State
+) -> bool:
     """Change the table, and let cleanups and other publishers know what it may show.
 
     Returns:
         Whether to look again: others may have changed it too.
     """
-    if not target.is_to_change(now) and note.shows_only(version):
+    if not target.is_to_change(now) and note.shows_only(state.version):
         return False
-    if not note.begin(version):
+    if not note.begin(state.version):
         raise _LostRaceError(target.title)
     try:
+        if not _is_kept(store, state):
+            change = "Cleanups give up what was to be published to {!r} again and again."
+            raise _LostRaceError(target.title, change)
         if not target.apply(now, note):
             raise _LostRaceError(target.title)
     except Exception:
@@ -178,6 +186,18 @@ def _apply_and_note(target: Target[Look, Ended], now: Look, note: Note, version:
             note.give_up()
         raise
     return note.finish()
+
+
+def _is_kept(store: Store, state: State) -> bool:
+    """Whether no cleanup has given up the files of a state before it was noted.
+
+    One that commits later reads the notes after its commit.
+
+    Cost:
+        One GET.
+    """
+    head = read_own_head(store, state.name).state
+    return is_one_dataset(head, state) and head.horizon <= state.version
 
 
 def _wait(number: int, table: str, lost: StorageError) -> None:

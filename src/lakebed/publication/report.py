@@ -24,7 +24,7 @@ class TablePublication:
         removed_count: Files that the dataset does not have.
         unchanged_count: Files that needed nothing.
         foreign: What others have written to the table, which a repair takes back.
-        damaged: Of a check: why the table cannot be read.
+        damaged: Why readers could not read the table, which a publication mends.
         seconds: How long it took.
 
     >>> done = TablePublication(kind="delta", table="lake/flights/data", version=3, is_applied=True)
@@ -49,7 +49,7 @@ class TablePublication:
     @property
     def is_in_step(self) -> bool:
         """Whether the table is right now: because it was, or because it has been mended."""
-        return self.was_in_step or (self.is_applied and not self.damaged)
+        return self.was_in_step or self.is_applied
 
     @property
     def was_in_step(self) -> bool:
@@ -75,6 +75,7 @@ class TablePublication:
             added_count=self.added_count + later.added_count,
             removed_count=self.removed_count + later.removed_count,
             foreign=(*self.foreign, *later.foreign),
+            damaged=(*self.damaged, *later.damaged),
         )
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""Names in the log of a Delta table: which commits and checkpoints nobody needs any more."""
+"""Names in the log of a Delta table, and which commits and checkpoints no reader needs any more."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import re
 from collections.abc import Sequence
 
 from lakebed.model.layout import delta_folder
+from lakebed.state.published import OldMetadata
 from lakebed.store.base import ObjectInfo, Store
 
 COMMIT = re.compile(r"([0-9]{20})\.json")
 CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
+LAST_CHECKPOINT = "_last_checkpoint"
+MOST = 10**18  # numbers are of 63 bits; no log gets that far commit by commit
 
 
 def number_in(name: str, pattern: re.Pattern[str]) -> int | None:
@@ -19,9 +22,16 @@ def number_in(name: str, pattern: re.Pattern[str]) -> int | None:
     return int(match[1]) if match else None
 
 
+def number_of(key: str) -> int | None:
+    """Return the number of what lies in a log; None if it has none that a log can reach."""
+    name = key.rpartition("/")[2]
+    numbers = (number_in(name, pattern) for pattern in (COMMIT, CHECKPOINT))
+    return next((number for number in numbers if number is not None and number < MOST), None)
+
+
 def dead_log_keys(
     _store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
-) -> frozenset[str]:
+) -> OldMetadata:
     """Return what lies before the last checkpoint that is at least as old as a moment.
 
     Whoever began to read since then needs nothing that was before it.
@@ -43,4 +53,4 @@ def dead_log_keys(
             number = number_in(name, pattern)
             if number is not None and number < first:
                 dead.add(info.key)
-    return frozenset(dead)
+    return OldMetadata(dead=frozenset(dead))

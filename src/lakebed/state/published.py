@@ -8,11 +8,16 @@ alone with it.
 
 Readers of Delta and Iceberg tables go on with the version that they have opened. So the notes of
 these also tell until when a version was shown: for the retention of a cleanup, its files stay.
+
+The log of such a table lies beside the data, under keys that the format numbers. A table that is
+unpublished is given up by its note first, with all numbers so far: that note stays, and the next
+table begins above them. So whoever is slow to delete what was given up meets nothing that is new.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +42,10 @@ LEASE = dt.timedelta(hours=6)  # then a publisher that has not ended is taken fo
 LEASE_MARGIN = dt.timedelta(minutes=15)  # clocks that differ, and the last call of a publisher
 _SUFFIX = ".json"
 _SPAN_S = 3600  # versions that left a table within the same hour are told together
+_AGE_A_SPAN = 8  # and within an eighth of the time that has gone by since
 _LONGEST_RETENTION = dt.timedelta(days=366)  # of readers, and so of what is told
+
+_NUMBER = re.compile(r"[0-9]{1,18}")  # of a table's own log; both formats have 63 bits for it
 
 _Version = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -76,6 +84,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kind: Of the table.
         left: What it has shown before, oldest first.
         place: Where the publisher found itself in the table's own log, to look there first.
+        given_up: The highest number of that log that was given up; -1 if none was.
     """
 
     table: str
@@ -84,6 +93,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: TableKind = "hive"
     left: tuple[Left, ...] = ()
     place: str = ""
+    given_up: Annotated[int, msgspec.Meta(ge=-1, le=10**18)] = -1
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the table was given up, and no other was published since."""
+        return self.given_up >= 0 and not self.versions
 
     @property
     def title(self) -> str:
@@ -146,6 +161,23 @@ class PublishedTable:
         }
 
 
+class OldMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cleanup makes of the metadata of tables beside the data.
+
+    Attributes:
+        dead: Keys of what no reader can need any more.
+        unreadable: By key, why what it names is not known: it stays, with all that hangs on it.
+    """
+
+    dead: frozenset[str] = frozenset()
+    unreadable: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def __or__(self, other: OldMetadata) -> OldMetadata:
+        return OldMetadata(
+            dead=self.dead | other.dead, unreadable={**self.unreadable, **other.unreadable}
+        )
+
+
 class Note:
     """The note of one table, as one publisher sees and changes it.
 
@@ -178,9 +210,13 @@ class Note:
         self._etag: str | None = None
         self._is_changed = False
         self.place = ""  # as it was read; who publishes may change it before `finish`
+        self.given_up = -1
 
-    def read(self) -> None:
+    def read(self, *, is_damage_nothing: bool = False) -> None:
         """Read it anew; what `begin` and `is_disturbed` tell is about the time since.
+
+        Args:
+            is_damage_nothing: Take what cannot be read for an empty note.
 
         Raises:
             CorruptMetadataError: What was noted cannot be read.
@@ -188,11 +224,11 @@ class Note:
         Cost:
             One GET.
         """
-        shown, self._etag = self._get()
+        shown, self._etag = self._get(is_damage_nothing=is_damage_nothing)
         now = dt.datetime.now(dt.UTC)
         self._versions = shown.versions
         self._left = shown.left
-        self.place = shown.place
+        self.place, self.given_up = shown.place, shown.given_up
         self._others = {
             publisher_id: publisher
             for publisher_id, publisher in shown.publishers.items()
@@ -200,9 +236,39 @@ class Note:
         }
         self._is_changed = False
 
+    @property
+    def title(self) -> str:
+        """What the table is called in messages."""
+        return self._shown((), {}).title
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there was a note when it was read, and the table was not given up."""
+        return self._etag is not None and (bool(self._versions) or self.given_up < 0)
+
     def shows_only(self, version: int) -> bool:
         """Return whether the table showed a version and nothing else when the note was read."""
         return self._versions == (version,)
+
+    def forget(self) -> None:
+        """Forget a table that is gone, of which no new one uses a key again."""
+        self._store.delete([self._key])
+
+    def give_table_up(self, number: int) -> bool:
+        """Note that the table is given up, with all that its own log has up to a number.
+
+        What publishers at work are about to show stays noted; they learn of this when they end.
+
+        Returns:
+            False, and nothing is noted, if the note has changed since it was read or written.
+
+        Cost:
+            One PUT.
+        """
+        self.given_up = max(self.given_up, number)
+        self.place, self._left = "", ()
+        versions = {publisher.version for publisher in self._others.values()}
+        return self._put(self._shown(versions, self._others))
 
     def begin(self, version: int) -> bool:
         """Note what the table may show from now on, besides what it did.
@@ -243,7 +309,8 @@ class Note:
         self._left = self._with_left(gone) if self._kind != "hive" else ()
         if self._put(self._shown(versions, self._others)):
             return False
-        return not self._end()
+        given_up = self.given_up
+        return not self._end() or self.given_up != given_up
 
     def give_up(self) -> None:
         """Note that the table may show something of the version, and that no more comes of it.
@@ -280,7 +347,8 @@ class Note:
                 for publisher_id, publisher in shown.publishers.items()
                 if publisher_id != self._own
             }
-            self._left, self.place = shown.left, shown.place or self.place
+            self._left, self.given_up = shown.left, max(shown.given_up, self.given_up)
+            self.place = shown.place or self.place
             wanted = self._shown((*shown.versions, self._version), others)
             if wanted == shown or self._put(wanted):
                 now = dt.datetime.now(dt.UTC)
@@ -290,12 +358,13 @@ class Note:
         """Return what readers may hold, with versions that the table shows no more."""
         now = dt.datetime.now(dt.UTC)
         left = [one for one in self._left if one.at > now - _LONGEST_RETENTION]
-        for version in sorted(gone):
-            if left and _span_of(left[-1].at) == _span_of(now) and version > left[-1].since:
-                left[-1] = Left(since=left[-1].since, at=now)
-            else:
-                left.append(Left(since=version, at=now))
-        return tuple(left)
+        left += [Left(since=version, at=now) for version in sorted(gone)]
+        spans: dict[tuple[int, int], Left] = {}
+        for one in left:
+            span = _span_of(one.at, now)
+            known = spans.get(span, one)
+            spans[span] = Left(since=min(known.since, one.since), at=max(known.at, one.at))
+        return tuple(spans.values())
 
     def _shown(self, versions: Iterable[int], publishers: Mapping[str, Publisher]) -> Shown:
         return Shown(
@@ -305,14 +374,20 @@ class Note:
             kind=self._kind,
             left=self._left,
             place=self.place,
+            given_up=self.given_up,
         )
 
-    def _get(self) -> tuple[Shown, str | None]:
+    def _get(self, *, is_damage_nothing: bool = False) -> tuple[Shown, str | None]:
         try:
             stored = self._store.get(self._key)
         except ObjectNotFoundError:
             return self._shown((), {}), None
-        return _decode(stored.data, self._key), stored.etag
+        try:
+            return _decode(stored.data, self._key), stored.etag
+        except CorruptMetadataError:
+            if not is_damage_nothing:
+                raise
+            return Shown(table=self._table, versions=(), kind=self._kind), stored.etag
 
     def _put(self, shown: Shown) -> bool:
         """Write it if nobody has since it was read."""
@@ -349,17 +424,20 @@ def read(store: Store, dataset: str) -> tuple[Shown, ...]:
 
 
 def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | CorruptMetadataError]]:
-    """Yield each note with its key, or why it cannot be read."""
+    """Yield each note with its key, or why it cannot be read; none of tables that were given up."""
     keys = [info.key for info in store.list(f"{Folder.PUBLISHED.of(dataset)}/")]
     for key in keys:
         if not key.endswith(_SUFFIX):
             continue
         try:
-            yield key, _decode(store.get(key).data, key)
+            shown = _decode(store.get(key).data, key)
         except ObjectNotFoundError:
             continue  # its table was dropped meanwhile
         except CorruptMetadataError as exc:
             yield key, exc
+            continue
+        if not shown.is_gone:
+            yield key, shown
 
 
 def tables(store: Store, state: State) -> tuple[PublishedTable, ...]:
@@ -401,8 +479,21 @@ def _identity(note: Shown, dataset: str) -> tuple[TableKind, str]:
     return note.kind, "" if note.kind != "hive" and note.table == dataset else note.table
 
 
-def _span_of(moment: dt.datetime) -> int:
-    return int(moment.timestamp()) // _SPAN_S
+def number_at(place: str) -> int | None:
+    """Return the number that a place begins with; None if it begins with none."""
+    match = _NUMBER.fullmatch(place.partition(" ")[0])
+    return int(match[0]) if match else None
+
+
+def _span_of(moment: dt.datetime, now: dt.datetime) -> tuple[int, int]:
+    """Return what moments share that are told together: the longer ago, the longer it is.
+
+    Spans double, so that one that is told together lies within one that will be.
+    """
+    age = max(0, int((now - moment).total_seconds()))
+    doublings = max(0, (age // (_SPAN_S * _AGE_A_SPAN)).bit_length() - 1)
+    length = _SPAN_S << doublings
+    return length, int(moment.timestamp()) // length
 
 
 def _key(dataset: str, table: str) -> str:

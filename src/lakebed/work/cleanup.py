@@ -33,7 +33,7 @@ from lakebed.model.layout import Folder
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
-from lakebed.state import file_table
+from lakebed.state import file_table, published
 from lakebed.state.commit import CommitOptions
 from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.lists import FILES, Edit, Segments
@@ -251,8 +251,8 @@ def cleanup(
 
     def look_anew() -> Sight:
         sight = look(store, dataset, ask)
-        dead = find_dead_metadata(store, dataset, sight.objects, rules.cutoff)
-        return replace(sight, dead_metadata=dead)
+        metadata = find_dead_metadata(store, dataset, sight.objects, rules.cutoff)
+        return replace(sight, metadata=metadata)
 
     sight = look_anew()
     planned, judged = _plan(sight, rules)
@@ -368,6 +368,8 @@ def _give_up(
             "run the cleanup again."
         ):
             now, entries = read_history(store, state.name)
+            # Who has noted since to publish an older version may not have seen the commit.
+            notes = published.read(store, state.name)
         if now.created_at != state.created_at:
             raise CommitConflictError(
                 f"Dataset {state.name!r} was dropped and created again meanwhile.",
@@ -375,7 +377,8 @@ def _give_up(
                 expected=state.version,
                 actual=now.version,
             )
-        after = replace(sight, entries=entries).judge_by(now, rules).judge(sight.objects)
+        seen = replace(sight, entries=entries, published=notes)
+        after = seen.judge_by(now, rules).judge(sight.objects)
         # Nothing else than what was planned: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
@@ -398,6 +401,7 @@ def _may_be_named(sight: Sight, judged: Sequence[JudgedFile]) -> bool:
     reservation held. Any other commit makes it read the head again, and name the segments then.
     """
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
+    doomed -= sight.metadata.dead  # which no commit of the dataset names
     written = [info.modified_at for info in sight.objects if info.key in doomed]
     if not written:
         return False

@@ -31,7 +31,7 @@ from lakebed.model.layout import (
 )
 from lakebed.state import history, published, reservation
 from lakebed.state.history import Entry
-from lakebed.state.published import Shown
+from lakebed.state.published import OldMetadata, Shown
 from lakebed.state.readable import kept_files, protected_batches
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
@@ -47,10 +47,10 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-FindDeadMetadata = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], frozenset[str]]
-"""Is given a dataset, its objects and a moment, and returns keys of a published table's metadata.
+FindDeadMetadata = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], OldMetadata]
+"""Is given a dataset, its objects and a moment, and judges the metadata of published tables.
 
-They are what readers of the table who began after that moment cannot need.
+What readers of a table who began after that moment cannot need is dead.
 """
 
 AskTables = Callable[[Sequence[str]], Mapping[str, str]]
@@ -212,7 +212,7 @@ class Sight:
         reserved: The batches that are not committed, by id.
         published: What tables may show, by what publications have noted.
         shown: Directories that tables of a metastore show, with the name of one of the tables.
-        dead_metadata: Metadata of published tables that nobody needs any more.
+        metadata: What is known of the metadata of published tables.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -221,7 +221,7 @@ class Sight:
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
-    dead_metadata: frozenset[str] = frozenset()
+    metadata: OldMetadata = field(default_factory=OldMetadata)
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return who judges what was seen by what a head says."""
@@ -310,7 +310,7 @@ class Judge:
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
-        self._dead_metadata = sight.dead_metadata
+        self._metadata = sight.metadata
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -427,7 +427,9 @@ class Judge:
 
     def _judge_metadata(self, info: ObjectInfo) -> JudgedFile:
         """Judge what a published table consists of."""
-        if info.key not in self._dead_metadata:
+        if info.key in self._metadata.unreadable:
+            return _found(info, Reason.UNKNOWN, note=self._metadata.unreadable[info.key])
+        if info.key not in self._metadata.dead:
             return _found(info, Reason.LIVE)
         note = "A later version of the published table has taken its place."
         return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
