@@ -1,7 +1,9 @@
 """What is loaded when: a bare import and a call for help are quick, and names are where they were."""
 
 import ast
+import compileall
 import os
+import shutil
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -13,29 +15,19 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-import lakebed.archive
-import lakebed.batches
-import lakebed.hive
-import lakebed.pipeline
-import lakebed.spark
-import lakebed.work
 
 SOURCE = Path(lakebed.__file__).parents[1]
 LAZY_PACKAGES = [
-    lakebed,
-    lakebed.archive,
-    lakebed.batches,
-    lakebed.hive,
-    lakebed.work,
-    lakebed.pipeline,
-    lakebed.spark,
+    import_module(".".join(path.parent.relative_to(SOURCE).parts))
+    for path in sorted(SOURCE.rglob("__init__.py"))
+    if "lazily(" in path.read_text(encoding="utf-8")
 ]
 
 # What reading a head takes. msgspec brings typing_extensions, Cython names modules of its own.
 DATA = {"msgspec", "numpy", "pyarrow", "typing_extensions", "zstandard"}
 
 
-def loaded_by(statement: str, *arguments: str) -> set[str]:
+def loaded_by(statement: str, *arguments: str, source: Path = SOURCE) -> set[str]:
     """Return the modules that a statement loads in a process of its own, but for Python's."""
     program = (
         f"import sys; before = set(sys.modules)\n{statement}\n"
@@ -43,7 +35,7 @@ def loaded_by(statement: str, *arguments: str) -> set[str]:
     )
     answer = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        env=os.environ | {"PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
         check=False,
@@ -196,6 +188,31 @@ def test_names_can_be_asked_for_before_they_are_loaded() -> None:
 )
 def test_modules_need_no_import_of_their_own(name: str) -> None:
     assert loaded_by(f"import lakebed; lakebed.{name}")
+
+
+@pytest.mark.slow
+def test_all_names_load_from_bytecode_alone(tmp_path: Path) -> None:
+    shutil.copytree(
+        SOURCE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    assert compileall.compile_dir(tmp_path, quiet=1, legacy=True)
+    for path in tmp_path.rglob("*.py"):
+        path.unlink()
+    names = [f"{package.__name__}.{name}" for package in LAZY_PACKAGES for name in package.__all__]
+
+    loaded = loaded_by(
+        "import importlib, lakebed\n"
+        "for name in sys.argv[1:]:\n"
+        "    package, _, attribute = name.rpartition('.')\n"
+        "    getattr(importlib.import_module(package), attribute)\n"
+        "assert lakebed.__file__.endswith('.pyc'), lakebed.__file__\n"
+        "import lakebed.cli.main, pyspark_lakebed",
+        *names,
+        source=tmp_path,
+    )
+
+    assert len(names) > 100
+    assert {"lakebed.repository", "lakebed.archive.archive", "lakebed.trees.kite"} <= loaded
 
 
 def test_unknown_name_is_an_error_of_python() -> None:

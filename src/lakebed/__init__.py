@@ -53,7 +53,57 @@ if TYPE_CHECKING:
     from lakebed.work.ingest.load import LoadReport as LoadReport
     from lakebed.work.ingest.options import LoadOptions as LoadOptions
 else:
-    __getattr__, __dir__, __all__ = _lazily(__name__)
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {
+            "by": "lakebed",
+            "checks": "lakebed",
+            "errors": "lakebed",
+            "Archive": "lakebed.archive.archive",
+            "open_archive": "lakebed.archive.archive",
+            "ArchiveRecord": "lakebed.archive.record",
+            "WriteOptions": "lakebed.arrow.kernel",
+            "CsvOptions": "lakebed.arrow.reading.files",
+            "infer_schema": "lakebed.arrow.reading.inference",
+            "Diff": "lakebed.batches.diff",
+            "Batch": "lakebed.batches.listing",
+            "Staged": "lakebed.batches.staged",
+            "DatasetTransaction": "lakebed.batches.transaction",
+            "Audit": "lakebed.checks",
+            "Commit": "lakebed.commit",
+            "Dataset": "lakebed.dataset",
+            "LakebedError": "lakebed.errors",
+            "HiveMetadataProvider": "lakebed.hive.provider",
+            "DatasetDescriptor": "lakebed.model.descriptor",
+            "DimensionSchema": "lakebed.model.dimensions",
+            "PartitionStrategy": "lakebed.model.partition",
+            "Progress": "lakebed.model.progress",
+            "MetadataProvider": "lakebed.model.provider",
+            "Schema": "lakebed.model.schema",
+            "FromArchive": "lakebed.pipeline.candidates",
+            "FromFiles": "lakebed.pipeline.candidates",
+            "IngestQuery": "lakebed.pipeline.following",
+            "IngestRun": "lakebed.pipeline.following",
+            "Ingest": "lakebed.pipeline.ingest",
+            "IngestCheck": "lakebed.pipeline.ingest",
+            "IngestReport": "lakebed.pipeline.report",
+            "Repository": "lakebed.repository",
+            "open_repository": "lakebed.repository",
+            "open_uri": "lakebed.repository",
+            "CommitOptions": "lakebed.state.commit",
+            "FileMetadataProvider": "lakebed.state.file_provider",
+            "Protection": "lakebed.state.protections",
+            "SourceFile": "lakebed.state.sources",
+            "TelemetryExport": "lakebed.trees.telemetry",
+            "TelemetryOptions": "lakebed.trees.telemetry",
+            "View": "lakebed.view",
+            "CheckReport": "lakebed.work.check",
+            "CleanupReport": "lakebed.work.cleanup",
+            "LeftOut": "lakebed.work.ingest.due",
+            "LoadReport": "lakebed.work.ingest.load",
+            "LoadOptions": "lakebed.work.ingest.options",
+        },
+    )
 
 __version__ = "0.1.0"
 

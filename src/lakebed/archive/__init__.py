@@ -31,4 +31,33 @@ if TYPE_CHECKING:
     from lakebed.archive.upload_queue import UploadQueue as UploadQueue
     from lakebed.arrow.reading.hashes import content_hash as content_hash
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "Archive": "lakebed.archive.archive",
+            "open_archive": "lakebed.archive.archive",
+            "Bundle": "lakebed.archive.bundle",
+            "open_bundle": "lakebed.archive.bundle",
+            "ArchiveIndex": "lakebed.archive.index",
+            "open_index": "lakebed.archive.index",
+            "FileMetadata": "lakebed.archive.metadata",
+            "MessageReport": "lakebed.archive.notifications",
+            "ingest_again": "lakebed.archive.notifications",
+            "ingest_directory": "lakebed.archive.notifications",
+            "ingest_lines": "lakebed.archive.notifications",
+            "ingest_message": "lakebed.archive.notifications",
+            "ingest_sqs": "lakebed.archive.notifications",
+            "ingest_url": "lakebed.archive.notifications",
+            "Page": "lakebed.archive.query",
+            "ArchiveRecord": "lakebed.archive.record",
+            "ReindexReport": "lakebed.archive.reindex",
+            "SkippedObject": "lakebed.archive.reindex",
+            "time_buckets": "lakebed.archive.times",
+            "times_in_name": "lakebed.archive.times",
+            "to_epoch_ms": "lakebed.archive.times",
+            "Translator": "lakebed.archive.translator",
+            "Upload": "lakebed.archive.upload_queue",
+            "UploadQueue": "lakebed.archive.upload_queue",
+            "content_hash": "lakebed.arrow.reading.hashes",
+        },
+    )

@@ -10,4 +10,12 @@ if TYPE_CHECKING:
     from lakebed.batches import staged as staged
     from lakebed.batches import transaction as transaction
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "diff": "lakebed.batches",
+            "listing": "lakebed.batches",
+            "staged": "lakebed.batches",
+            "transaction": "lakebed.batches",
+        },
+    )

@@ -8,4 +8,10 @@ if TYPE_CHECKING:
     from lakebed.delta import foreign as foreign
     from lakebed.delta import publication as publication
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "foreign": "lakebed.delta",
+            "publication": "lakebed.delta",
+        },
+    )

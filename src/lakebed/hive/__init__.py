@@ -10,4 +10,12 @@ if TYPE_CHECKING:
     from lakebed.hive import shown as shown
     from lakebed.hive import statements as statements
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "adoption": "lakebed.hive",
+            "publication": "lakebed.hive",
+            "shown": "lakebed.hive",
+            "statements": "lakebed.hive",
+        },
+    )

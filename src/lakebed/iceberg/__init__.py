@@ -9,4 +9,11 @@ if TYPE_CHECKING:
     from lakebed.iceberg import foreign as foreign
     from lakebed.iceberg import publication as publication
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "dead_metadata": "lakebed.iceberg",
+            "foreign": "lakebed.iceberg",
+            "publication": "lakebed.iceberg",
+        },
+    )

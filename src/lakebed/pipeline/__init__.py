@@ -15,4 +15,17 @@ if TYPE_CHECKING:
     from lakebed.pipeline.report import IngestReport as IngestReport
     from lakebed.work.ingest.due import LeftOut as LeftOut
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "NO_PROGRESS": "lakebed.model.progress",
+            "FromArchive": "lakebed.pipeline.candidates",
+            "FromFiles": "lakebed.pipeline.candidates",
+            "IngestQuery": "lakebed.pipeline.following",
+            "IngestRun": "lakebed.pipeline.following",
+            "Ingest": "lakebed.pipeline.ingest",
+            "IngestCheck": "lakebed.pipeline.ingest",
+            "IngestReport": "lakebed.pipeline.report",
+            "LeftOut": "lakebed.work.ingest.due",
+        },
+    )

@@ -12,4 +12,14 @@ if TYPE_CHECKING:
     from lakebed.spark.tables import AttachedTables as AttachedTables
     from lakebed.spark.tables import attach as attach
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "session": "lakebed.spark",
+            "WorkerReport": "lakebed.spark.doctor",
+            "look_at_workers": "lakebed.spark.doctor",
+            "hadoop_options": "lakebed.spark.hadoop",
+            "AttachedTables": "lakebed.spark.tables",
+            "attach": "lakebed.spark.tables",
+        },
+    )

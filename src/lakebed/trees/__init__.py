@@ -9,4 +9,11 @@ if TYPE_CHECKING:
     from lakebed.trees import tables as tables
     from lakebed.trees import telemetry as telemetry
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kite": "lakebed.trees",
+            "tables": "lakebed.trees",
+            "telemetry": "lakebed.trees",
+        },
+    )

@@ -21,4 +21,20 @@ if TYPE_CHECKING:
     from lakebed.work import staged as staged
     from lakebed.work import writer as writer
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "check": "lakebed.work",
+            "cleanup": "lakebed.work",
+            "compaction": "lakebed.work",
+            "deletion": "lakebed.work",
+            "epochs": "lakebed.work",
+            "indexing": "lakebed.work",
+            "metadata": "lakebed.work",
+            "promotion": "lakebed.work",
+            "protection": "lakebed.work",
+            "rollback": "lakebed.work",
+            "staged": "lakebed.work",
+            "writer": "lakebed.work",
+        },
+    )
