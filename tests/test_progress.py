@@ -13,6 +13,7 @@ import pytest
 
 import lakebed
 from lakebed import by
+from lakebed.arrow.reading.inference import infer_schema
 
 CHANNELS = lakebed.DatasetDescriptor(
     schema=pa.schema([("channel", pa.string()), ("n", pa.int64())]),
@@ -276,3 +277,28 @@ def test_rows_of_a_large_file_are_told_before_its_end(lake: Lake) -> None:
     assert len(within) >= 3
     assert within[1:] == sorted(set(within[1:]))
     assert [(progress.file_count, progress.row_count) for progress in told][-1] == (1, 350_000)
+
+
+def test_bytes_of_a_large_file_are_told_before_its_end(lake: Lake) -> None:
+    path, told = lake.root / "large.csv", list[lakebed.Progress]()
+    path.write_text("channel,n\n" + "beta,1\n" * 350_000, encoding="utf-8")
+
+    lake.channels.load(str(path), on_progress=told.append)
+
+    within = [progress.size_bytes for progress in told if progress.file_count == 0]
+    assert 0 < within[1] < within[2] < path.stat().st_size
+    assert told[-1].size_bytes == told[-1].size_total_bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_looking_at_files_for_their_types_is_told_by_bytes(tmp_path, suffix: str) -> None:
+    path, told = tmp_path / f"large.{suffix}", list[lakebed.Progress]()
+    rows = "channel,n\n" + "beta,1\n" * 60_000 if suffix == "csv" else '{"n": 1}\n' * 60_000
+    path.write_text(rows, encoding="utf-8")
+
+    infer_schema(path, rows=0, on_progress=told.append)
+
+    within = [progress.size_bytes for progress in told if progress.file_count == 0]
+    assert within == sorted(set(within))
+    assert len(within) >= 3
+    assert (told[-1].file_count, told[-1].size_bytes) == (1, path.stat().st_size)

@@ -566,3 +566,36 @@ def test_latest_looks_back_as_far_as_there_are_days(archive: Archive, tmp_path: 
         assert archive.latest("log", "box", lookback_days=days).id == record.id
     with pytest.raises(InvalidInputError, match="-1 is no number of days"):
         archive.latest("log", "box", lookback_days=-1)
+
+
+@pytest.mark.parametrize("found", ["xyz", "0x12", "12 34", "-"])
+def test_metadata_whose_hash_is_not_of_hex_digits_is_refused_by_name(tmp_path, found: str) -> None:
+    archive = lakebed.open_archive(tmp_path / "raw")
+    record = archive.push(io.BytesIO(b"x"), where="a", what="b", start="2015-03-20", path="/x")
+    wrong = FileMetadata({**record.metadata, "hash": found, "id": "other"})
+
+    with pytest.raises(InvalidInputError, match=f"hash '{found}', which is not of hex digits"):
+        archive.push_prepared(io.BytesIO(b"x"), wrong)
+
+    beside = next(path for path in (tmp_path / "raw" / record.id).iterdir() if path.name != "data")
+    beside.chmod(0o644)
+    beside.write_text(beside.read_text().replace(record.hash, found))
+    archive.index.delete([record.id])
+    with pytest.raises(CorruptMetadataError, match=f"hash '{found}', which is not of hex digits"):
+        archive.ingest(record.id)
+    assert list(archive.index.records()) == []
+
+
+def test_an_archive_that_was_moved_is_told_to_reindex(tmp_path) -> None:
+    archive = lakebed.open_archive(tmp_path / "raw")
+    record = archive.push(io.BytesIO(b"x"), where="a", what="b", start="2015-03-20", path="/x")
+    (tmp_path / "raw").rename(tmp_path / "moved")
+    moved = lakebed.open_archive(tmp_path / "moved")
+
+    with pytest.raises(InvalidInputError, match="does not lie in") as caught:
+        moved.open(record.url)
+
+    assert "archive reindex" in caught.value.hint
+    moved.reindex()
+    (found,) = moved.list("b", start="2015-03-20", end="2015-03-20")
+    assert moved.open(found.url).read() == b"x"

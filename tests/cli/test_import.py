@@ -1,6 +1,7 @@
 """import: files into a dataset, which may have to be created."""
 
 import datetime as dt
+import gzip
 import json
 
 import fastavro
@@ -404,3 +405,24 @@ def test_small_files_are_imported_without_spark(cli, address, write, monkeypatch
     monkeypatch.setattr("lakebed.cli.load.get_session", fail)
 
     cli("import", address, write("rows.csv", "time_hour,flight\n2013-03-01,1\n"))
+
+
+def test_files_of_a_directory_are_found_by_a_format_whatever_hadoop_calls_them(
+    cli, lake, tmp_path
+) -> None:
+    folder = tmp_path / "customer"
+    folder.mkdir()
+    for number in range(2):
+        text = f"id,name\n{number},n{number}\n".encode()
+        (folder / f"part-r-0000{number}.gz").write_bytes(gzip.compress(text))
+    (folder / "part-r-00002").write_text("id,name\n2,n2\n")
+    (folder / "_SUCCESS").write_text("")
+    (folder / "notes.txt").write_text("nothing of this\n")
+
+    cli("import", f"{lake.uri}/customer", folder, "--format", "csv")
+
+    assert sorted(row["id"] for row in lake.open("customer").reader()) == [0, 1, 2]
+    error = cli.error("import", f"{lake.uri}/others", folder)
+    assert "with a format" in error["hint"]
+    named = cli.error("import", f"{lake.uri}/customer.gz", folder, "--format", "csv")
+    assert "'customer.gz': a dot ends the name" in named["message"]

@@ -22,7 +22,12 @@ from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
 from lakebed.archive.translator import translate
 from lakebed.arrow.reading.hashes import can_verify
-from lakebed.errors import InvalidInputError, LakebedError, RecordNotFoundError
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+    RecordNotFoundError,
+)
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.store import Store, open_store
 from lakebed.store.at_once import at_once
@@ -219,9 +224,11 @@ class Archive:
         """Store a content whose metadata is complete; doing it again changes nothing.
 
         Raises:
-            InvalidInputError: The content has another hash than the metadata says.
+            InvalidInputError: The content has another hash than the metadata says, or that is not
+                of hex digits.
             RecordExistsError: Another file has the id.
         """
+        metadata.check_hash()
         expected = metadata.hash if can_verify(metadata.hash) else None
         record = files.write_claimed(
             self.store, file, metadata, expected_hash=expected, is_stored=True, keys=self.keys
@@ -465,6 +472,11 @@ class Archive:
             CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
         """
         record = self.record(url_or_id)
+        try:
+            record.metadata.check_hash()
+        except InvalidInputError as exc:
+            msg = f"The metadata of {record.url} breaks a rule: {exc.message}"
+            raise CorruptMetadataError(msg, hint="Push the file again.") from exc
         self.index.put([record])
         return record
 

@@ -57,7 +57,11 @@ def key_of(store: Store, url_or_id: str) -> str:
     root = f"{store.uri}/"
     if not url_or_id.startswith(root):
         msg = f"{url_or_id!r} does not lie in {store.uri}."
-        raise InvalidInputError(msg, hint=f"URLs of this archive begin with {root}")
+        raise InvalidInputError(
+            msg,
+            hint=f"URLs of this archive begin with {root} If it was copied or moved, or is opened by "
+            "another path, `lakebed archive reindex` notes its files where they lie now.",
+        )
     return validate_key(url_or_id.removeprefix(root))
 
 

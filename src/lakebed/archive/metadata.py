@@ -16,6 +16,7 @@ METADATA_VERSION = 0
 REQUIRED = ("version", "start", "where", "what", "id", "hash", "path")
 RESERVED_WORK_ID = "null"  # stands in the keys of files without one
 
+_HASH = re.compile(r"[0-9a-fA-F]+")  # the originals take any length
 _SLUG = re.compile(r"[a-z0-9_-]+")
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\.+", re.DOTALL)
 _SLUG_HINT = "Use lower-case letters, digits, '-' and '_' only."
@@ -97,6 +98,16 @@ class FileMetadata(Mapping[str, Any]):
             msg = f"Metadata is the JSON {_shortened(fields)}, not an object."
             raise InvalidInputError(msg, hint='Write it as {"where": …, "what": …, "start": …}.')
         return cls(fields, is_stored=True)
+
+    def check_hash(self) -> None:
+        """Check that the hash is one, of whatever length.
+
+        Raises:
+            InvalidInputError: It is not of hex digits.
+        """
+        if not _HASH.fullmatch(self.hash):
+            msg = f"Metadata has the hash {_shortened(self.hash)}, which is not of hex digits."
+            raise InvalidInputError(msg, hint="It is BLAKE2b of the content, 16 bytes in hex.")
 
     def with_hash(self, found_hash: str) -> FileMetadata:
         """Return a copy with another hash."""

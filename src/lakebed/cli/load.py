@@ -26,6 +26,7 @@ from lakebed.cli.records import commit_record
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.progress import OnProgress
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.model.shown import counted, facts_of
 from lakebed.repository import Repository
@@ -142,8 +143,9 @@ def import_(
     began = time.monotonic()
     create = None
     if not _exists(repository, name, strategy):
-        with output.progress(f"Looking at {inputs.label}"):
-            create = _descriptor(inputs, strategy, "skip" if sets_aside else "error")
+        with output.progress(f"Looking at {inputs.label}") as on_progress:
+            unfit: Literal["error", "skip"] = "skip" if sets_aside else "error"
+            create = _descriptor(inputs, strategy, unfit, on_progress)
     if with_spark is None:
         with_spark = pays_off(len(inputs.files), inputs.size_bytes)
     output.note(
@@ -267,7 +269,10 @@ def _exists(repository: Repository, name: str, strategy: PartitionStrategy | Non
 
 
 def _descriptor(
-    inputs: Inputs, strategy: PartitionStrategy | None, unfit: Literal["error", "skip"]
+    inputs: Inputs,
+    strategy: PartitionStrategy | None,
+    unfit: Literal["error", "skip"],
+    on_progress: OnProgress,
 ) -> DatasetDescriptor:
     """Return what a dataset for these files is."""
     partition_by = strategy or PartitionStrategy(())
@@ -284,7 +289,14 @@ def _descriptor(
         with reading(inputs.locations[0]):
             schema = avro_file_schema(inputs.files[0])
     else:
-        schema = infer_schema(inputs.locations, inputs.format, rows=0, csv=inputs.csv, unfit=unfit)
+        schema = infer_schema(
+            inputs.locations,
+            inputs.format,
+            rows=0,
+            csv=inputs.csv,
+            unfit=unfit,
+            on_progress=on_progress,
+        )
     return DatasetDescriptor(schema=schema, partition_by=partition_by)
 
 

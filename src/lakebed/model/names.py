@@ -24,8 +24,13 @@ def check_dataset_name(name: object) -> str:
             letters, digits, `+`, `-` and `_`.
     """
     if not isinstance(name, str) or not _DATASET_NAME.fullmatch(name):
+        because = (
+            ": a dot ends the name in the keys of its objects"
+            if isinstance(name, str) and "." in name
+            else ""
+        )
         raise InvalidNameError(
-            f"Illegal dataset name {shown(name)}.",
+            f"Illegal dataset name {shown(name)}{because}.",
             hint="Use letters, digits, '+', '-' and '_' only.",
         )
     if len(name) > MAX_DATASET_NAME_LENGTH:

@@ -136,13 +136,21 @@ class Tally:
                 )
             )
 
-    def add(self, *names: str, row_count: int | None = None, rejected_count: int = 0) -> None:
+    def add(
+        self,
+        *names: str,
+        row_count: int | None = None,
+        rejected_count: int = 0,
+        size_bytes: int = 0,
+    ) -> None:
         """Note that files are done; one that nobody expects is not counted.
 
         Args:
             names: Of the files; none for rows of a file that is not done yet.
             row_count: Rows of which nobody knew before.
             rejected_count: Lines that did not fit.
+            size_bytes: Of a file that is not done yet, so many more have been read; to be taken
+                off again when it is.
         """
         with self._lock:
             new = {name for name in names if name in self._sizes} - self._done
@@ -154,7 +162,9 @@ class Tally:
                 replace(
                     so_far,
                     file_count=len(self._done),
-                    size_bytes=so_far.size_bytes + sum(self._sizes[name] for name in new),
+                    size_bytes=so_far.size_bytes
+                    + sum(self._sizes[name] for name in new)
+                    + size_bytes,
                     row_count=(so_far.row_count or 0) + sum(rows) if rows else so_far.row_count,
                     rejected_count=so_far.rejected_count + rejected_count,
                 )

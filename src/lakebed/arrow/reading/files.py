@@ -91,6 +91,24 @@ class CsvOptions:
             )
 
 
+class Watch:
+    """Follows how much of a file is read, while it is open.
+
+    Attributes:
+        raw: The bytes of the file as they lie there.
+    """
+
+    def __init__(self) -> None:
+        self.raw: pa.NativeFile | None = None
+
+    @property
+    def position(self) -> int:
+        """How many bytes have been read; 0 while it is not open."""
+        if self.raw is None or self.raw.closed or not self.raw.seekable():
+            return 0
+        return int(self.raw.tell())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawFile:
     """A file to be read in. Travels to Spark tasks.
@@ -100,12 +118,14 @@ class RawFile:
         size_bytes: As it lies there.
         storage_options: What the store of a URL needs to know.
         modified_at: When it was last changed; aware, UTC. None if nobody has looked.
+        watch: Follows how much of it is read; None where nothing does.
     """
 
     location: str
     size_bytes: int
     storage_options: Mapping[str, str] = field(default_factory=dict)
     modified_at: dt.datetime | None = None
+    watch: Watch | None = field(default=None, repr=False, compare=False)
 
     @property
     def codec(self) -> str | None:
@@ -136,6 +156,8 @@ class RawFile:
     def open(self) -> Iterator[BinaryIO]:
         """Open its bytes, uncompressed."""
         with self.open_raw() as raw, _uncompressed(raw, self.codec) as stream:
+            if self.watch is not None:
+                self.watch.raw = raw
             yield stream
 
 
@@ -259,8 +281,9 @@ def find_files(
         given: A path, a pattern such as `in/*.tsv.gz` (`**` for any depth), a directory, which
             is searched to its depths, a URL of a file, or of a folder if it ends with `/`; or
             several of them. Of a directory come the files whose suffix tells the format, names
-            that begin with `.` or `_` aside; for submissions also `.log` and what has only the
-            suffix of a compression.
+            that begin with `.` or `_` aside; with a format also those that have only the suffix
+            of a compression, such as `part-r-00000.gz`, and `part-…` without any; for submissions
+            also `.log`.
         format: None to tell it by the suffixes.
         storage_options: What the store of a URL needs to know.
         may_be_empty: Whether a path may lead to no file, or all of them.
@@ -456,7 +479,8 @@ def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None
     if not fitting:
         error = InvalidInputError(
             f"No {wanted or 'CSV, JSON lines, submissions, Avro or Parquet'} file in {directory!r}.",
-            hint="Files of a directory are known by their suffix.",
+            hint="Files of a directory are known by their suffix; with a format, also those that have "
+            "none, or only that of a compression.",
         )
         raise _NothingThere(error)
     return fitting
@@ -466,9 +490,16 @@ def _fits(file: RawFile, wanted: FileFormat | None) -> bool:
     told = format_of(file.location)
     if told is not None:
         return wanted in (None, told)
-    if wanted != "submissions":
-        return False
-    return file.codec is not None or file.location.lower().endswith(".log")
+    if wanted == "submissions":
+        return file.codec is not None or file.location.lower().endswith(".log")
+    return wanted is not None and _has_no_suffix(file)
+
+
+def _has_no_suffix(file: RawFile) -> bool:
+    """Whether a name has at most the suffix of a compression, such as Hadoop's `part-r-00000.gz`."""
+    path = PurePosixPath(file.location)
+    is_part = path.name.startswith("part-") and not path.suffix
+    return is_part or (file.codec is not None and not path.with_suffix("").suffix)
 
 
 def format_of(location: str) -> FileFormat | None:

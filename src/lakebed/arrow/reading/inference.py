@@ -21,6 +21,7 @@ from lakebed.arrow.reading.files import (
     FileFormat,
     Line,
     RawFile,
+    Watch,
     check_header,
     find_files,
     naming,
@@ -32,6 +33,7 @@ from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH
 from lakebed.model.descriptor import DOCUMENT, UUID
 from lakebed.model.names import check_field_name, nearest
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.shown import shown
 
@@ -49,6 +51,7 @@ def infer_schema(
     name: str = "entity",
     storage_options: Mapping[str, str] | None = None,
     unfit: Literal["error", "skip"] = "error",
+    on_progress: OnProgress = NO_PROGRESS,
 ) -> Schema:
     r"""Find a schema that every row looked at fits, without loss.
 
@@ -70,6 +73,7 @@ def infer_schema(
         unfit: What a line does that is no row, or whose JSON does not go together with the others:
             an error; or skip it, as what sets such lines aside. Then a field has the type that most
             lines give it.
+        on_progress: Receives how far the files are looked at.
 
     Raises:
         InvalidNameError: A column has a name that no field may have; a legal one is suggested.
@@ -93,8 +97,10 @@ def infer_schema(
     if unfit not in ("error", "skip"):
         raise InvalidInputError(f"unfit is {shown(unfit)}.", hint="Give 'error' or 'skip'.")
     told, files = find_files(paths, format, storage_options=storage_options)
-    look = _Look(rows=rows or None, csv=csv or CsvOptions(), skips=unfit == "skip")
+    tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
+    look = _Look(rows=rows or None, csv=csv or CsvOptions(), skips=unfit == "skip", tally=tally)
     schema, nulls = _INFER[told](files, look)
+    tally.finish()
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(
@@ -121,18 +127,43 @@ class _Look:
         rows: How many of each; None for all.
         csv: How CSV is written.
         skips: Whether lines that do not fit are passed over, which else are an error.
+        tally: Receives what has been looked at.
     """
 
     rows: int | None
     csv: CsvOptions
     skips: bool
+    tally: Tally
+
+
+class _Looking:
+    """One file that is being looked at.
+
+    Attributes:
+        file: To be read.
+    """
+
+    def __init__(self, file: RawFile, tally: Tally) -> None:
+        self._watch, self._tally, self._told_bytes = Watch(), tally, 0
+        self.file = replace(file, watch=self._watch)
+
+    def move(self) -> None:
+        """Report how much of it has been read."""
+        size_bytes = max(0, self._watch.position - self._told_bytes)
+        self._told_bytes += size_bytes
+        self._tally.add(size_bytes=size_bytes)
+
+    def finish(self) -> None:
+        """Report that it is done."""
+        self._tally.add(self.file.location, size_bytes=-self._told_bytes)
 
 
 def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
     columns: dict[str, _Column] = {}
     for file in files:
+        looking = _Looking(file, look.tally)
         with reading(file.location):
-            records = csv_records(file, look.csv)
+            records = csv_records(looking.file, look.csv)
             names, records = _names_of(records, look.csv)
             for name in columns.keys() - set(names):
                 columns[name].note_null(f"{file.location} lacks it")
@@ -141,8 +172,10 @@ def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
                 for name in names:
                     column = columns.setdefault(name, _Column())
                     column.add(table.column(name), chunk, file.location)
+                looking.move()
             for name in names:
                 columns.setdefault(name, _Column())
+        looking.finish()
     nulls = {name: column.null_at for name, column in columns.items() if column.null_at}
     fields = (Field(name=name, type=Primitive(column.kind)) for name, column in columns.items())
     return Schema(fields=tuple(fields)), nulls
@@ -231,9 +264,12 @@ def _from_submissions(files: Sequence[RawFile], look: _Look) -> _Inferred:
 
 
 def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bool = False) -> None:
+    looking = _Looking(file, look.tally)
     with reading(file.location):
-        lines = itertools.islice(without_blanks(text_lines(file)), look.rows)
-        for line in lines:
+        lines = itertools.islice(without_blanks(text_lines(looking.file)), look.rows)
+        for number, line in enumerate(lines):
+            if number % _RECORDS_PER_CHUNK == 0:
+                looking.move()
             place = f"{file.location}, line {line.number}"
             try:
                 data = _whole(line).data
@@ -246,6 +282,7 @@ def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bo
                     raise
             else:
                 root.add(document, "", place, depth=0, votes=look.skips)
+    looking.finish()
 
 
 def _schema_of(root: _Node) -> _Inferred:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
-from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
+from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, Watch, reading
 from lakebed.arrow.reading.rows import is_damage, open_reader
 from lakebed.arrow.reading.unknown import Census, Ignored, Unknown
 from lakebed.arrow.workers import Threads, Workers, gather
@@ -137,8 +137,8 @@ OnFile = Callable[[str, Counts], None]
 """Is told the location of each file that has been read, and what became of it."""
 
 
-OnRows = Callable[[int], None]
-"""Is told of rows of a file that is not read to its end yet, how many more they are."""
+OnRows = Callable[[int, int], None]
+"""Receives of a file that is not read to its end yet how many more rows, and its bytes so far."""
 
 _ROWS_TOLD = 100_000
 
@@ -329,6 +329,8 @@ def _sift_file(
     if refusal is not None:
         rejects.add(file, refusal)
         return Counts(0, 1, refusal=refusal.reason, refused_row_count=refusal.row_count)
+    watch = Watch()
+    file = replace(file, watch=watch)
     row_count = told_count = 0
     ignored = Ignored()
     with reading(file.location):
@@ -340,7 +342,7 @@ def _sift_file(
             added, left_out = _add(piece, file, number, writer, rejects)
             row_count, ignored = row_count + added, ignored + left_out
             if row_count - told_count >= _ROWS_TOLD:
-                on_rows(row_count - told_count)
+                on_rows(row_count - told_count, watch.position)
                 told_count = row_count
     return Counts(
         row_count,

@@ -503,12 +503,23 @@ class _TallyOfRawFiles:
     def __init__(self, on_progress: OnProgress, purpose: str, files: Sequence[RawFile]) -> None:
         sizes = {file.location: file.size_bytes for file in files}
         self._tally = Tally(on_progress, purpose, sizes)
-        self._told_count = 0  # rows of the file that is being read
+        # Of the file that is being read.
+        self._told_count = self._told_bytes = 0
 
-    def add_rows(self, row_count: int) -> None:
-        self._told_count += row_count
-        self._tally.add(row_count=row_count)
+    def add_rows(self, row_count: int, position: int) -> None:
+        size_bytes = max(0, position - self._told_bytes)
+        self._told_count, self._told_bytes = (
+            self._told_count + row_count,
+            self._told_bytes + size_bytes,
+        )
+        self._tally.add(row_count=row_count, size_bytes=size_bytes)
 
     def add_file(self, location: str, counts: Counts) -> None:
         row_count, self._told_count = counts.row_count - self._told_count, 0
-        self._tally.add(location, row_count=row_count, rejected_count=counts.rejected_count)
+        size_bytes, self._told_bytes = -self._told_bytes, 0
+        self._tally.add(
+            location,
+            row_count=row_count,
+            rejected_count=counts.rejected_count,
+            size_bytes=size_bytes,
+        )
