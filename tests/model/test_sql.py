@@ -276,3 +276,11 @@ def test_nan_survives_its_text() -> None:
     predicate = parse_sql("x = 'NaN'", TYPES)
 
     assert math.isnan(parse_sql(str(predicate), TYPES).value)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_text_of_an_empty_list_is_read_back_as_what_it_selects(negated: bool) -> None:
+    empty = Membership("n", (), negated=negated)
+
+    for predicate in (empty, And((empty, Comparison("n", Op.GT, 1)))):
+        assert parse_sql(str(predicate), TYPES) == bind(predicate, TYPES)

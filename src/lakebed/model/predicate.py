@@ -60,7 +60,8 @@ class Comparison:
 class Membership:
     """`column [NOT] IN (values)`; no value is None.
 
-    Nothing is in an empty list, not even null, so that an empty NOT IN selects everything.
+    Nothing is in an empty list, not even null, so that an empty NOT IN selects everything. SQL
+    cannot write such a list, so that its text is that of what it selects.
     """
 
     column: str
@@ -68,6 +69,8 @@ class Membership:
     negated: bool = False
 
     def __str__(self) -> str:
+        if not self.values:
+            return str(TRUE if self.negated else FALSE)
         values = ", ".join(sql_literal(value) for value in self.values)
         return f"{sql_name(self.column)} {'NOT IN' if self.negated else 'IN'} ({values})"
 
