@@ -329,6 +329,49 @@ def test_a_head_written_long_after_its_time_misleads_nobody(
     lake.assert_settled(new)
 
 
+class LateStore(DelegatingStore):
+    """Keeps the creation of one object back; it lands when it is told to."""
+
+    def __init__(self, inner: Store, key: str) -> None:
+        super().__init__(inner)
+        self._key = key
+        self.land: Callable[[], object] | None = None
+
+    def _create(self, key: str, data: memoryview) -> str:
+        if key == self._key and self.land is None:
+            kept = bytes(data)
+            self.land = lambda: self.inner.create(key, kept)
+            raise StorageError("timed out", retryable=True)
+        return super()._create(key, data)
+
+
+@both_ways
+def test_a_head_that_lands_long_after_its_time_is_deleted_as_a_check_says(
+    old: HeadFormat, new: HeadFormat
+) -> None:
+    lake = Lake(old)
+    late = LateStore(lake.store, new.key("d"))
+    with pytest.raises(StorageError):
+        hand_over(late, "d", new)
+    lake.append("finished by another")
+    hand_over(lake.store, "d", old)
+    lake.append("and handed back")
+    assert late.land is not None
+    late.land()
+    assert len(lake.heads()) == 2
+    dataset = lakebed.Repository(lake.store).open("d")
+
+    (problem,) = dataset.check().problems
+    if "next commit" in problem.remedy:
+        lake.append("the next commit")
+    else:
+        assert "repair" in problem.remedy
+        assert dataset.check(repair=True).is_ok
+
+    assert dataset.check().is_ok
+    lake.assert_settled(old)
+
+
 @both_ways
 def test_a_head_removed_long_after_its_time_is_still_there(
     old: HeadFormat, new: HeadFormat

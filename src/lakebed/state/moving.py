@@ -88,7 +88,7 @@ def _advance(store: Store, head: Head) -> bool:
         if head.state.is_unconfirmed:
             _confirm(store, head, stale)
         else:
-            _remove(store, stale)
+            remove_unchanged(store, stale)
         return True
     if stale is not None and _is_twin(head, stale):
         # Not to be overwritten even by the new head: it may be all that is left by now.
@@ -127,7 +127,8 @@ def _write(store: Store, head: Head, target: HeadFormat) -> str | None:
     return etag
 
 
-def _remove(store: Store, head: Head) -> bool:
+def remove_unchanged(store: Store, head: Head) -> bool:
+    """Remove a head if it still is the one that was read, and say whether it was."""
     is_removed = store.delete_if_match(head.key, etag=head.etag)
     if is_removed:
         _log.info("head removed dataset=%s key=%s", head.state.name, head.key)
@@ -171,7 +172,25 @@ def remove_leftover(store: Store, dataset: str, head_format: HeadFormat) -> bool
     head = find_head(store, dataset, head_format)
     if head is None or not head.state.is_unconfirmed:
         return False
-    return _remove(store, head)
+    return remove_unchanged(store, head)
+
+
+def find_leftover(store: Store, head: Head) -> Head | None:
+    """Return a head of the other format that means nothing beside the true one.
+
+    A hand-over has written it, and it landed when all of that was past. Readers and writers of a
+    JSON head need not look for another one, so that none of them removes it.
+
+    Cost:
+        One GET.
+    """
+    (other,) = set(HeadFormat) - {head.state.head_format}
+    found = find_head(store, head.state.name, other)
+    if found is None or head.state.moves_to is not None or not found.state.is_ours:
+        return None
+    is_past = is_one_dataset(found.state, head.state) and found.state.version < head.state.version
+    is_nothing = found.state.is_unconfirmed or is_past
+    return found if is_nothing and not found.state.is_changed_by_others else None
 
 
 def remove_heads(store: Store, head: Head) -> State:
@@ -249,10 +268,10 @@ def _remove_both(store: Store, head: Head) -> bool:
     """
     stale, has_removed = head.stale, False
     if stale is not None and not _is_twin(head, stale):
-        if not _remove(store, stale):
+        if not remove_unchanged(store, stale):
             return False
         has_removed = True
-    return _remove(store, head) or has_removed
+    return remove_unchanged(store, head) or has_removed
 
 
 def _is_twin(head: Head, stale: Head) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -42,6 +43,7 @@ from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
 from lakebed.state.list_codecs import CODECS
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, column_of, postings_of
+from lakebed.state.moving import find_leftover, remove_unchanged
 from lakebed.state.published import Shown
 from lakebed.state.reader import Head, read_own_head
 from lakebed.state.state import State
@@ -236,6 +238,7 @@ class _Checker:
         self.lost: defaultdict[str, list[Segment]] = defaultdict(list)
         self.lost_indices: list[str] = []  # columns
         self.is_schema_file_wrong = False
+        self.leftover: Head | None = None  # a second head that means nothing
 
     def run(
         self, *, is_deep: bool, spark: SparkSession | None, on_progress: OnProgress
@@ -288,7 +291,7 @@ class _Checker:
                 severity=Severity.WARNING,
                 key=key,
                 what=f"There is a second head; {self.head.key!r} is the true one.",
-                remedy="The next commit deletes it.",
+                remedy=self._remedy_of_second_head(),
             )
         if len(set(self.state.labels)) < len(self.state.labels):
             yield Finding(
@@ -303,6 +306,15 @@ class _Checker:
                 key=self.head.key,
                 what="Another tool has changed the data files since the last commit of Lakebed.",
             )
+
+    def _remedy_of_second_head(self) -> str:
+        if self.head.stale is not None:
+            return "The next commit deletes it."
+        with suppress(FormatError):
+            self.leftover = find_leftover(self._store, self.head)
+        if self.leftover is not None:
+            return "check(repair=True) deletes it: it landed when its time was past."
+        return "No reader of Lakebed looks at it: delete it, unless another tool needs it."
 
     def _check_segments(self) -> list[Finding]:
         findings = []
@@ -624,6 +636,8 @@ def _repair(
     if checker.is_schema_file_wrong:
         schema_file.put_or_leave(store, state.name, state.descriptor)
         repaired.add(schema_key(state.name, state.layout.table))
+    if checker.leftover is not None and remove_unchanged(store, checker.leftover):
+        repaired.add(checker.leftover.key)
     broken = [segment for segments in checker.lost.values() for segment in segments]
     if broken or checker.lost_facts or checker.lost_indices:
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
