@@ -14,11 +14,12 @@ from lakebed.errors import LakebedError
 from lakebed.hive.directories import ScatteredError
 from lakebed.model import publishing
 from lakebed.model.predicate import TRUE
-from lakebed.model.publishing import Mode, Target
-from lakebed.state.after import NotPublished
+from lakebed.model.publishing import Mode, PublicationTarget
+from lakebed.state.after import Gathered, NotPublished, Pending
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.work.compaction import CompactionOptions, compact
+from lakebed.work.gathering import gather_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,18 @@ def publish(
     return (*failures, *hive_failures)
 
 
+def gather(store: Store, pending: Pending) -> Gathered | None:
+    """Gather what a batch is to be committed with, where a table needs one directory a partition.
+
+    Raises:
+        LakebedError: See `gather_beside`.
+    """
+    targets = publishing.targets(pending.base.descriptor.properties)
+    if not any(target.gathers for target in targets):
+        return None
+    return gather_beside(store, pending)
+
+
 @dataclass(slots=True)
 class _Publisher:
     """Publishes one dataset.
@@ -79,7 +92,7 @@ class _Publisher:
     metastore: SparkSession | str | os.PathLike[str] | None
     has_gathered: bool = False
 
-    def publish_to(self, targets: Iterable[Target]) -> tuple[NotPublished, ...]:
+    def publish_to(self, targets: Iterable[PublicationTarget]) -> tuple[NotPublished, ...]:
         """Publish to tables; return those that could not be brought into step."""
         failures = []
         for target in targets:
@@ -96,7 +109,7 @@ class _Publisher:
                 )
         return tuple(failures)
 
-    def _publish(self, target: Target) -> None:
+    def _publish(self, target: PublicationTarget) -> None:
         catalog, table, root = map(target.options.get, ("catalog", "table", "root"))
         match target.kind:
             case "delta":
@@ -108,7 +121,7 @@ class _Publisher:
             case "hive":
                 self._to_hive(target)
 
-    def _to_hive(self, target: Target) -> None:
+    def _to_hive(self, target: PublicationTarget) -> None:
         """Publish to a metastore; write again what a table cannot show for where it lies."""
         options = target.options
         how = hive.publication.PublishOptions(
@@ -137,7 +150,7 @@ class _Publisher:
             _gathering.reset(token)
 
 
-def _title_of(target: Target) -> str:
+def _title_of(target: PublicationTarget) -> str:
     try:
         return target.title
     except LakebedError:

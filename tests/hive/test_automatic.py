@@ -11,6 +11,7 @@ from table_doors import DOORS, assert_shows
 
 import lakebed
 from lakebed.errors import InvalidInputError
+from lakebed.work.commits import CommitStream
 
 pytestmark = pytest.mark.spark
 
@@ -114,6 +115,64 @@ def test_table_is_in_step_after_each_of_ten_days_with_two_places_and_late_files(
     assert len(homes) == len(per_partition) == 10
     assert auto.count() == 60
     assert auto.publish(spark, table=table, check=True).was_in_step
+
+
+def test_append_and_the_gathering_of_its_partition_are_one_put_and_two_versions(
+    spark, lake, days, table
+):
+    auto = create_hive(lake, days, table)
+    auto.append(rows(1, "a", "b"))
+
+    commit = auto.append(rows(2, "a"), run="second")
+
+    first, gathering, second = auto.history()[1:]
+    assert (first.operation, gathering.operation, second.operation) == (
+        "append",
+        "compact",
+        "append",
+    )
+    assert gathering.committed_at == second.committed_at
+    assert gathering.partitions == ("dt=a",)
+    assert (commit.version, commit.row_count, commit.files_removed) == (3, 2, ())
+    assert len({Path(key).parent for key in (*gathering.files_added, *commit.files_added)}) == 1
+    assert auto.at(batch_id=commit.batch_id, alone=True).count() == 2
+    assert auto.at(version=1).count() == 4
+    stream = CommitStream(lake.store, "auto")
+    brought = list(stream.between(stream.start_at_version(1), stream.end()))
+    assert [(delivery.version, delivery.operation) for delivery in brought] == [
+        (1, "append"),
+        (3, "append"),
+    ]
+    auto.rollback(version=1)
+    assert auto.count() == 4
+    assert_in_step(spark, auto, table)
+    assert not auto.check(deep=True).findings
+
+
+def test_append_survives_that_what_it_gathered_is_taken_out_meanwhile(
+    spark, lake, days, table, monkeypatch
+):
+    from lakebed import automatic
+
+    auto = create_hive(lake, days, table)
+    auto.append(rows(1, "a", "b"))
+    gather, rivals = automatic.gather_beside, [2, 3]
+
+    def beaten(store, pending):
+        gathered = gather(store, pending)
+        if rivals:
+            with monkeypatch.context() as alone:
+                alone.setattr(automatic, "gather_beside", gather)
+                lake.open("auto").append(rows(rivals.pop(), "a"))
+        return gathered
+
+    monkeypatch.setattr(automatic, "gather_beside", beaten)
+    commit = auto.append(rows(4, "a"))
+
+    assert not commit.not_published
+    assert auto.count() == 10
+    assert_in_step(spark, auto, table)
+    assert not auto.check(deep=True).findings
 
 
 def test_each_verb_leaves_a_table_that_shows_it(spark, lake, days, table, tmp_path, caplog):

@@ -67,7 +67,7 @@ class TableName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PublicationTarget:
     """A table that each commit is published to.
 
     Attributes:
@@ -124,14 +124,14 @@ class Target:
             )
 
 
-def targets(properties: Mapping[str, str]) -> tuple[Target, ...]:
+def targets(properties: Mapping[str, str]) -> tuple[PublicationTarget, ...]:
     """Return the tables that properties switch on, in the order in which they are published to.
 
     >>> [target.title for target in targets({"publish.delta": "true", "publish.iceberg": "no"})]
     ['delta']
     """
     return tuple(
-        Target(kind=kind, options=_options_of(kind, properties))
+        PublicationTarget(kind=kind, options=_options_of(kind, properties))
         for kind in _OPTIONS
         if properties.get(f"{PREFIX}{kind}", "").strip().lower() == "true"
     )

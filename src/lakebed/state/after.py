@@ -1,4 +1,4 @@
-"""What else a dataset wants after each of its commits, by its properties.
+"""What else a dataset wants before and after each of its commits, by its properties.
 
 Commits of every verb end in `lakebed.state.transaction`, far below what publishes. So this is the
 one place that names a higher room, and imports it only for a dataset that asks for it.
@@ -14,15 +14,52 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakebed.errors import LakebedError
 from lakebed.model.publishing import PREFIX
 
 if TYPE_CHECKING:
+    from lakebed.state.scope import Scope
     from lakebed.state.state import State
+    from lakebed.state.written import Written
     from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
 _PUBLISHER = "lakebed.automatic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A batch that is about to be committed.
+
+    Attributes:
+        base: The state that the commit is computed from.
+        scope: What it takes out.
+        written: Its new rows.
+        batch_id: Of the batch.
+        run: Name of the run, if it has one.
+    """
+
+    base: State
+    scope: Scope
+    written: Written
+    batch_id: int
+    run: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Files that were written again, as they were, into the directories of a new batch.
+
+    Attributes:
+        state: That they were read from.
+        labels: Of the files whose place is taken.
+        written: The new files.
+    """
+
+    state: State
+    labels: frozenset[str]
+    written: Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +115,30 @@ def recording() -> Iterator[Publications]:
         _recording.reset(token)
 
 
+def before_commit(store: Store, pending: Pending) -> Gathered | None:
+    """Write again what a published table needs beside the new rows of a batch.
+
+    What fails is logged as a warning: the commit does not depend on it, and the publication after
+    it gathers what is left.
+
+    Returns:
+        What is to be committed with the batch; None if there is nothing.
+    """
+    if not wants_publication(pending.base):
+        return None
+    try:
+        gathered: Gathered | None = importlib.import_module(_PUBLISHER).gather(store, pending)
+    except LakebedError as exc:
+        _log.warning("not gathered before a commit dataset=%s: %s", pending.base.name, exc)
+        return None
+    return gathered
+
+
+def wants_publication(state: State) -> bool:
+    """Whether a property of a dataset is about publication."""
+    return any(name.startswith(PREFIX) for name in state.descriptor.properties)
+
+
 def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     """Publish a dataset that wants to be, after a commit that was made.
 
@@ -91,7 +152,7 @@ def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     Returns:
         The tables that do not show the commit.
     """
-    if not any(name.startswith(PREFIX) for name in state.descriptor.properties):
+    if not wants_publication(state):
         return ()
     failures: tuple[NotPublished, ...]
     try:

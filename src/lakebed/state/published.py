@@ -34,7 +34,7 @@ from lakebed.errors import (
 )
 from lakebed.model import publishing
 from lakebed.model.layout import Folder
-from lakebed.model.publishing import TableKind, Target
+from lakebed.model.publishing import PublicationTarget, TableKind
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -467,7 +467,7 @@ def tables(store: Store, state: State) -> tuple[PublishedTable, ...]:
     )
 
 
-def _identity_of(target: Target) -> tuple[TableKind, str]:
+def _identity_of(target: PublicationTarget) -> tuple[TableKind, str]:
     try:
         return target.kind, target.table
     except InvalidInputError:

@@ -30,6 +30,7 @@ from lakebed.store.segments import Segment, read_segment
 SUFFIX = ".json.zst"
 MERGE = "merge"
 # What these write anew is of other runs, whatever the run is called that does it.
+NO_RUN = ""  # of a file that was carried into the batch of a run, and whose rows have none
 REWRITING = frozenset({"compact", "delete", MERGE, "promote"})
 _LOSS = "Data files are not affected; only what is known of who wrote them is."
 
@@ -39,7 +40,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         batches: By batch id: the run that wrote the batch.
-        carried: By label of a file that was written anew: the run whose rows it holds.
+        carried: By label of a file that was written anew: the run whose rows it holds, or `NO_RUN`.
     """
 
     batches: dict[int, str] = {}
@@ -56,15 +57,22 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             known = None if epoch is None else last.get(epoch.query)
             return epoch is None or known is None or epoch.number >= known.epoch
 
+        batches = {batch_id: run for batch_id, run in self.batches.items() if is_kept(run)}
+        carried = {label: run if is_kept(run) else NO_RUN for label, run in self.carried.items()}
         return Runs(
-            batches={batch_id: run for batch_id, run in self.batches.items() if is_kept(run)},
-            carried={label: run for label, run in self.carried.items() if is_kept(run)},
+            batches=batches,
+            # Without an entry, a file is of the run of its batch.
+            carried={
+                label: run
+                for label, run in carried.items()
+                if run != NO_RUN or batch_id_of(label) in batches
+            },
         )
 
     def of(self, label: str) -> str | None:
         """Return the run whose rows a data file holds; None if it has no name."""
         if label in self.carried:
-            return self.carried[label]
+            return self.carried[label] or None
         batch_id = batch_id_of(label)
         return None if batch_id is None else self.batches.get(batch_id)
 

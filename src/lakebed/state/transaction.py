@@ -27,7 +27,7 @@ from lakebed.model.keys import schema_number_of
 from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
-from lakebed.state.after import after_commit
+from lakebed.state.after import Gathered, Pending, after_commit, before_commit
 from lakebed.state.commit import CommitOptions, Committed, commit_change
 from lakebed.state.conflicts import Read
 from lakebed.state.head import HeadFormat
@@ -43,7 +43,7 @@ from lakebed.state.reservation import (
     key_of,
     reserve,
 )
-from lakebed.state.scope import Nothing, Scope
+from lakebed.state.scope import Nothing, RewrittenFiles, Scope
 from lakebed.state.sources import Sources
 from lakebed.state.state import Change, State
 from lakebed.state.streams import Epoch, QueryProgress, epoch_of
@@ -52,6 +52,9 @@ from lakebed.state.swap import Swaps
 from lakebed.state.terms import Terms
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
+
+_COMPACT = "compact"
+_GATHERINGS = 3  # attempts of a commit beside which files are gathered; the last goes without
 
 
 class Changes(TypedDict, total=False):
@@ -143,6 +146,8 @@ class Transaction:
         self._owns_batch = True
         self._condition = _Condition.OPEN
         self._parts: list[Written] = []
+        self._beside: Written | None = None  # that its commit makes current before its own rows
+        self._segments: list[str] = []  # of the last attempt to commit
         self._keys: list[str] = []  # of other objects that were written for it
 
     @classmethod
@@ -397,18 +402,68 @@ class Transaction:
             For a batch one PUT for its manifest, and one each for the facts of files and for what
             is noted of raw files, where there are any.
         """
+        gathered = self._gather(changes, earlier)
+        for tries_left in reversed(range(_GATHERINGS)):
+            try:
+                return self._commit_beside(gathered, sources, reads, earlier, changes)
+            except CommitConflictError:
+                if gathered is None:
+                    raise
+                # Whatever it was: no commit fails for what was only to lie beside it.
+                is_lost = self._discard_gathered(gathered)
+                gathered = self._gather(changes, earlier) if is_lost and tries_left > 1 else None
+        raise AssertionError  # the last round returned or raised
+
+    def _gather(self, changes: Changes, earlier: Sequence[Changes]) -> Gathered | None:
+        """Write again what a published table needs beside the new batch."""
+        operation = changes.get("operation", self._operation)
+        if self._reservation is None or earlier or operation == _COMPACT:
+            return None
+        pending = Pending(
+            base=self._base,
+            scope=changes.get("scope", Nothing()),
+            written=self.written,
+            batch_id=self.batch_id,
+            run=self._run,
+        )
+        gathered = before_commit(self._store, pending)
+        self._beside = None if gathered is None else gathered.written
+        return gathered
+
+    def _discard_gathered(self, gathered: Gathered) -> bool:
+        """Delete what was gathered; return whether other commits have taken some of it out."""
+        self._beside = None
+        self.discard(gathered.written, keys=self._segments)
+        live = read_head(self._store, self._base.name).state.labels
+        return not gathered.labels.issubset(live)
+
+    def _commit_beside(
+        self,
+        gathered: Gathered | None,
+        sources: Sources | None,
+        reads: Sequence[Read],
+        earlier: Sequence[Changes],
+        changes: Changes,
+    ) -> Committed:
+        """Commit what it holds, and by the same put the version before that gathers files."""
         written = self.written
         self._check_schema(written)
-        facts = file_table.new_segment(self._base.name, written.facts)
-        if sources is not None or written.origins:
-            sources = msgspec.structs.replace(sources or Sources(), runs=dict(written.origins))
+        steps = tuple(self._change(uuid.uuid4().hex, step) for step in earlier)
+        everything = written
+        if gathered is not None:
+            everything = written + gathered.written
+            rewritten = RewrittenFiles(gathered.labels)
+            steps = (self._gathering(gathered, rewritten),)
+            reads = (*reads, Read(state=gathered.state, scope=rewritten))
+        facts = file_table.new_segment(self._base.name, everything.facts)
+        if sources is not None or everything.origins:
+            sources = msgspec.structs.replace(sources or Sources(), runs=dict(everything.origins))
         noted = None if sources is None else source_list.new_segment(self._base.name, sources)
         brought = Lists(
             files=(facts,) if facts else (),
             sources=(noted,) if noted else (),
-            postings=dict(written.postings),
+            postings=dict(everything.postings),
         )
-        steps = tuple(self._change(uuid.uuid4().hex, step) for step in earlier)
         own: Changes = {
             "batch_id": None if self._reservation is None else self._reservation.batch_id,
             "added": written.labels,
@@ -429,11 +484,12 @@ class Transaction:
             reads=tuple(reads),
         )
         self._keys += change.brought_keys
+        self._segments = [segment.key for segment in (*brought.files, *brought.sources)]
         with self._deciding():
             if self._reservation is not None:
                 self._complete(written)
             if facts is not None:
-                self._store.put(facts.key, file_table.encode(written.facts))
+                self._store.put(facts.key, file_table.encode(everything.facts))
             if noted is not None and sources is not None:
                 self._store.put(noted.key, source_list.encode(sources))
             committed = self._commit(terms)
@@ -441,6 +497,18 @@ class Transaction:
             self._delete_undone(change.edits, committed.state)
         failures = after_commit(self._store, committed.state or self._base)
         return replace(committed, not_published=failures)
+
+    def _gathering(self, gathered: Gathered, scope: RewrittenFiles) -> Change:
+        """Return the change that makes the version before its own: rows as they were, elsewhere."""
+        written = gathered.written
+        step: Changes = {
+            "operation": _COMPACT,
+            "scope": scope,
+            "added": written.labels,
+            "row_count": written.row_count,
+        }
+        change = replace(self._change(uuid.uuid4().hex, step), carried=written.carried)
+        return replace(change, run=None)
 
     def commit_staged(
         self, change: Change, *, only_on: State | None, until: dt.datetime
@@ -629,7 +697,8 @@ class Transaction:
             return
         self._condition = _Condition.OVER
         layout, named = self._base.layout, frozenset(self._base.side_keys)
-        keys = [*self._keys, *(key for part in self._parts for key in part.keys(layout))]
+        parts = self._parts if self._beside is None else [*self._parts, self._beside]
+        keys = [*self._keys, *(key for part in parts for key in part.keys(layout))]
         doomed = [key for key in dict.fromkeys(keys) if key not in named]
         if delete_or_leave(self._store, doomed) and self._owns_batch and self._reservation:
             delete_or_leave(self._store, [self._reservation.key])

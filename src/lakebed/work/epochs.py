@@ -278,7 +278,7 @@ def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:
             joined.update(
                 label
                 for label in entry.added
-                if label not in entry.carried and partition_of_label(label) in sources
+                if not entry.carried.get(label) and partition_of_label(label) in sources
             )
     return joined
 

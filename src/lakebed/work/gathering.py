@@ -1,0 +1,110 @@
+"""Gathering beside a commit: what stays of the partitions that it touches, as files of its batch.
+
+Readers of Hive tables take whole directories. So for a dataset that is published as such a table,
+the directory of a new batch is to hold all live rows of its partitions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.rewrite import RewriteJob, rewrite_all, works_on
+from lakebed.arrow.workers import Threads
+from lakebed.model.keys import partition_of_label, split_label
+from lakebed.model.predicate import TRUE
+from lakebed.plan.plan import plan
+from lakebed.state import runs
+from lakebed.state.after import Gathered, Pending
+from lakebed.state.reader import read_own_head
+from lakebed.state.scope import Nothing, RunFiles, Scope
+from lakebed.state.state import State, is_one_dataset
+from lakebed.state.written import joined
+from lakebed.store.base import Store
+
+_THREADS = 4
+
+
+def gather_beside(store: Store, pending: Pending) -> Gathered | None:
+    """Write again what stays of the partitions that a commit is to touch.
+
+    Args:
+        store: Where the dataset is.
+        pending: What is about to be committed.
+
+    Returns:
+        What takes the place of which files; None if nothing has to be gathered, or if what is
+        current is of another schema than the new files.
+
+    Raises:
+        LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+
+    Cost:
+        A read of the head; if there is anything to gather, the file table and what tells whose
+        rows files hold, and these files, read and written once, and read back.
+    """
+    base, now = pending.base, read_own_head(store, pending.base.name).state
+    if not is_one_dataset(base, now) or (base.descriptor, base.lineage) != (
+        now.descriptor,
+        now.lineage,
+    ):
+        return None
+    labels = _scattered(now, pending, _known_scope(store, now, pending.scope))
+    if not labels:
+        return None
+    options, threads = WriteOptions(), min(_THREADS, os.cpu_count() or 1)
+    workers = Threads(threads)
+    target = BatchTarget(
+        dataset=base.name,
+        batch_id=pending.batch_id,
+        descriptor=base.descriptor,
+        options=replace(options, memory_bytes=workers.share_of(options.memory_bytes)),
+        schema_number=base.lineage.number,
+    )
+    files = [file for file in plan(now, TRUE, requests=0).files if file.label in labels]
+    works = works_on(store, now.lists, files, threads)
+    written = joined(
+        rewrite_all(workers, store, RewriteJob(layout=now.layout, target=target), works)
+    )
+    if pending.run is not None:
+        # Else rows without a run would count for that of the batch.
+        carried = {label: written.carried.get(label, runs.NO_RUN) for label in written.labels}
+        written = replace(written, carried=carried)
+    return Gathered(state=now, labels=labels, written=written)
+
+
+def _known_scope(store: Store, now: State, scope: Scope) -> Scope:
+    """Return a scope that knows which files it takes out."""
+    if not isinstance(scope, RunFiles) or not scope.replaces:
+        return scope
+    known = runs.read(store, now.lists)
+    return replace(scope, labels=frozenset(known.files_of(scope.run, now.labels)))
+
+
+def _scattered(now: State, pending: Pending, scope: Scope) -> frozenset[str]:
+    """Return the files that stay and would share a partition, or a directory, with others."""
+    gone = () if isinstance(scope, Nothing) else tuple(filter(scope.removes, now.labels))
+    new = _directories(pending.written.labels)
+    left = _directories(gone)
+    taken = frozenset(gone)
+    touched = new.keys() | left.keys()
+    kept = [
+        label for label in now.labels if label not in taken and partition_of_label(label) in touched
+    ]
+    scattered = {
+        partition
+        for partition, homes in _directories(kept).items()
+        # One directory is right by itself, if nothing of it was taken out.
+        if partition in new or len(homes) > 1 or homes & left.get(partition, set())
+    }
+    return frozenset(label for label in kept if partition_of_label(label) in scattered)
+
+
+def _directories(labels: tuple[str, ...] | list[str]) -> Mapping[str, set[str]]:
+    """Return the directories of files, by partition."""
+    homes: dict[str, set[str]] = {}
+    for label in labels:
+        homes.setdefault(partition_of_label(label), set()).add(split_label(label)[0])
+    return homes
