@@ -429,6 +429,8 @@ def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
     return [
         {
             "location": entry.location,
+            "pushed_from": entry.pushed_from,
+            "where": entry.where,
             "why": entry.why,
             "is_kept_back": entry.is_kept_back,
             "detail": entry.detail,
@@ -447,7 +449,7 @@ def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
         output.note(f"Files left out: {copies:,}, since they were pushed before as they are.")
     kept_back = [entry for entry in left_out if entry.is_kept_back]
     for entry in kept_back[:_TOLD]:
-        output.note(f"Kept back: {entry.location}: {entry.detail}.")
+        output.note(f"Kept back: {entry.name}: {entry.detail}.")
     if len(kept_back) > _TOLD:
         output.note(f"Kept back: {len(kept_back) - _TOLD:,} more.")
     reasons = {entry.why for entry in kept_back}

@@ -133,4 +133,4 @@ class Attempts:
             return None
         if self.again.rejected or self.again.named(candidate):
             return None
-        return LeftOut(location=location, why=cast(Why, refusal.why), detail=refusal.detail)
+        return LeftOut.of(candidate, cast(Why, refusal.why), refusal.detail)

@@ -204,10 +204,10 @@ class _Archived:
     def _last_counts(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
         *others, last = group
         detail = f"{_told(last)} was stored later, and takes its place"
-        self._left_out += [_left_out(candidate, "superseded", detail) for candidate in others]
+        self._left_out += [LeftOut.of(candidate, "superseded", detail) for candidate in others]
         unknown = self._unknown.get(_span_of(last))
         if not alive and unknown is not None:
-            self._left_out.append(_left_out(last, "unclear", _claimed(unknown)))
+            self._left_out.append(LeftOut.of(last, "unclear", _claimed(unknown)))
         elif self._past.holds(alive, last):
             self._unchanged_count += 1
         else:
@@ -238,7 +238,7 @@ class _Archived:
                 self._read(first, self._slot(_record(first)), ())
                 contents.append((first.fingerprint, first.file.size_bytes))
             else:
-                self._left_out.append(_left_out(first, "unclear", _claimed(unknown)))
+                self._left_out.append(LeftOut.of(first, "unclear", _claimed(unknown)))
         self._leave_out(others, contents)
 
     def _leave_out(
@@ -252,7 +252,7 @@ class _Archived:
                 why, detail = "copy", f"{_told(candidate)} was pushed before, as it is"
             elif _record(candidate).id in self._read_before:
                 why, detail = "superseded", f"{_told(candidate)} was replaced before"
-            self._left_out.append(_left_out(candidate, why, detail))
+            self._left_out.append(LeftOut.of(candidate, why, detail))
 
     def _read(self, candidate: Candidate, slot: str, replaced: Sequence[SourceFile]) -> None:
         self._files.append(replace(candidate, slot=slot))
@@ -304,7 +304,3 @@ def _told(candidate: Candidate) -> str:
 
 def _claimed(file: SourceFile) -> str:
     return f"{file.location} was read for all files of its what, where, start and work id"
-
-
-def _left_out(candidate: Candidate, why: Why, detail: str) -> LeftOut:
-    return LeftOut(location=candidate.file.location, why=why, detail=detail)

@@ -97,6 +97,7 @@ class Counts:
         is_damaged: Whether it is not what was stored, so that nothing of it was taken.
         rest_count: How many of the rejects are rests of the file, whose extent is unknown.
         unknown_count: How many of the rejects are about a field that the dataset lacks.
+        reason: Of the first reject; empty if there is none.
         refusal: Why all of it is one reject: its header or schema does not fit; else empty.
         refused_row_count: Rows of a refused file; None where they cannot be counted.
         ignored: What was left out of the rows.
@@ -107,6 +108,7 @@ class Counts:
     is_damaged: bool = False
     rest_count: int = 0
     unknown_count: int = 0
+    reason: str = ""
     refusal: str = ""
     refused_row_count: int | None = None
     ignored: Ignored = field(default_factory=Ignored)
@@ -349,6 +351,7 @@ def _sift_file(
         rejects.of_file["line"] + rejects.of_file["rest"],
         rest_count=rejects.of_file["rest"],
         unknown_count=rejects.unknown_count,
+        reason=rejects.first_reason,
         ignored=ignored,
     )
 
@@ -432,6 +435,7 @@ class _RejectWriter:
         """Begin a file."""
         self.of_file: Counter[RejectKind] = Counter()
         self.unknown_count = 0
+        self.first_reason = ""
 
     def add(self, file: RawFile, reject: Reject, *, cause: InvalidInputError | None = None) -> None:
         self._rows.append(
@@ -448,6 +452,7 @@ class _RejectWriter:
         self._row_bytes += len(reject.line) + len(reject.reason)
         self.count += 1
         self.of_file[reject.kind] += 1
+        self.first_reason = self.first_reason or reject.reason
         self.unknown_count += isinstance(cause, SchemaMismatchError) and cause.unknown is not None
         if self._row_bytes >= _REJECT_BYTES:
             self.flush()

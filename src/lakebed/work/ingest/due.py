@@ -59,11 +59,34 @@ class LeftOut:
         location: Path or URL.
         why: See `Why`.
         detail: The same in a sentence.
+        pushed_from: Path that an archived file was pushed from.
+        where: Place that an archived file is of.
     """
 
     location: str
     why: Why
     detail: str
+    pushed_from: str | None = None
+    where: str | None = None
+
+    @classmethod
+    def of(cls, candidate: Candidate, why: Why, detail: str) -> Self:
+        """Leave out a candidate."""
+        record = candidate.record
+        return cls(
+            location=candidate.file.location,
+            why=why,
+            detail=detail,
+            pushed_from=None if record is None else record.path,
+            where=None if record is None else record.where,
+        )
+
+    @property
+    def name(self) -> str:
+        """Return the name by which a person knows the file."""
+        if self.pushed_from is None:
+            return self.location
+        return f"{self.pushed_from} of {self.where} ({self.location})"
 
     @property
     def is_kept_back(self) -> bool:

@@ -419,7 +419,7 @@ def _kept_back(due: Due, counts: Mapping[str, Counts], rules: IngestRules) -> di
                 rows, "row that it would replace stays", "rows that it would replace stay"
             )
             detail = f"{detail}; the {stay}"
-        kept_back[location] = LeftOut(location=location, why=why, detail=detail)
+        kept_back[location] = LeftOut.of(candidate, why, detail)
     return kept_back
 
 
@@ -445,7 +445,8 @@ def _detail(why: Why, became: Counts) -> str:
     if why == "truncated":
         unfit = f", of which {became.line_count:,} do not fit" if became.line_count else ""
         return f"it cannot be read to its end, only {counted(total, 'line')}{unfit}"
-    return f"{became.rejected_count:,} of its {total + became.rest_count:,} lines do not fit"
+    unfit = f"{became.rejected_count:,} of its {total + became.rest_count:,} lines do not fit"
+    return f"{unfit}, the first: {became.reason.rstrip('.')}" if became.reason else unfit
 
 
 def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
