@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Self
 
 from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.items import Items
-from lakebed.model.keys import BATCH_ID, decode_path, split_label
+from lakebed.model.keys import BATCH_ID, decode_path, partition_of_label, split_label
 from lakebed.model.schema import Schema, Type
 from lakebed.model.shown import counted, shown
 from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar
 from lakebed.state.after import NotPublished
 from lakebed.state.caught import Caught
+from lakebed.state.changed_rows import ChangedRows
 from lakebed.state.history import Entry
 from lakebed.state.state import State
 from lakebed.store.base import Store, validate_key
 
 if TYPE_CHECKING:
     from lakebed.state.commit import Committed
+
+_CHANGES = ("inserted", "updated", "deleted", "rewritten")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +39,17 @@ class Commit:
         committed_at: When; aware, UTC.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
-        row_count: Entities in the files that it added; of a delete or a merge, also those that were
-            written anew as they were.
-        deleted_row_count: Entities that a delete or a merge took out.
-        inserted_row_count: Entities that a merge added.
-        updated_row_count: Entities that a merge changed.
+        row_count: Entities in the files that it added, whatever became of them: also those that
+            stayed as they were and were written again.
+        inserted_row_count: Entities that were not there before.
+        updated_row_count: Entities that it changed.
+        deleted_row_count: Entities that it took out.
+        rewritten_row_count: Entities that stayed as they were, in files that were written again.
+            These four are None where the history does not say: of commits of earlier releases and
+            of other tools, and of a rollback that both takes files out and brings some back.
         files_added: Keys of the data files that it added.
         files_removed: Keys of the data files that it took out; they stay on storage.
+        replaced_partitions: Paths of the partitions that these were in.
         partitions: Paths of the partitions that it touched; empty text if unpartitioned.
         caught: What the caps of dimensions sent to `OTHER`, by dimension.
         not_published: Tables that the properties of the dataset name and that do not show the
@@ -66,21 +73,35 @@ class Commit:
     batch_id: int | None
     run: str | None
     row_count: int
-    deleted_row_count: int
+    inserted_row_count: int | None
+    updated_row_count: int | None
+    deleted_row_count: int | None
+    rewritten_row_count: int | None
     files_added: tuple[str, ...]
     files_removed: tuple[str, ...]
     partitions: tuple[str, ...]
+    replaced_partitions: tuple[str, ...] = ()
     caught: tuple[Caught, ...] = ()
-    inserted_row_count: int = 0
-    updated_row_count: int = 0
     not_published: tuple[NotPublished, ...] = ()
 
     def __repr__(self) -> str:
         run = f" of run {shown(self.run)}" if self.run else ""
         return (
-            f"<Commit {self.version}: {self.operation}{run}, {counted(self.row_count, 'row')}, "
+            f"<Commit {self.version}: {self.operation}{run}, {self.rows_in_words()}, "
             f"+{len(self.files_added):,} -{len(self.files_removed):,} files>"
         )
+
+    def rows_in_words(self) -> str:
+        """Return what became of rows, in words: `50 rows deleted, 950 rewritten`."""
+        counts = [(name, getattr(self, f"{name}_row_count")) for name in _CHANGES]
+        known = [(name, count) for name, count in counts if count]
+        if not known:
+            if all(count is None for _, count in counts):
+                return f"{counted(self.row_count, 'row')} in added files"
+            return "no rows"
+        (name, count), *others = known
+        words = [f"{counted(count, 'row')} {name}", *(f"{n:,} {word}" for word, n in others)]
+        return ", ".join(words)
 
     def _row_(self) -> dict[str, object]:
         return {
@@ -89,8 +110,7 @@ class Commit:
             "committed at": self.committed_at,
             "batch_id": self.batch_id,
             "run": self.run,
-            "rows": f"{self.row_count:,}",
-            "deleted": f"{self.deleted_row_count:,}",
+            "rows": self.rows_in_words(),
             "files added": f"{len(self.files_added):,}",
             "removed": f"{len(self.files_removed):,}",
         }
@@ -103,10 +123,8 @@ class Commit:
                 "committed at": self.committed_at,
                 "batch_id": "none" if self.batch_id is None else self.batch_id,
                 "run": self.run or "none",
-                "rows": f"{self.row_count:,}",
-                "rows deleted": f"{self.deleted_row_count:,}",
-                "rows inserted by a merge": f"{self.inserted_row_count:,}",
-                "rows updated by a merge": f"{self.updated_row_count:,}",
+                **{f"rows {name}": _count_of(self, name) for name in _CHANGES},
+                "rows in added files": f"{self.row_count:,}",
                 "files added": f"{len(self.files_added):,}",
                 "files removed": f"{len(self.files_removed):,}",
                 "partitions": shortened(self.partitions),
@@ -120,6 +138,7 @@ class Commit:
     def of(cls, made: Entry | Committed, state: State) -> Self:
         """Read a commit from its entry in the history, or from what the transaction returned."""
         entry = made if isinstance(made, Entry) else made.entry
+        changed = ChangedRows.of(entry)
         return cls(
             dataset=state.name,
             version=entry.version,
@@ -129,15 +148,22 @@ class Commit:
             batch_id=entry.batch_id,
             run=entry.run,
             row_count=entry.row_count,
-            deleted_row_count=entry.deleted_row_count,
+            inserted_row_count=changed.inserted,
+            updated_row_count=changed.updated,
+            deleted_row_count=changed.deleted,
+            rewritten_row_count=changed.rewritten,
             files_added=tuple(map(state.layout.naming.key, entry.added)),
             files_removed=tuple(map(state.layout.naming.key, entry.removed)),
             partitions=entry.partitions,
+            replaced_partitions=tuple(dict.fromkeys(map(partition_of_label, entry.removed))),
             caught=entry.caught,
-            inserted_row_count=entry.inserted_row_count,
-            updated_row_count=entry.updated_row_count,
             not_published=() if isinstance(made, Entry) else made.not_published,
         )
+
+
+def _count_of(commit: Commit, name: str) -> str:
+    count = getattr(commit, f"{name}_row_count")
+    return "unknown" if count is None else f"{count:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

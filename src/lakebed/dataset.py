@@ -670,7 +670,7 @@ class Dataset(View):
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            As `append`.
+            As `append`, and the file table, which says how many rows are replaced.
         """
         if view is not None:
             self._check_own(view)
@@ -715,7 +715,7 @@ class Dataset(View):
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            As `append`, and what is known of runs, of which there are few objects.
+            As `append`, and what is known of runs and of files, of which there are few objects.
         """
         scope = _scope_of_run(run)
         return self._write("rerun", data, run, scope, options, commit_options, base)

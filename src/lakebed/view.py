@@ -594,7 +594,7 @@ class View(Readable):
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            As `append`.
+            As `append`, and the file table, which says how many rows are replaced.
         """
         scope = self._whole()
         return self._write("overwrite", data, run, scope, options, commit_options, base)

@@ -58,6 +58,7 @@ class _Write:
     written: Written
     scope: Scope
     deleted_row_count: int = 0
+    rewritten_row_count: int = 0
 
 
 class DatasetTransaction(View):
@@ -169,7 +170,14 @@ class DatasetTransaction(View):
             rest = write_rest(store, chosen, deleted, target)
             started.add(rest)
             count = sum(file.row_count for file in deleted)
-            self._writes.append(_Write(written=rest, scope=scope, deleted_row_count=count))
+            self._writes.append(
+                _Write(
+                    written=rest,
+                    scope=scope,
+                    deleted_row_count=count,
+                    rewritten_row_count=rest.row_count,
+                )
+            )
             return count
 
     def _own(self, view: View) -> View:
@@ -288,6 +296,7 @@ class DatasetTransaction(View):
             committed = started.commit(
                 scope=_joined([write.scope for write in self._writes]),
                 deleted_row_count=sum(write.deleted_row_count for write in self._writes),
+                rewritten_row_count=sum(write.rewritten_row_count for write in self._writes),
                 reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
             )
         self.commit = Commit.of(committed, state)

@@ -25,7 +25,7 @@ from lakebed.cli.data import (
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.cli.records import commit_record, no_commit_record
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
 from lakebed.model.shown import counted, facts_of
@@ -218,7 +218,7 @@ def rollback(
     commit = dataset.rollback(version=version, time=time, batch_id=batch_id, view=view, base=base)
     if commit is None:
         output.note("That is the current state, so there is no new version.")
-        record: dict[str, object] = {**dict.fromkeys(COMMIT_COLUMNS), "row_count": 0}
+        record = no_commit_record()
         output.record(record, facts=facts_of(record))
         return
     record = commit_record(commit)

@@ -21,6 +21,7 @@ from lakebed.cli.options import (
 from lakebed.cli.output import Output
 from lakebed.cli.records import (
     COMMIT_COLUMNS,
+    HISTORY_COLUMNS,
     automatic_publications,
     commit_record,
     dataset_facts,
@@ -331,7 +332,11 @@ def history(output: Output, *, repository: Repository, name: str, count: int | N
     commits = dataset.history()
     if count is not None:
         commits = commits[-count:]
-    output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
+    if output.is_table:
+        rows = (commit_record(commit) | {"rows": commit.rows_in_words()} for commit in commits)
+        output.rows(HISTORY_COLUMNS, rows)
+    else:
+        output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
     for table in automatic_publications(dataset):
         if table.is_stale:
             output.note(f"Not published: {table}. The next commit tries again.")

@@ -9,7 +9,7 @@ import click
 from lakebed.cli.data import base_option, run_option
 from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
-from lakebed.cli.records import COMMIT_COLUMNS, commit_record
+from lakebed.cli.records import commit_record, no_commit_record
 from lakebed.model.shown import counted, facts_of
 from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri
@@ -74,8 +74,7 @@ def delete(
         commit = view.delete(run=run, base=basis)
     if commit is None:
         output.note("Nothing to delete, so there is no new version.")
-        counts = {"row_count": 0, "deleted_row_count": 0, "caught": []}
-        record = {**dict.fromkeys(COMMIT_COLUMNS), **counts}
+        record = no_commit_record()
     else:
         record = commit_record(commit)
     output.record(record, facts=facts_of(record))

@@ -174,6 +174,7 @@ def _show(output: Output, report: MergeReport) -> None:
         "inserted_row_count": report.inserted_row_count,
         "updated_row_count": report.updated_row_count,
         "deleted_row_count": report.deleted_row_count,
+        "rewritten_row_count": report.rewritten_row_count,
         "read_file_count": report.read_file_count,
         "rewritten_file_count": report.rewritten_file_count,
         "added_file_count": report.added_file_count,

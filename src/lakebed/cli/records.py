@@ -19,15 +19,26 @@ COMMIT_COLUMNS = (
     "version",
     "operation",
     "committed_at",
+    "inserted_row_count",
+    "updated_row_count",
+    "deleted_row_count",
+    "rewritten_row_count",
     "batch_id",
     "run",
     "row_count",
-    "deleted_row_count",
     "added_file_count",
     "removed_file_count",
     "partition_count",
     "caught",
     "commit_id",
+)
+_COUNTS = tuple(column for column in COMMIT_COLUMNS if column.endswith("_row_count"))
+# What a table for people has: the four counts are one text.
+HISTORY_COLUMNS = (
+    "version",
+    "operation",
+    "rows",
+    *(column for column in COMMIT_COLUMNS[2:] if column not in (*_COUNTS, "row_count")),
 )
 
 
@@ -37,10 +48,10 @@ def commit_record(commit: Commit) -> dict[str, object]:
         "version": commit.version,
         "operation": commit.operation,
         "committed_at": commit.committed_at,
+        **{column: getattr(commit, column) for column in _COUNTS},
         "batch_id": commit.batch_id,
         "run": commit.run,
         "row_count": commit.row_count,
-        "deleted_row_count": commit.deleted_row_count,
         "added_file_count": len(commit.files_added),
         "removed_file_count": len(commit.files_removed),
         "partition_count": len(commit.partitions),
@@ -75,6 +86,15 @@ def published_record(table: PublishedTable) -> dict[str, object]:
         "table": table.table or None,
         "version": table.version,
         "is_in_step": table.is_in_step,
+    }
+
+
+def no_commit_record() -> dict[str, object]:
+    """Tell of a write that changed nothing, under `COMMIT_COLUMNS`."""
+    return {
+        **dict.fromkeys(COMMIT_COLUMNS),
+        **dict.fromkeys((*_COUNTS, "row_count"), 0),
+        "caught": [],
     }
 
 

@@ -57,6 +57,7 @@ from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.publishing import TableName
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar, parse_value
 from lakebed.publication.footers import difference, read_footers, sound_footers
 from lakebed.publication.foreign import ForeignLog
@@ -629,6 +630,7 @@ def _changes(created: State, adoption: Adoption) -> list[Changes]:
     alone = Unchanged(TRUE, created.layout.partition_level_types)
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
+    counts: dict[str, int | None] = {}  # of the entities that are live, by partition
     changes: list[Changes] = []
     for step in steps:
         is_last = step is steps[-1]
@@ -646,8 +648,15 @@ def _changes(created: State, adoption: Adoption) -> list[Changes]:
                 else step.batch_id,
                 "added": tuple(label for labels in added.values() for label in labels),
                 "row_count": sum(one.row_count or 0 for one in step.batches),
+                "removed_row_count": known_total([counts[path] for path in added if path in live])
+                if gone
+                else None,
                 "scope": Several((scope, alone)) if is_last else scope,
             }
         )
         live.update({path: tuple(labels) for path, labels in added.items()})
+        counts |= {
+            path: known_total([one.row_count for one in step.batches if one.partition == path])
+            for path in added
+        }
     return changes

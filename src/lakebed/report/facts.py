@@ -319,7 +319,7 @@ def events(history: Sequence[Commit]) -> list[Event]:
             size=commit.row_count,
             text=f"version {commit.version}: {commit.operation}"
             + (f" of run {commit.run}" if commit.run else "")
-            + f", {counted(commit.row_count, 'row')}",
+            + f", {commit.rows_in_words()}",
         )
         for commit in history[-MAX_COMMITS:]
     ]

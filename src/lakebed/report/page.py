@@ -264,7 +264,7 @@ def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
         f"The newest {len(shown)} of {counted(len(history), 'commit')}",
         table(
             "Commits",
-            ("version", "operation", "at", "run", "batch", "rows", "deleted", "files +", "files -"),
+            ("version", "operation", "at", "run", "batch", "rows", "files +", "files -"),
             [
                 (
                     commit.version,
@@ -272,8 +272,7 @@ def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
                     _moment(commit.committed_at),
                     commit.run,
                     None if commit.batch_id is None else str(commit.batch_id),
-                    commit.row_count,
-                    commit.deleted_row_count,
+                    commit.rows_in_words(),
                     len(commit.files_added),
                     len(commit.files_removed),
                 )

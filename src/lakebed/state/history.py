@@ -39,8 +39,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         run: Name of the run, if it had one.
         row_count: Entities in the files that it added.
         deleted_row_count: Entities that a delete or a merge took out.
-        inserted_row_count: Entities that a merge added.
+        inserted_row_count: Entities that a merge added, or a rollback that takes no file out.
         updated_row_count: Entities that a merge changed.
+        rewritten_row_count: Of `row_count`, those of an ingest or a transaction that were there
+            before, in files that it took out, and are as they were.
+        removed_row_count: Entities in the files that it took out; None where they are not counted,
+            or where the other counts say it: of a delete, a merge, a compaction, a promotion.
         added: Labels of the files that it added.
         removed: Labels of the files that it took out.
         partitions: Partitions that it touched.
@@ -65,6 +69,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deleted_row_count: int = 0
     inserted_row_count: int = 0
     updated_row_count: int = 0
+    rewritten_row_count: int = 0
+    removed_row_count: int | None = None
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

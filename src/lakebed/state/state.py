@@ -173,6 +173,9 @@ class Change:
             without them.
         inserted_row_count: Entities that a merge adds.
         updated_row_count: Entities that a merge changes.
+        rewritten_row_count: Of `row_count`, those of an ingest or a transaction that stay as they
+            were.
+        removed_row_count: Entities in the files that it takes out, if that is known before.
         caught: What the caps of dimensions sent to `OTHER`.
         edits: What it changes in the lists of segments; none but its own of the history and of
             the runs, which the commit writes down itself.
@@ -204,6 +207,8 @@ class Change:
     deleted_row_count: int = 0
     inserted_row_count: int = 0
     updated_row_count: int = 0
+    rewritten_row_count: int = 0
+    removed_row_count: int | None = None
     caught: tuple[Caught, ...] = ()
     edits: tuple[Edit, ...] = ()
     indices: Mapping[str, str] = field(default_factory=dict)
@@ -265,6 +270,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         deleted_row_count=change.deleted_row_count,
         inserted_row_count=change.inserted_row_count,
         updated_row_count=change.updated_row_count,
+        rewritten_row_count=change.rewritten_row_count,
+        removed_row_count=change.removed_row_count,
         caught=change.caught,
         added=change.added,
         removed=removed,

@@ -7,7 +7,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakebed.state import history, index_files, runs
+import msgspec
+import pyarrow as pa
+
+from lakebed.model.totals import known_total
+from lakebed.state import file_table, history, index_files, runs
 from lakebed.state.history import Entry
 from lakebed.state.list_codecs import merged_ends
 from lakebed.state.lists import Edit, column_of
@@ -29,7 +33,8 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
 
     Cost:
         One PUT for the history, one for the runs if there are any to note, what the lists cost
-        that have become too long, and the index files of other tools that are kept up.
+        that have become too long, and the index files of other tools that are kept up. Of what
+        replaces files also the file table, of which there are few objects.
     """
     entries = []
     foreign = foreign_entry(store, state)
@@ -40,12 +45,30 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
     now = dt.datetime.now(dt.UTC)
     changes = (*terms.change.earlier, _change_for(store, state, terms))
     for change in changes:
-        state, entry = apply(state, change, now)
+        following, entry = apply(state, change, now)
+        entry = _counted(store, state, entry)
         own.append(entry)
+        state = following
     if any(entry.added or entry.removed for entry in own):
         indices = index_files.kept_up(store, before, state, changes, own, written)
         state = replace(state, indices=indices)
     return _with_segments(store, state, [*entries, *own], written), entry
+
+
+def _counted(store: Store, state: State, entry: Entry) -> Entry:
+    """Return an entry with the rows of the files that it took out, where nothing else tells them.
+
+    Args:
+        store: Where the dataset is.
+        state: Before the change.
+        entry: Of the change.
+    """
+    is_told = entry.removed_row_count is not None or entry.operation in runs.REWRITING
+    if not entry.removed or is_told:
+        return entry
+    labels = pa.array(entry.removed, pa.large_string())
+    known = file_table.find(store, state.lists.files, labels, {}).row_count
+    return msgspec.structs.replace(entry, removed_row_count=known_total(known.to_pylist()))
 
 
 def foreign_entry(store: Store, state: State) -> Entry | None:

@@ -68,6 +68,8 @@ class Changes(TypedDict, total=False):
     deleted_row_count: int
     inserted_row_count: int
     updated_row_count: int
+    rewritten_row_count: int
+    removed_row_count: int | None
     edits: tuple[Edit, ...]
     indices: Mapping[str, str]
     indices_of: str

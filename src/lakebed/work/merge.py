@@ -85,6 +85,8 @@ class MergeReport:
         inserted_row_count: Rows of the data that are new entities.
         updated_row_count: Entities that were changed.
         deleted_row_count: Entities that were deleted.
+        rewritten_row_count: Entities that stayed as they were, in files that were written again;
+            None in a dry run, which writes none.
         read_file_count: Data files that were looked at, of which only the columns that decide.
         rewritten_file_count: Those of them that hold an entity that was changed or deleted.
         added_file_count: Files that hold the rest of these, and what is new; 0 in a dry run.
@@ -108,6 +110,7 @@ class MergeReport:
     inserted_row_count: int = 0
     updated_row_count: int = 0
     deleted_row_count: int = 0
+    rewritten_row_count: int | None = None
     read_file_count: int = 0
     rewritten_file_count: int = 0
     added_file_count: int = 0
@@ -372,7 +375,7 @@ class _Merge:
         assert inserted is not None  # there is at least one time
         report = self._report(outcome, inserted.row_count, is_dry_run=False)
         if not (inserted.labels or outcome.labels(changed=True)):
-            return report
+            return replace(report, rewritten_row_count=0)
         partitions = _partitions_of(predicate, base)
         read = self._target.read
         committed = transaction.commit(
@@ -388,7 +391,12 @@ class _Merge:
             reads=() if read is None else [Read(state=read, scope=partitions)],
         )
         commit = Commit.of(committed, base)
-        return replace(report, commit=commit, added_file_count=len(commit.files_added))
+        return replace(
+            report,
+            commit=commit,
+            rewritten_row_count=commit.rewritten_row_count,
+            added_file_count=len(commit.files_added),
+        )
 
     def _matcher(self, state: State) -> Matcher:
         return Matcher(self._rules(state), self._rows, state.layout)

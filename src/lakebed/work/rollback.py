@@ -40,6 +40,7 @@ class Restoration:
         added: Labels of the files that it brings back.
         removed: Labels of the files that it takes out.
         row_count: Entities in the files that it brings back, as far as they are known.
+        is_counted: Whether these are all of them, and all that it changes.
         current: By slot of a raw file that it concerns: key of the one that is current again,
             empty where there is none; see `lakebed.state.sources`.
     """
@@ -49,6 +50,7 @@ class Restoration:
     added: tuple[str, ...]
     removed: tuple[str, ...]
     row_count: int
+    is_counted: bool = False
     current: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -103,6 +105,7 @@ def find_restoration(
         added=added,
         removed=removed,
         row_count=sum(counts[label][0] for label in added if label in counts),
+        is_counted=not removed and all(label in counts for label in added),
         current=_current_again(store, base, entries, past, frozenset(added), frozenset(removed)),
     )
 
@@ -198,6 +201,7 @@ def restore(
             scope=scope,
             added=restoration.added,
             row_count=restoration.row_count,
+            inserted_row_count=restoration.row_count if restoration.is_counted else 0,
             restores=restoration.version,
         )
 

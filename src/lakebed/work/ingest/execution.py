@@ -383,7 +383,10 @@ class _Reading:
             sources = Sources(files=read, restored=_restored(due, read, started.commit_id))
             rows = _of_raw_files(rows, read)
         started.hold(others + rows)
-        return Commit.of(started.commit(scope=scope, sources=sources), started.base)
+        committed = started.commit(
+            scope=scope, sources=sources, rewritten_row_count=others.row_count
+        )
+        return Commit.of(committed, started.base)
 
 
 def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> Transaction:
