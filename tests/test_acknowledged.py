@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed import by
@@ -145,7 +146,7 @@ BY_PARTS: dict[str, tuple[Callable[[lakebed.Dataset], object], str]] = {
     "cleanup": (lambda d: d.cleanup("0s", dry_run=False), "Version 6 has given up what is dead"),
     "discard": (lambda d: d.stage(ROWS).discard(), "Nobody can commit batch"),
     "move the head": (
-        lambda d: hand_over(d._source.store, "d", HeadFormat.MSGPACK),
+        lambda d: hand_over(store_of(d), "d", HeadFormat.MSGPACK),
         "Version 5 has announced the move to msgpack.zstd",
     ),
 }

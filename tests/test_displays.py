@@ -5,6 +5,7 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed import by
@@ -57,7 +58,7 @@ MANY_VALUES = pa.schema([("name", pa.string()), ("n", pa.int64())])
 LONG_LIST = [f"{HOSTILE}{n}" for n in range(3_000)]
 
 DISPLAYS = {
-    "repository": lambda dataset: lakebed.Repository(dataset._source.store),
+    "repository": lambda dataset: lakebed.Repository(store_of(dataset)),
     "dataset": lambda dataset: dataset,
     "view": lambda dataset: dataset.with_("name", HOSTILE),
     "wide view": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]),

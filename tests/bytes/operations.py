@@ -1270,7 +1270,7 @@ def publish_a_checkpoint(lake):
     rows = [flight(98), {**flight(98), "carrier": None}]
     names = lake["shown"].arrow().schema.names
     lake["shown"].append([{name: row[name] for name in names} for row in rows])
-    with mock.patch.object(publication, "_COMMITS_A_CHECKPOINT", 1):
+    with mock.patch.object(publication, "COMMITS_A_CHECKPOINT", 1):
         return shown(lake).publish_delta()
 
 

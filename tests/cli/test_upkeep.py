@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from inside import store_of
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_age_that_is_beyond_all_years_is_refused(cli, address, age) -> None:
 def test_cleanup_of_a_published_dataset_asks_for_the_metastore(cli, address, old, flights) -> None:
     from lakebed.state.published import Note
 
-    note = Note(flights._source.store, flights.name, "lake.flights")
+    note = Note(store_of(flights), flights.name, "lake.flights")
     note.read()
     note.begin(flights.version)
     note.finish()

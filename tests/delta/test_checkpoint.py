@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from inside import store_of
 from table_doors import DELTA, assert_shows
 
 import lakebed
@@ -20,7 +21,7 @@ SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 @pytest.fixture
 def days(tmp_path, monkeypatch):
     """A dataset whose Delta log has a checkpoint after each commit."""
-    monkeypatch.setattr(publication, "_COMMITS_A_CHECKPOINT", 1)
+    monkeypatch.setattr(publication, "COMMITS_A_CHECKPOINT", 1)
     lake = lakebed.Repository(PosixStore(tmp_path, durable=False))
     return lake.create("days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p"))
 
@@ -35,7 +36,7 @@ def by_path(adds: pa.ChunkedArray) -> list[dict]:
 
 def made_anew(dataset) -> pa.ChunkedArray:
     """Return the files of a dataset as a checkpoint names them that has none before it."""
-    store = dataset._source.store
+    store = store_of(dataset)
     state = read_own_head(store, dataset.name).state
     files = shown_files(store, state, state.labels)
     actions = adds(files, state.layout.naming, state.lineage, is_change=False)
@@ -84,7 +85,7 @@ def test_damaged_checkpoint_is_made_anew_by_the_next_one(days):
 
 
 def test_checkpoint_of_another_dataset_that_was_copied_here_is_not_gone_on_with(days):
-    lake = lakebed.Repository(days._source.store)
+    lake = lakebed.Repository(store_of(days))
     other = lake.create("other", days.descriptor)
     for dataset in (days, other):
         dataset.publish_delta()

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed.errors import InvalidInputError
@@ -33,7 +34,7 @@ def table(spark) -> str:
 def noted(days) -> lakebed.Dataset:
     """A dataset that some metastore, which nobody has here, shows in its first version."""
     fill(days, "a")
-    note = published.Note(days._source.store, "days", NOTED)
+    note = published.Note(store_of(days), "days", NOTED)
     note.read()
     note.begin(1)
     note.finish()
@@ -55,7 +56,7 @@ def told(spark, table: str) -> dict[str, tuple[int, int]]:
 
 
 def directory(dataset, commit: lakebed.Commit, partition: str = "a") -> str:
-    root = dataset._source.store.uri
+    root = store_of(dataset).uri
     return f"{root}/days/data/dt={partition}/batch_id={commit.batch_id}"
 
 
@@ -114,7 +115,7 @@ def test_leftovers_that_a_partition_was_pointed_to_by_hand_stay(spark, days, tab
 
     fill(days, "a")
     days.publish(spark, table=table)
-    store = days._source.store
+    store = store_of(days)
     import datetime as dt
 
     dead = Transaction.begin(
@@ -203,13 +204,13 @@ def test_table_of_that_name_which_shows_something_else_is_no_answer(spark, days,
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_without_a_metastore_nothing_is_deleted_unless_it_is_told_to(noted, dry_run):
-    before = {one.key for one in noted._source.store.list("days/")}
+    before = {one.key for one in store_of(noted).list("days/")}
 
     with pytest.raises(InvalidInputError, match=f"published as {NOTED}") as info:
         noted.cleanup("0s", dry_run=dry_run)
 
     assert "published='noted'" in info.value.hint
-    assert {one.key for one in noted._source.store.list("days/")} == before
+    assert {one.key for one in store_of(noted).list("days/")} == before
     report = noted.cleanup("0s", dry_run=dry_run, published="noted")
     assert (report.counts, report.kept_counts["published"]) == ({"superseded": 1}, 1)
 

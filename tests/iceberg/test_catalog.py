@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 from pyiceberg.catalog import load_catalog
 from table_doors import rows_of
 
@@ -56,7 +57,7 @@ def test_table_of_a_catalog_is_kept_in_step(known_catalog, days):
         assert (done.table, done.version) == (f"doors.{known_catalog.table}", days.version)
         assert_shows(known_catalog, days)
         assert days.publish_iceberg(**known_catalog.place, check=True).was_in_step
-    (note,) = published.read(days._source.store, "days")
+    (note,) = published.read(store_of(days), "days")
     assert (note.kind, note.versions, note.title) == (
         "iceberg",
         (days.version,),
@@ -83,7 +84,7 @@ def test_unpublished_table_is_gone_from_the_catalog_and_files_stay(known_catalog
 
     assert not known_catalog.catalog.table_exists(known_catalog.table)
     assert days.count() == 1
-    assert published.read(days._source.store, "days") == ()
+    assert published.read(store_of(days), "days") == ()
 
 
 def test_table_of_others_is_not_touched(known_catalog, days):

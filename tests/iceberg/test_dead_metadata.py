@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 from table_doors import ICEBERG, assert_shows
 
 import lakebed
@@ -43,7 +44,7 @@ def test_hint_names_the_last_version_though_a_slow_publisher_writes_it_late(days
     days.append([{"p": "b", "n": 2}])
     days.publish_iceberg()
     folder = Path(days.uri.removeprefix("file://")) / "iceberg" / "metadata"
-    home = homes.FilesBeside(days._source.store, "days", days._source.store.uri)
+    home = homes.FilesBeside(store_of(days), "days", store_of(days).uri)
 
     home._point_to(1)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from copies import copy_of
+from inside import store_of
 
 import lakebed
 from lakebed.dataset import Dataset
@@ -134,7 +135,7 @@ def test_account_of_everything_says_so(flights: Dataset) -> None:
 
 
 def test_plan_takes_the_requests_that_it_says_and_lists_nothing(flights: Dataset) -> None:
-    store = flights._source.store
+    store = store_of(flights)
     store.reset()
 
     plan = flights.where("carrier = 'UA'").plan()
@@ -186,10 +187,6 @@ def scattered(index: list[str] | None = None, *, commits: int = 5) -> Dataset:
     PROCESS_CACHE.clear()
     store_of(dataset).reset()
     return dataset
-
-
-def store_of(dataset: Dataset) -> CountingStore:
-    return dataset._source.store
 
 
 def read_keys(dataset: Dataset, call: Callable[[], object]) -> list[str]:

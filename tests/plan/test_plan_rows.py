@@ -10,6 +10,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import state_of
 from strategies import TYPES, VALUES, predicates
 
 import lakebed
@@ -128,9 +129,7 @@ class Model:
         PROCESS_CACHE.clear()
 
     def check(self, predicate: Predicate) -> None:
-        view = self.dataset.where(
-            bind(predicate, self.dataset._source.load().state.layout.predicate_types)
-        )
+        view = self.dataset.where(bind(predicate, state_of(self.dataset).layout.predicate_types))
         expected = sorted(n for n, row in self.rows.items() if matches(predicate, row))
 
         chosen = view.plan()

@@ -20,7 +20,7 @@ from lakebed.repository import Repository
 from lakebed.store.posix import PosixStore
 from lakebed.testing import DelegatingStore
 
-publication._COMMITS_A_CHECKPOINT = 1  # so that publishers die at these, too
+publication.COMMITS_A_CHECKPOINT = 1  # so that publishers die at these, too
 
 
 class Deadly(DelegatingStore):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 from table_doors import DELTA, DOORS, assert_shows
 
 import lakebed
@@ -103,7 +104,7 @@ def test_copied_dataset_is_a_delta_table_of_its_own_and_its_iceberg_table_is_ref
 
 
 def test_log_of_another_dataset_is_taken_for_no_own(days, root):
-    other = lakebed.Repository(days._source.store).create("other", days.descriptor)
+    other = lakebed.Repository(store_of(days)).create("other", days.descriptor)
     for n, dataset in enumerate((days, other)):
         dataset.append(rows(n, "a"))
         dataset.publish_delta()

@@ -203,7 +203,7 @@ def test_each_verb_is_read_back(peers, lake, monkeypatch):
         lambda: days.overwrite([{"p": "c", "n": n} for n in range(5)]),
         lambda: days.delete(days.where("n > 2")),
         lambda: days.merge([{"p": "a", "n": 1}, {"p": "d", "n": 9}], ["p", "n"], run="merge"),
-        lambda: monkeypatch.setattr(publication, "_COMMITS_A_CHECKPOINT", 1),
+        lambda: monkeypatch.setattr(publication, "COMMITS_A_CHECKPOINT", 1),
         lambda: days.compact(gather=True),
         lambda: days.rollback(version=1),
         lambda: days.cleanup("0s", dry_run=False),

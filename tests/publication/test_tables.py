@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import time_machine
 from deltalake import DeltaTable
+from inside import store_of
 from pyiceberg.table import StaticTable
 from table_doors import (
     DELTA,
@@ -507,7 +508,7 @@ def write_by_force(door, dataset) -> None:
 
     from lakebed.iceberg.homes import FilesBeside
 
-    home = FilesBeside(dataset._source.store, dataset.name, dataset._source.store.uri)
+    home = FilesBeside(store_of(dataset), dataset.name, store_of(dataset).uri)
     found = home.find("")
     table = StaticTable.from_metadata(str(root / "iceberg"))
     table.catalog.commit_table = lambda t, req, upd: _Response(home.commit(found, req, upd))
@@ -544,7 +545,7 @@ def test_what_others_have_written_is_told_and_only_taken_back_by_a_repair(door, 
 def test_repair_mends_a_table_whose_note_is_lost(door, days):
     days.append(rows(1, "a"))
     door.publish(days)
-    published.forget(days._source.store, "days", door.name)
+    published.forget(store_of(days), "days", door.name)
     days.overwrite(rows(2, "a", "b"))
 
     done = door.publish(days)
@@ -565,7 +566,7 @@ def test_unpublished_table_is_gone_and_files_stay(door, days):
 
     assert days.count() == 3
     assert not [path for path in (root / door.folder).rglob("*") if path.is_file()]
-    assert published.read(days._source.store, "days") == ()
+    assert published.read(store_of(days), "days") == ()
     door.publish(days)
     assert_shows(door, days)
 
@@ -776,7 +777,7 @@ def test_files_of_what_was_shown_stay_for_the_retention_since_it_was_shown_last(
 def test_old_metadata_is_cleaned_up_and_the_table_stays_whole(door, days, monkeypatch):
     from lakebed.delta import publication
 
-    monkeypatch.setattr(publication, "_COMMITS_A_CHECKPOINT", 4)
+    monkeypatch.setattr(publication, "COMMITS_A_CHECKPOINT", 4)
     for batch in range(12):
         days.overwrite(rows(batch, "a", "b"))
         door.publish(days)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 from table_doors import DELTA, DOORS, ICEBERG, Door, assert_shows
 
 import lakebed
@@ -303,11 +304,11 @@ class Late(DelegatingStore):
     ("door", "name"), [(ICEBERG, "version-hint.text"), (DELTA, "_last_checkpoint")], ids=str
 )
 def test_pointer_that_lands_late_leads_nobody_back(door, name, days, monkeypatch):
-    monkeypatch.setattr(delta_publication, "_COMMITS_A_CHECKPOINT", 1)
+    monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
     days.append(rows(1, "a"))
     door.publish(days)
     days.overwrite(rows(2, "a"))
-    late = Late(days._source.store, name)
+    late = Late(store_of(days), name)
     with contextlib.suppress(StorageError):
         door.publish(lakebed.Repository(late).open("days"))
     days.overwrite(rows(3, "a"))
@@ -341,7 +342,7 @@ def test_hint_that_leads_back_is_told_and_mended(days):
 
 
 def test_log_whose_beginning_others_have_deleted_is_told_and_begun_again(days, monkeypatch):
-    monkeypatch.setattr(delta_publication, "_COMMITS_A_CHECKPOINT", 2)
+    monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 2)
     for n in range(4):
         days.overwrite(rows(n, "a"))
         days.publish_delta()
@@ -445,7 +446,7 @@ def test_publisher_that_stood_still_shows_nothing_that_a_cleanup_took(door, days
     if not is_first:
         door.publish(days)
         days.overwrite(rows(2, "a"))
-    store = days._source.store
+    store = store_of(days)
     shown = []
 
     def overtake() -> None:
@@ -480,7 +481,7 @@ def test_cleanup_keeps_what_was_noted_after_it_looked(door, days):
     files = {f"days/{path.relative_to(root)}" for path in root.glob("data/p=a/**/*.parquet")}
     days.overwrite(rows(2, "a"))
     door.publish(days)
-    store = days._source.store
+    store = store_of(days)
     key = f"days/published/{door.name}.json"
 
     class Noting(DelegatingStore):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from inside import cached_state_of, is_pinned
 
 import lakebed
 from lakebed import by
@@ -60,7 +61,7 @@ class Doing:
             values or VALUES, self.rng.randint(1, min(2, len(values or VALUES)))
         )
         extra = [
-            name for name in dataset._source.cached().descriptor.schema.names if name[0] == "f"
+            name for name in cached_state_of(dataset).descriptor.schema.names if name[0] == "f"
         ]
         rows: Rows = {}
         for value in chosen:
@@ -289,7 +290,7 @@ def build_index(doing: Doing) -> None:
 
 def drop_index(doing: Doing) -> None:
     dataset = doing.open()
-    indexed = dataset._source.cached().descriptor.index
+    indexed = cached_state_of(dataset).descriptor.index
     column = doing.rng.choice(indexed or ("k",))
     doing.note(unindexes=column)
     doing.answered(dataset.drop_index(column, commit_options=doing.options))
@@ -378,7 +379,7 @@ def read(doing: Doing) -> None:
     if doing.rng.random() < 0.4:
         version = max(0, version - doing.rng.randint(1, 3))
         dataset = dataset.at(version=version)
-    doing.note(of=version if dataset._source.pinned else None)
+    doing.note(of=version if is_pinned(dataset) else None)
     table = dataset.arrow()
     doing.note(read=sorted(table.column("n").to_pylist()))
 

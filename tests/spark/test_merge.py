@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, by
@@ -93,8 +94,8 @@ def test_tasks_do_what_one_process_does(spark, repository, monkeypatch, number: 
     ]
     assert there.check(deep=True).is_ok
     # What tasks have left for each other is gone, and so is what was reserved for it.
-    assert not list(there._source.store.list("there/staging"))
-    assert len(list(there._source.store.list("there/batches"))) == there.version
+    assert not list(store_of(there).list("there/staging"))
+    assert len(list(store_of(there).list("there/batches"))) == there.version
     for dataset in (here, there):
         dataset.rerun([], "old")
     assert content(there) == content(here)

@@ -15,6 +15,7 @@ from effort import examples
 from frames import comparable, setting, spark_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import store_of
 from pyspark import cloudpickle
 
 import lakebed
@@ -272,7 +273,7 @@ def test_a_task_carries_no_files_but_its_own(dataset: lakebed.Dataset) -> None:
     whole, few = dataset.plan(), dataset.where("id = 7").plan()
 
     sizes = [
-        len(cloudpickle.dumps(reading_task(dataset.where("TRUE")._source.store, plan, ["id"])))
+        len(cloudpickle.dumps(reading_task(store_of(dataset.where("TRUE")), plan, ["id"])))
         for plan in (whole, few)
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from inside import cached_state_of
 
 import lakebed
 from lakebed import by
@@ -140,7 +141,7 @@ def test_of_two_creators_at_once_one_is_told_that_the_name_is_taken(
         stepped = SteppedStore(store, at, other)
         with contextlib.suppress(DatasetExistsError):
             created = create(stepped, form)
-            done[created._source.cached().commit_id] = "own"
+            done[cached_state_of(created).commit_id] = "own"
         if stepped.calls < at:
             break
 

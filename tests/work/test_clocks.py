@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from inside import store_of
 from upkeep_lake import DESCRIPTOR, content, data_keys, live_keys, reasons, row
 
 import lakebed
@@ -225,9 +226,9 @@ def test_dead_writer_whose_clock_was_ahead_holds_its_files_for_its_lease_and_no_
 def die_ahead(clock: Any, store: MemoryStore, *, and_commit: bool) -> str:
     """Stage a file by a clock that is 30 days ahead, and die; return its key."""
     with Wrong(clock, store, 30 * DAY) as ahead:
-        transaction = Transaction.begin(ahead._source.store, "d", "append")
+        transaction = Transaction.begin(store_of(ahead), "d", "append")
         key = f"d/data/p=a/batch_id={transaction.batch_id}/part-{'0' * 32}.parquet"
-        ahead._source.store.put(key, b"half a file")
+        store_of(ahead).put(key, b"half a file")
         if and_commit:
             ahead.append([row("a", 0)])
     return key
@@ -273,7 +274,7 @@ def test_file_of_a_batch_that_was_given_back_by_a_clock_ahead_goes_when_it_is_ol
 ) -> None:
     with Wrong(clock, store, 30 * DAY) as ahead:
         ahead.append([row("a", -1)])
-        given_back = Transaction.begin(ahead._source.store, "d", "append")
+        given_back = Transaction.begin(store_of(ahead), "d", "append")
         ahead.append([row("a", -2)])
     given_back.abort()
     key = f"d/data/p=a/batch_id={given_back.batch_id}/part-{'1' * 32}.parquet"

@@ -9,6 +9,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import store_of
 
 import lakebed
 from lakebed.errors import (
@@ -34,7 +35,7 @@ def rows(*numbers):
 
 
 def stream(dataset, on_change="fail"):
-    return CommitStream(dataset._source.store, dataset.name, on_change)
+    return CommitStream(store_of(dataset), dataset.name, on_change)
 
 
 def versions(dataset, start, on_change="fail"):
@@ -271,7 +272,7 @@ def test_however_a_stream_is_cut_each_row_comes_once(
     layout = commits.state.layout
     keys = [layout.key(label) for label in labels]
     assert len(keys) == len(set(keys))
-    read = [n for key in keys for n in _numbers(dataset._source.store, key)]
+    read = [n for key in keys for n in _numbers(store_of(dataset), key)]
     assert sorted(read) == sorted(row["n"] for row in dataset.reader())
 
 

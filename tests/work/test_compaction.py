@@ -23,6 +23,7 @@ from copies import copy_of
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import state_of, store_of
 from upkeep_lake import DyingStore, HaltingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
 
@@ -91,8 +92,8 @@ def by_partition(dataset: lakebed.Dataset) -> dict[str, int | None]:
 
 def by_run(dataset: lakebed.Dataset) -> dict[str | None, collections.Counter[str]]:
     """Return the rows of each run, by the files that hold them."""
-    store = dataset._source.store
-    state = dataset._source.load().state
+    store = store_of(dataset)
+    state = state_of(dataset)
     known = runs.read(store, state.lists)
     found: dict[str | None, collections.Counter[str]] = {}
     for label in state.labels:
@@ -135,8 +136,8 @@ def test_rows_are_the_same_in_each_partition_and_of_each_run(
 
     assert (content(dataset), by_partition(dataset), by_run(dataset)) == before
     assert dataset.at(version=version).arrow() == older
-    known = runs.read(dataset._source.store, dataset._source.load().state.lists)
-    labels = dataset._source.load().state.labels
+    known = runs.read(store_of(dataset), state_of(dataset).lists)
+    labels = state_of(dataset).labels
     places = collections.Counter((one.rpartition("/batch_id")[0], known.of(one)) for one in labels)
     assert set(places.values()) == {1}
     assert report.skipped == ()
@@ -168,7 +169,7 @@ def test_report_says_what_was_done() -> None:
 
 def test_dry_run_and_nothing_to_do_leave_everything_as_it_is() -> None:
     dataset = scattered()
-    store = dataset._source.store
+    store = store_of(dataset)
     keys = {info.key for info in store.list("")}
 
     assert dataset.compact(dry_run=True).files_before == 12
@@ -444,7 +445,7 @@ def replace_schema(schema: pa.Schema) -> lakebed.DatasetDescriptor:
 
 def test_files_of_other_tools_are_compacted_too() -> None:
     dataset = scattered(2)
-    store = dataset._source.store
+    store = store_of(dataset)
     head = store.get("d.by-dataset-metadata.json").data.decode()
     label = next(file.key for file in dataset.files() if file.partition == "p=b")
     foreign = label.rpartition("/")[0] + "/foreign.parquet"
@@ -480,7 +481,7 @@ def test_append_at_any_moment_hinders_nobody(phase: str) -> None:
     dataset = scattered()
     expected = content(dataset) + collections.Counter([str(row(9)), str(row(9, "z"))])
     store = Interfering(
-        dataset._source.store, PHASES[phase], lambda: dataset.append([row(9), row(9, "z")])
+        store_of(dataset), PHASES[phase], lambda: dataset.append([row(9), row(9, "z")])
     )
 
     report = lakebed.Repository(store).open("d").compact()
@@ -512,7 +513,7 @@ def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, oper
         "rerun": [row(60, "c")],
         "compact": [row(n, p) for n in range(4) for p in "ab"],
     }
-    store = Interfering(dataset._source.store, PHASES[phase], acts[operation])
+    store = Interfering(store_of(dataset), PHASES[phase], acts[operation])
 
     report = lakebed.Repository(store).open("d").compact()
 
@@ -521,7 +522,7 @@ def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, oper
     assert report.skipped == ()
     assert files_in(dataset, "p=b") == (0 if operation == "rerun" else 1)
     known = {key for commit in dataset.history() for key in commit.files_added}
-    assert data_keys(dataset._source.store) == known
+    assert data_keys(store_of(dataset)) == known
 
 
 @pytest.mark.slow
@@ -531,7 +532,7 @@ def test_compaction_does_not_keep_others_from_replacing(phase: str, operation: s
     dataset = scattered()
     dataset.append([row(1, "r")], run="daily")
     dataset.append([row(2, "r")], run="daily")
-    store = Interfering(dataset._source.store, PHASES[phase], dataset.compact)
+    store = Interfering(store_of(dataset), PHASES[phase], dataset.compact)
     other = lakebed.Repository(store).open("d")
 
     match operation:
@@ -555,7 +556,7 @@ def test_overwrite_still_conflicts_with_an_append_that_was_compacted() -> None:
         dataset.append([row(77)])
         dataset.compact()
 
-    store = Interfering(dataset._source.store, PHASES["attempt"], meanwhile)
+    store = Interfering(store_of(dataset), PHASES["attempt"], meanwhile)
 
     with pytest.raises(CommitConflictError) as caught:
         lakebed.Repository(store).open("d").overwrite([row(50)])
@@ -574,7 +575,7 @@ def test_partition_that_others_keep_changing_is_skipped_and_said() -> None:
                 dataset.overwrite([row(1)])
                 dataset.append([row(2)])
 
-    report = lakebed.Repository(Busy(dataset._source.store)).open("d").compact()
+    report = lakebed.Repository(Busy(store_of(dataset))).open("d").compact()
 
     assert report.skipped == ("p=a",)
     assert [one.path for one in report.partitions] == ["p=b"]
@@ -590,7 +591,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(
     monkeypatch: pytest.MonkeyPatch, change: str, told: str
 ) -> None:
     dataset = scattered()
-    store, version = dataset._source.store, dataset.version
+    store, version = store_of(dataset), dataset.version
     keys, whole = data_keys(store), KernelWriter.write_to
 
     def altered(self: Any, partition: str, batch: pa.RecordBatch, source: Any = 0) -> None:
@@ -611,7 +612,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(
 
 def test_damaged_file_stops_the_compaction_and_nothing_is_left() -> None:
     dataset = scattered()
-    store = dataset._source.store
+    store = store_of(dataset)
     store.put(dataset.files()[3].key, b"no Parquet")
     keys = data_keys(store)
 
@@ -624,7 +625,7 @@ def test_damaged_file_stops_the_compaction_and_nothing_is_left() -> None:
 
 def test_file_that_was_replaced_by_a_shorter_one_is_noticed() -> None:
     dataset = scattered()
-    store = dataset._source.store
+    store = store_of(dataset)
     files = [file for file in dataset.files() if file.partition == "p=a"]
     other = next(file for file in dataset.files() if file.partition == "p=b")
     store.put(files[0].key, store.get(other.key).data)
@@ -636,7 +637,7 @@ def test_file_that_was_replaced_by_a_shorter_one_is_noticed() -> None:
 
 
 def calls_of_a_compaction() -> list[tuple[str, int]]:
-    return writing_calls(scattered(3)._source.store, lambda lake: lake.open("d").compact())
+    return writing_calls(store_of(scattered(3)), lambda lake: lake.open("d").compact())
 
 
 @pytest.mark.slow
@@ -651,7 +652,7 @@ def test_on_a_failing_store_it_happens_once_or_not_at_all(
 
 def compact_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     dataset = scattered(3)
-    before, store = content(dataset), dataset._source.store
+    before, store = content(dataset), store_of(dataset)
     lost = StorageError("The answer was lost.", retryable=True)
     failing = FailingStore(store, fail_on=name, nth=nth, landed=landed, error=lost)
     failure: LakebedError | None = None
@@ -678,7 +679,7 @@ def test_killed_at_any_call_every_row_is_there_and_it_can_be_done_again(after: b
     for nth in itertools.count(1):
         dataset = scattered(3)
         before = content(dataset)
-        dying = DyingStore(dataset._source.store, nth=nth, after=after)
+        dying = DyingStore(store_of(dataset), nth=nth, after=after)
         with contextlib.suppress(Killed):
             lakebed.Repository(dying).open("d").compact()
         assert content(dataset) == before
@@ -703,7 +704,7 @@ def test_reader_sees_all_rows_once_at_every_moment() -> None:
     wrong: list[collections.Counter[str]] = []
 
     def read() -> None:
-        reader = lakebed.Repository(dataset._source.store).open("d")
+        reader = lakebed.Repository(store_of(dataset)).open("d")
         while not stop.is_set():
             found = content(reader)
             if found != expected:
@@ -727,7 +728,7 @@ def test_appends_and_compactions_do_not_starve_each_other() -> None:
     versions = []
 
     def compact() -> None:
-        other = lakebed.Repository(dataset._source.store).open("d")
+        other = lakebed.Repository(store_of(dataset)).open("d")
         for _ in range(4):
             versions.extend(commit.version for commit in other.compact().commits)
 
@@ -836,7 +837,7 @@ def test_spark_task_that_meets_a_damaged_file_stops_it_and_nothing_is_left(
     spark: Any, tmp_path: Path
 ) -> None:
     dataset = scattered(3, store=PosixStore(tmp_path / "lake", durable=False))
-    store = dataset._source.store
+    store = store_of(dataset)
     store.put(dataset.files()[0].key, b"no Parquet")
     keys = data_keys(store)
 
@@ -866,11 +867,11 @@ class TestMetadata:
 
     def test_dry_run_writes_nothing(self) -> None:
         dataset = scattered(6)
-        keys = {info.key for info in dataset._source.store.list("")}
+        keys = {info.key for info in store_of(dataset).list("")}
 
         assert len(dataset.compact_metadata(dry_run=True)) == 2
 
-        assert {info.key for info in dataset._source.store.list("")} == keys
+        assert {info.key for info in store_of(dataset).list("")} == keys
 
     def test_facts_of_files_that_were_cleaned_up_go(self) -> None:
         dataset = scattered(6)
@@ -879,7 +880,7 @@ class TestMetadata:
 
         dataset.compact_metadata()
 
-        state = read_head(dataset._source.store, "d").state
+        state = read_head(store_of(dataset), "d").state
         assert sum(segment.weight for segment in state.lists.files) == len(state.labels) == 2
 
     def test_facts_of_versions_that_can_be_read_stay(self) -> None:
@@ -893,7 +894,7 @@ class TestMetadata:
 
     def test_commits_meanwhile_are_kept(self) -> None:
         dataset = scattered(6)
-        store = Interfering(dataset._source.store, PHASES["swap"], lambda: dataset.append([row(9)]))
+        store = Interfering(store_of(dataset), PHASES["swap"], lambda: dataset.append([row(9)]))
 
         lakebed.Repository(store).open("d").compact_metadata()
 
@@ -907,7 +908,7 @@ class TestMetadata:
         self,
     ) -> None:
         dataset = scattered(6)
-        inner = dataset._source.store
+        inner = store_of(dataset)
         store = HaltingStore(inner, "replace", "by-dataset-metadata", after=True)
         seen = []
 

@@ -9,6 +9,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed.errors import CommitConflictError, InvalidInputError, StaleRerunError
@@ -36,7 +37,7 @@ def numbers_of(dataset):
 
 
 def state_of(dataset):
-    return read_head(dataset._source.store, dataset.name).state
+    return read_head(store_of(dataset), dataset.name).state
 
 
 def test_each_epoch_is_a_run_of_its_own(dataset):
@@ -58,7 +59,7 @@ def test_an_epoch_that_comes_again_with_the_same_rows_makes_no_version(dataset):
     assert dataset.version == version
     assert numbers_of(dataset) == [1, 2, 3, 4]
     # The files of the attempts are gone, and no reservation waits for its lease to end.
-    keys = [info.key for info in dataset._source.store.list("numbers/")]
+    keys = [info.key for info in store_of(dataset).list("numbers/")]
     assert len([key for key in keys if key.endswith(".parquet") and "/data/p=" in key]) == 2
     assert len([key for key in keys if "/batches/" in key]) == 1
 
@@ -143,7 +144,7 @@ def test_runs_are_not_remembered_of_every_epoch(dataset):
         dataset.sink(rows(n), n, query="another")
 
     state = state_of(dataset)
-    store = dataset._source.store
+    store = store_of(dataset)
     held = [runs.decode(store.get(s.key).data, s.key) for s in state.lists.runs]
     assert sum(len(part.batches) for part in held) < 15
     assert set(runs.read(store, state.lists).batches.values()) == {
@@ -166,7 +167,7 @@ def test_a_query_that_the_head_has_forgotten_is_told_by_the_runs(dataset, monkey
 
 
 def test_two_drivers_of_one_query_do_not_both_commit_an_epoch(dataset):
-    store = dataset._source.store
+    store = store_of(dataset)
     epoch = streams.Epoch("q", 0)
     with Transaction.begin(store, "numbers", "append", epoch=epoch) as late:
         late.add(dataset._stage(rows(1), dataset._narrow_target(late, None)))
@@ -215,7 +216,7 @@ def test_a_dataset_travels_to_where_epochs_are_committed(dataset):
 
 
 def test_small_files_are_compacted_beside_the_query(dataset):
-    store = dataset._source.store
+    store = store_of(dataset)
     for n in range(12):
         dataset.sink(rows(n), n, query="q", compact_every=4)
         if n % 4 == 3:
@@ -227,7 +228,7 @@ def test_small_files_are_compacted_beside_the_query(dataset):
 
 
 def test_a_compaction_that_fails_does_not_fail_the_epoch(dataset, caplog):
-    store = dataset._source.store
+    store = store_of(dataset)
     dataset.sink(rows(0, 2), 0, query="q")
     dataset.sink(rows(4), 1, query="q")
     for file in dataset.files():
@@ -242,7 +243,7 @@ def test_a_compaction_that_fails_does_not_fail_the_epoch(dataset, caplog):
 
 
 def test_epochs_that_fall_into_one_compaction_do_not_wait_for_it(dataset):
-    store = dataset._source.store
+    store = store_of(dataset)
     for n in range(8):
         dataset.sink(rows(n), n, query="q", compact_every=1)
     beside.wait_for(store, "numbers")

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pyarrow as pa
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed.errors import CommitConflictError, StaleRerunError
@@ -181,7 +182,7 @@ def test_a_query_that_the_head_forgot_is_judged_by_what_is_there(dataset, monkey
 
 
 def test_an_epoch_of_a_whole_result_is_written_again(dataset):
-    store = dataset._source.store
+    store = store_of(dataset)
 
     def sink(number, *numbers):
         epoch = streams.Epoch("q", number)
@@ -203,7 +204,7 @@ def test_an_epoch_of_a_whole_result_is_written_again(dataset):
 
 
 def test_an_epoch_that_a_rollback_brings_back_meanwhile_does_not_come_twice(dataset):
-    store = dataset._source.store
+    store = store_of(dataset)
     sink_all(dataset, range(2))
     dataset.rollback(version=1)
     epoch = streams.Epoch("q", 1)
@@ -222,8 +223,8 @@ def test_a_rollback_of_an_older_release_is_understood(dataset):
     dataset.rollback(version=1, view=dataset.where("p = 'p1'"))
     dataset.rollback(version=2)
     dataset.rollback(version=1)
-    state = read_head(dataset._source.store, dataset.name).state
-    entries = history.read(dataset._source.store, state.lists.history)
+    state = read_head(store_of(dataset), dataset.name).state
+    entries = history.read(store_of(dataset), state.lists.history)
     older = [msgspec.structs.replace(entry, restores=None) for entry in entries]
 
     for place in range(4, 7):

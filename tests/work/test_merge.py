@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from copies import copy_of
+from inside import store_of
 from merge_model import Meddling, Model
 from writing_calls import writing_calls
 
@@ -801,7 +802,7 @@ class TestOthers:
         dataset = make(store, by.identity("p"))
         dataset.append([row(1), row(2, p="b")])
         merging = self._beside(store, "head", lambda one: one.append([row(3, p="b")]))
-        counting = merging._source.store
+        counting = store_of(merging)
 
         report = merging.where("p = 'a'").merge([row(1, v=1.0)], "id")
 

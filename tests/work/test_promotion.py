@@ -19,6 +19,7 @@ from copies import copy_of
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import state_of, store_of
 from upkeep_lake import DyingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
 
@@ -95,8 +96,8 @@ def by_partition(dataset: lakebed.Dataset) -> dict[str, collections.Counter[str]
 
 
 def rows_of_runs(dataset: lakebed.Dataset) -> dict[str | None, int]:
-    state = dataset._source.load().state
-    known = runs.read(dataset._source.store, state.lists)
+    state = state_of(dataset)
+    known = runs.read(store_of(dataset), state.lists)
     counts = {file.key: file.row_count or 0 for file in dataset.files()}
     found: collections.Counter[str | None] = collections.Counter()
     for label in state.labels:
@@ -237,7 +238,7 @@ def test_promotion_without_rows_changes_the_dimension_alone() -> None:
 
 def test_dry_run_and_a_repetition_leave_everything_as_it_is() -> None:
     dataset = three()
-    store = dataset._source.store
+    store = store_of(dataset)
     keys = {info.key for info in store.list("")}
 
     planned = dataset.promote(ESR, dry_run=True)
@@ -449,7 +450,7 @@ def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
     phase: str, operation: str
 ) -> None:
     dataset = three()
-    store = Interfering(dataset._source.store, PHASES[phase], lambda: OTHERS[operation](dataset))
+    store = Interfering(store_of(dataset), PHASES[phase], lambda: OTHERS[operation](dataset))
 
     report = lakebed.Repository(store).open("d").promote(ESR)
 
@@ -462,7 +463,7 @@ def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
     anew.append(dataset.arrow())
     assert by_partition(dataset) == by_partition(anew)
     known = {key for commit in dataset.history() for key in commit.files_added}
-    assert data_keys(dataset._source.store) == known
+    assert data_keys(store_of(dataset)) == known
 
 
 @pytest.mark.slow
@@ -472,7 +473,7 @@ def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
     phase: str, operation: str
 ) -> None:
     dataset = three()
-    store = Interfering(dataset._source.store, PHASES[phase], lambda: dataset.promote(ESR))
+    store = Interfering(store_of(dataset), PHASES[phase], lambda: dataset.promote(ESR))
     other = lakebed.Repository(store).open("d")
 
     try:
@@ -499,7 +500,7 @@ def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
 
 def test_append_of_the_old_rules_that_did_not_use_other_commits() -> None:
     dataset = three()
-    store = Interfering(dataset._source.store, PHASES["attempt"], lambda: dataset.promote(ESR))
+    store = Interfering(store_of(dataset), PHASES["attempt"], lambda: dataset.promote(ESR))
 
     lakebed.Repository(store).open("d").append([row("beta", 7), row(None, 7)])
 
@@ -530,14 +531,14 @@ def test_rollback_behind_a_promotion_brings_no_row_to_a_wrong_place() -> None:
 def test_two_promotions_at_once_give_what_both_allow_or_refuse_one() -> None:
     dataset = three()
     wider = {"channel": ["beta", "esr", "own"]}
-    store = Interfering(dataset._source.store, PHASES["attempt"], lambda: dataset.promote(wider))
+    store = Interfering(store_of(dataset), PHASES["attempt"], lambda: dataset.promote(wider))
 
     with pytest.raises(PartitionSpecError, match="would lose values"):
         lakebed.Repository(store).open("d").promote(ESR)
 
     assert dataset.where("channel_dimension = 'own'").count() == 3
     known = {key for commit in dataset.history() for key in commit.files_added}
-    assert data_keys(dataset._source.store) == known
+    assert data_keys(store_of(dataset)) == known
 
 
 def test_appends_do_not_keep_a_promotion_from_ending() -> None:
@@ -547,7 +548,7 @@ def test_appends_do_not_keep_a_promotion_from_ending() -> None:
 
     def append() -> None:
         nonlocal refused, appended
-        other = lakebed.Repository(dataset._source.store).open("d")
+        other = lakebed.Repository(store_of(dataset)).open("d")
         while not stop.is_set():
             try:
                 other.append([row("esr", 50), row("own", 50)])
@@ -572,7 +573,7 @@ def test_appends_do_not_keep_a_promotion_from_ending() -> None:
 
 def test_rows_that_are_not_what_they_were_stop_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = three()
-    keys, whole = data_keys(dataset._source.store), KernelWriter.write_to
+    keys, whole = data_keys(store_of(dataset)), KernelWriter.write_to
 
     def altered(self: Any, partition: str, batch: pa.RecordBatch, source: Any = 0) -> None:
         whole(self, partition, batch.slice(1), source)
@@ -582,7 +583,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(monkeypatch: pytest.Mo
         dataset.promote(ESR)
 
     assert dataset.version == 3
-    assert data_keys(dataset._source.store) == keys
+    assert data_keys(store_of(dataset)) == keys
 
 
 @pytest.mark.slow
@@ -591,7 +592,7 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
     outcomes = []
     for nth in itertools.count(1):
         dataset = three()
-        dying = DyingStore(dataset._source.store, nth=nth, after=after)
+        dying = DyingStore(store_of(dataset), nth=nth, after=after)
         with contextlib.suppress(Killed):
             lakebed.Repository(dying).open("d").promote(ESR)
         rows = collections.Counter(map(str, dataset.arrow().to_pylist()))
@@ -613,14 +614,14 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     subtests: pytest.Subtests, landed: bool
 ) -> None:
-    for name, nth in writing_calls(three()._source.store, lambda lake: lake.open("d").promote(ESR)):
+    for name, nth in writing_calls(store_of(three()), lambda lake: lake.open("d").promote(ESR)):
         with subtests.test(call=name, nth=nth):
             promote_on_a_failing_store(name, nth, landed=landed)
 
 
 def promote_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     dataset = three()
-    store = dataset._source.store
+    store = store_of(dataset)
     lost = StorageError("The answer was lost.", retryable=True)
     failing = FailingStore(store, fail_on=name, nth=nth, landed=landed, error=lost)
     failure: LakebedError | None = None
@@ -643,7 +644,7 @@ def test_reader_sees_each_row_once_at_every_moment() -> None:
     wrong: list[object] = []
 
     def read() -> None:
-        reader = lakebed.Repository(dataset._source.store).open("d")
+        reader = lakebed.Repository(store_of(dataset)).open("d")
         while not stop.is_set():
             found = collections.Counter(map(str, reader.arrow().to_pylist()))
             if found != expected:

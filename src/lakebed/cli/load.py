@@ -39,7 +39,7 @@ _TEXT = Primitive(Kind.STRING)
 # Of these, what does not fit is set aside whether that is asked for or not.
 _SIFTED = ("submissions", "avro")
 # One process reads as much in about the time in which a session starts.
-_SPARK_FROM_BYTES = 64 * 2**20
+SPARK_FROM_BYTES = 64 * 2**20
 
 
 def unknown_option(function: Verb) -> Verb:
@@ -214,7 +214,7 @@ def note_ignored(output: Output, row_count: int, file_count: int, fields: Sequen
 
 def pays_off(file_count: int, size_bytes: int) -> bool:
     """Whether a session of Spark is worth its start: a file is read by one task."""
-    is_much = file_count > 1 and size_bytes >= _SPARK_FROM_BYTES
+    is_much = file_count > 1 and size_bytes >= SPARK_FROM_BYTES
     return is_much and find_spec("pyspark") is not None
 
 

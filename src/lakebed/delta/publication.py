@@ -47,7 +47,7 @@ from lakebed.store.base import Store
 _log = logging.getLogger(__name__)
 
 NOTE = "delta"
-_COMMITS_A_CHECKPOINT = 50
+COMMITS_A_CHECKPOINT = 50
 _COMPARED = ("schemaString", "partitionColumns", "configuration")
 _MANY_FILES = 2_000  # whose commit is long to read as JSON
 
@@ -346,7 +346,7 @@ class _DeltaTarget:
         last = -1 if now.mark is None else now.mark.checkpoint
         changes = len(now.added) + len(now.removed)
         return (
-            now.number - max(last, 0) >= _COMMITS_A_CHECKPOINT
+            now.number - max(last, 0) >= COMMITS_A_CHECKPOINT
             or changes >= _MANY_FILES
             or now.is_beginning
             or self._is_repairing
