@@ -426,3 +426,28 @@ def test_files_of_a_directory_are_found_by_a_format_whatever_hadoop_calls_them(
     assert "with a format" in error["hint"]
     named = cli.error("import", f"{lake.uri}/customer.gz", folder, "--format", "csv")
     assert "'customer.gz': a dot ends the name" in named["message"]
+
+
+def test_an_import_of_garbage_or_of_a_truncated_file_commits_nothing_and_fails(
+    cli, lake, write, tmp_path
+) -> None:
+    good = b"".join(b'u%d\t{"n": %d}\n' % (n, n) for n in range(3_000))
+    garbage, cut = tmp_path / "a.tsv", tmp_path / "b.tsv.gz"
+    garbage.write_bytes(b"garbage\n" * 200)
+    cut.write_bytes(gzip.compress(good)[:-100])
+    lake.create(
+        "pings",
+        DatasetDescriptor(
+            schema=pa.schema([("uuid", pa.string()), ("document", pa.string())]),
+            format="submissions",
+        ),
+    )
+
+    for path, said in ((garbage, "200 of its 200 lines"), (cut, "cannot be read to its end")):
+        error = cli.error("import", f"{lake.uri}/pings", path)
+        assert (error["code"], error["exit_code"]) == ("rejects", 2)
+        assert said in error["message"]
+    assert (lake.open("pings").version, lake.exists("pings_quarantine")) == (0, False)
+    taken = cli.json("import", f"{lake.uri}/pings", cut, "--allow-truncated")
+    assert taken["rejected_count"] == 1
+    assert 0 < lake.open("pings").count() <= 3_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import dataclasses
 import gzip
 import io
@@ -19,8 +20,9 @@ from raw_folder import NUMBERS, Folder, avro_of, csv_of, objects, parquet_of
 
 import lakebed
 from lakebed import DatasetDescriptor, Ingest
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, LakebedError, StorageError
 from lakebed.store import open_store
+from lakebed.testing import FailingStore
 
 
 @pytest.fixture
@@ -345,3 +347,39 @@ def test_the_log_tells_lines_rests_and_files_apart(
 
     (line,) = [one.getMessage() for one in caplog.records if "ingest done" in one.getMessage()]
     assert "rows=20 rejected_lines=1 rests=1 rejected_files=0 ignored_rows=0 kept_back=1" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("operation", ["put", "create", "replace"])
+@pytest.mark.parametrize("unknown", ["reject", "keep"])
+def test_a_replay_that_fails_at_any_call_loses_and_doubles_nothing(
+    tmp_path: Path, operation: str, unknown: str, *, landed: bool
+) -> None:
+    for nth in range(1, 30):
+        place = tmp_path / str(nth)
+        place.mkdir()
+        folder = Folder(place)
+        folder.put("a.csv", "id,amount\n1,1\n2,-\n3,3\n")
+        folder.put("b.jsonl", "")
+        csv = dataclasses.replace(folder.ingest, source=FromFiles(paths=folder.folder / "*.csv"))
+        csv.run()
+        if unknown == "keep":
+            folder.put("c.csv", "id,amount,note\n4,4,x\n")
+        mended = dataclasses.replace(csv, csv=CsvOptions(null_text="-"), unknown=unknown)
+        store = open_store(folder.lake)
+        outage = None if landed else StorageError("The store is out.", retryable=False)
+        failing = FailingStore(store, fail_on=operation, nth=nth, landed=landed, error=outage)
+
+        with contextlib.suppress(LakebedError):
+            run_through(failing, mended, again="rejected")
+
+        assert folder.ids() in ([1, 3], [1, 2, 3], [1, 2, 3, 4])
+        mended.run(again="rejected" if folder.quarantined() else None)
+        assert folder.ids() == ([1, 2, 3, 4] if unknown == "keep" else [1, 2, 3])
+        assert folder.quarantined() == []
+        assert folder.dataset.check().is_ok
+        if not failing.has_failed:
+            assert nth > 1
+            return
+    pytest.fail("the verb makes more calls than were tried")

@@ -20,8 +20,8 @@ from lakebed.cli.load import (
     note_ignored,
     note_rejects,
     pays_off,
+    rules_options,
     start_spark,
-    unknown_option,
 )
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
@@ -124,19 +124,7 @@ _TOLD = 5  # files that are kept back, by name
     is_flag=True,
     help="Take rows of replaced files for gone where something else has written them anew.",
 )
-@click.option(
-    "--max-rejects",
-    type=float,
-    metavar="SHARE|LINES",
-    help="A file of which more does not fit is kept back: a share of its lines from 0 to 1, or a "
-    "number of lines from 2 on.  [default: 0.1, or 0.5 where ten lines or fewer do not fit]",
-)
-@click.option(
-    "--allow-truncated",
-    is_flag=True,
-    help="Take what can be read of a file whose end is missing or damaged, which else is kept back.",
-)
-@unknown_option
+@rules_options
 @click.option(
     "--again",
     multiple=True,

@@ -42,15 +42,29 @@ _SIFTED = ("submissions", "avro")
 SPARK_FROM_BYTES = 64 * 2**20
 
 
-def unknown_option(function: Verb) -> Verb:
-    """Add `--unknown`."""
-    return click.option(
+def rules_options(function: Verb) -> Verb:
+    """Add the options that say what of a raw file is taken."""
+    limit = click.option(
+        "--max-rejects",
+        type=float,
+        metavar="SHARE|LINES",
+        help="A file of which more does not fit is not taken: a share of its lines from 0 to 1, or "
+        "a number of lines from 2 on.  [default: 0.1, or 0.5 where ten lines or fewer do not fit]",
+    )
+    truncated = click.option(
+        "--allow-truncated",
+        is_flag=True,
+        help="Take what can be read of a file whose end is missing or damaged, which else is not "
+        "taken.",
+    )
+    unknown = click.option(
         "--unknown",
         type=click.Choice(get_args(Unknown)),
         help="A field that the dataset lacks: reject it, which sets the line or file aside; ignore "
         "it, which leaves it out and counts the rows; or keep it, which adds it to the schema, "
         "nullable.  [default: reject]",
-    )(function)
+    )
+    return limit(truncated(unknown(function)))
 
 
 @verb(
@@ -95,7 +109,7 @@ def unknown_option(function: Verb) -> Verb:
     help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
     "installed, and several files have 64 MiB together]",
 )
-@unknown_option
+@rules_options
 @run_option
 @begun_option
 def import_(
@@ -110,6 +124,8 @@ def import_(
     quarantine: str | None,
     fail_on_rejects: bool,
     with_spark: bool | None,
+    max_rejects: float | None,
+    allow_truncated: bool,
     unknown: Unknown | None,
     run: str | None,
     begun_at: dt.datetime | None,
@@ -127,7 +143,8 @@ def import_(
 
     What does not fit is an error, and nothing is committed. With --quarantine it goes to another
     dataset, and so it does always for lines of submissions, and for rests of Avro files that are
-    damaged. Then the types of a dataset that is missing are those that fit most lines.
+    damaged. Then the types of a dataset that is missing are those that fit most lines. If more of a
+    file does not fit than --max-rejects allows, or its end is missing, nothing is committed.
 
     Spark pays off for many large files, each of which one task reads.
     """
@@ -165,6 +182,8 @@ def import_(
                 csv=inputs.csv,
                 commit=commit_options(begun_at) or CommitOptions(),
                 fail_on_rejects=not sets_aside,
+                max_rejects=max_rejects,
+                allow_truncated=allow_truncated,
                 unknown=unknown or "reject",
             ),
             overwrites=is_overwrite,

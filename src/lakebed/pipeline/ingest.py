@@ -366,9 +366,10 @@ class Ingest:
                 commit=commit,
                 provided=self.provided,
                 fail_on_rejects=fail_on_rejects,
+                max_rejects=self.max_rejects,
+                allow_truncated=self.allow_truncated,
                 unknown=self.unknown,
             ),
-            rules=self._rules(),
             replaces_rewritten=replace_rewritten,
         )
         done = read_in(store, name, intake, spark=spark, on_progress=on_progress)

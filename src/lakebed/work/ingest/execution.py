@@ -17,7 +17,7 @@ from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, Sifted, census_of, sift_all
 from lakebed.arrow.reading.unknown import Ignored, widened
 from lakebed.commit import Commit
-from lakebed.errors import CommitConflictError, ObjectExistsError
+from lakebed.errors import CommitConflictError, ObjectExistsError, RejectsError
 from lakebed.model.evolution import changes
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.shown import counted
@@ -56,7 +56,6 @@ class Intake:
         find_due: Tells what is to be read, as of a state of the dataset.
         quarantine: For what does not fit.
         options: How the files are read.
-        rules: What of a file is taken; None for all that fits, as of a load.
         replaces_rewritten: Whether rows of a replaced file are taken for gone where something else
             has written their data files anew.
     """
@@ -67,7 +66,6 @@ class Intake:
     find_due: Callable[[State], Due]
     quarantine: Quarantine
     options: LoadOptions
-    rules: IngestRules | None = None
     replaces_rewritten: bool = False
 
     @property
@@ -324,7 +322,9 @@ class _Reading:
             self.rejects.add(sifted)
             if options.fail_on_rejects:
                 self.rejects.refuse()
-            kept_back = {} if intake.rules is None else _kept_back(due, sifted.counts, intake.rules)
+            kept_back = _kept_back(due, sifted.counts, options.rules)
+            if kept_back and not intake.is_by_file:
+                raise _refused(kept_back.values(), self.rejects)
             for left_out in kept_back.values():
                 _log.info("raw file kept back location=%s why=%s", left_out.location, left_out.why)
             due = due.without(kept_back)
@@ -338,7 +338,7 @@ class _Reading:
         """Commit what does not fit, in place of what was set aside for the same before."""
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
-        rule = rule_of(self.intake.format, self.intake.options.csv, self.intake.rules)
+        rule = rule_of(self.intake.format, self.intake.options.csv, self.intake.options.rules)
         refusals = {
             left_out.location: self._refusal(left_out.why, rule, left_out.detail)
             for left_out in due.left_out
@@ -424,6 +424,18 @@ def _kept_back(due: Due, counts: Mapping[str, Counts], rules: IngestRules) -> di
             detail = f"{detail}; the {stay}"
         kept_back[location] = LeftOut.of(candidate, why, detail)
     return kept_back
+
+
+def _refused(kept_back: Iterable[LeftOut], rejects: Rejects) -> RejectsError:
+    """Return the error for files of a load, which takes all of its files or none."""
+    first, *others = kept_back
+    more = f" {counted(len(others), 'other file')} as well." if others else ""
+    return RejectsError(
+        f"{first.location}: {first.detail}.{more} Nothing was committed.",
+        hint="Mend it, or take what can be read: max_rejects=1 and allow_truncated, or "
+        "--max-rejects 1 and --allow-truncated.",
+        rejected_count=rejects.count,
+    )
 
 
 def _why_kept_back(became: Counts, rules: IngestRules, *, replaces_rows: bool) -> Why | None:

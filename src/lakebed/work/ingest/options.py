@@ -72,9 +72,9 @@ def _check_unknown(unknown: Unknown) -> None:
         )
 
 
-def rule_of(format: FileFormat, csv: CsvOptions, rules: IngestRules | None) -> str:  # noqa: A002 - the word of the option
+def rule_of(format: FileFormat, csv: CsvOptions, rules: IngestRules) -> str:  # noqa: A002 - the word of the option
     """Return by which rule a file is read, as text: by another one it may be taken."""
-    return " ".join(map(str, (format, *astuple(csv), *(astuple(rules) if rules else ()))))
+    return " ".join(map(str, (format, *astuple(csv), *astuple(rules))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +89,10 @@ class LoadOptions:
         provided: Values of `provided` partition fields, the same for all rows.
         fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
             not fit.
+        max_rejects: How much of a file may be unfit, as of `Ingest.max_rejects`; where it is more,
+            nothing is committed. 1 takes what fits of any file.
+        allow_truncated: Whether what can be read of a file is taken where its end is missing or
+            damaged; else nothing is committed.
         unknown: What becomes of a field that the dataset lacks: `reject` it, `ignore` it, which
             leaves it out of the rows, or `keep` it, which adds it to the schema, nullable.
 
@@ -102,8 +106,19 @@ class LoadOptions:
     commit: CommitOptions = field(default_factory=CommitOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     fail_on_rejects: bool = False
+    max_rejects: float | None = 1
+    allow_truncated: bool = True
     unknown: Unknown = "reject"
 
+    @property
+    def rules(self) -> IngestRules:
+        """What of a file is taken."""
+        return IngestRules(
+            max_rejects=self.max_rejects,
+            allow_truncated=self.allow_truncated,
+            unknown=self.unknown,
+        )
+
     def __post_init__(self) -> None:
-        _check_unknown(self.unknown)
+        _ = self.rules  # which checks them
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
