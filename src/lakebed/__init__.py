@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lakebed.state.commit import CommitOptions as CommitOptions
     from lakebed.state.file_provider import FileMetadataProvider as FileMetadataProvider
     from lakebed.state.protections import Protection as Protection
+    from lakebed.state.sources import Hold as Hold
     from lakebed.state.sources import SourceFile as SourceFile
     from lakebed.trees.telemetry import TelemetryExport as TelemetryExport
     from lakebed.trees.telemetry import TelemetryOptions as TelemetryOptions

@@ -54,6 +54,7 @@ class Commit:
         caught: What the caps of dimensions sent to `OTHER`, by dimension.
         not_published: Tables that the properties of the dataset name and that do not show the
             commit, with the reason; empty in a history, which does not know it.
+        notes: What else the caller has to know, in sentences; the history keeps none.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> repository = open_repository("memory://doctest-commit")
@@ -83,6 +84,7 @@ class Commit:
     replaced_partitions: tuple[str, ...] = ()
     caught: tuple[Caught, ...] = ()
     not_published: tuple[NotPublished, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         run = f" of run {shown(self.run)}" if self.run else ""
@@ -131,11 +133,12 @@ class Commit:
                 "sent to OTHER by a cap": shortened(map(str, self.caught)) or "nothing",
                 "not published": shortened(map(str, self.not_published)) or "nothing",
                 "commit_id": self.commit_id,
+                **({"notes": " ".join(self.notes)} if self.notes else {}),
             },
         )
 
     @classmethod
-    def of(cls, made: Entry | Committed, state: State) -> Self:
+    def of(cls, made: Entry | Committed, state: State, notes: tuple[str, ...] = ()) -> Self:
         """Read a commit from its entry in the history, or from what the transaction returned."""
         entry = made if isinstance(made, Entry) else made.entry
         changed = ChangedRows.of(entry)
@@ -158,6 +161,7 @@ class Commit:
             replaced_partitions=tuple(dict.fromkeys(map(partition_of_label, entry.removed))),
             caught=entry.caught,
             not_published=() if isinstance(made, Entry) else made.not_published,
+            notes=notes,
         )
 
 

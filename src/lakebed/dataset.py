@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, delta, hive, iceberg, work
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.published import OldMetadata, PublishedTable
-    from lakebed.state.sources import SourceFile
+    from lakebed.state.sources import Hold, SourceFile
     from lakebed.store.base import ObjectInfo, Store
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
@@ -408,13 +408,17 @@ class Dataset(View):
         time: dt.datetime | str | float | None = None,
         batch_id: int | None = None,
         view: View | None = None,
+        hold: bool = False,
+        reason: str = "",
         base: Base | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Make an older state current again, as a new commit.
 
         The files of that state come back and all others go; both stay readable by version. So
-        does what was known of raw files: an `Ingest` reads again what was taken out. What
+        does what was known of epochs, runs and raw files: what was taken out is not there, and is
+        written again where its writer brings it again. The next `Ingest` reads such raw files
+        again, unless they are held; `notes` of the commit and a warning in the log name them. What
         the dataset is stays as it is now: schema, partitions and properties.
 
         Args:
@@ -424,6 +428,9 @@ class Dataset(View):
                 zone it is UTC.
             batch_id: After the commit of this batch.
             view: Only these partitions: of this dataset, aligned with partition boundaries.
+            hold: Whether raw files of which rows are taken out are held, by the same commit: no
+                ingest reads them until they are released. See `hold`.
+            reason: Why they are held; that they were rolled back unless given.
             base: By what it was found right, as for `append`: a commit since then that has touched
                 a partition that would change is a conflict, and not undone too.
             commit_options: How long to fight for the head.
@@ -446,8 +453,12 @@ class Dataset(View):
         """
         read = self._base_of(base)
         restoration = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        made = work.rollback.restore(self._source.store, restoration, commit_options, base=read)
-        return None if made is None else Commit.of(made, restoration.base)
+        made = work.rollback.restore(
+            self._source.store, restoration, commit_options, base=read, hold=hold, reason=reason
+        )
+        if made is None:
+            return None
+        return Commit.of(made, restoration.base, restoration.notes(hold=hold))
 
     def find_rollback(
         self,
@@ -482,7 +493,7 @@ class Dataset(View):
 
         Also those are among them that others have taken the place of since: the last one of a
         `slot` is the current one, but after a rollback that made another one current again, or
-        none.
+        none. `is_held` says which of them no ingest reads.
 
         Args:
             batch_id: Only what was read into this batch.
@@ -492,10 +503,14 @@ class Dataset(View):
             The head, and what tells which files were read, of which there are few objects; of an
             older version also the history.
         """
+        from msgspec.structs import replace
+
         from lakebed.state import sources
 
         state = self._source.load().state
-        files = sources.read(self._source.store, state.lists.sources).files
+        noted = sources.read(self._source.store, state.lists.sources)
+        held = noted.held
+        files = tuple(replace(file, is_held=file.name in held) for file in noted.files)
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries(state)}
             files = tuple(source for source in files if source.batch_id in batches)
@@ -505,6 +520,94 @@ class Dataset(View):
             if batch_id in (None, source.batch_id)
             and file in (None, source.location, source.file_id)
         )
+
+    def hold(
+        self,
+        files: str | Iterable[str],
+        *,
+        reason: str = "",
+        commit_options: CommitOptions | None = None,
+    ) -> Commit | None:
+        """Keep raw files from being read by any `Ingest` of the dataset, until they are released.
+
+        Rows that are there stay; `rollback` or `delete` takes them out. A file of a folder is held
+        by its path, whatever it holds later; an archived one by its id. A run of an ingest that
+        has begun before does not commit rows of a file that is held meanwhile. A file that was
+        never read is held by `Ingest.hold`.
+
+        Args:
+            files: One or several that were read: the location or path of each, or its id in the
+                archive.
+            reason: Why; `holds` and each run of an ingest show it.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit, or None if all of them were held.
+
+        Raises:
+            InvalidInputError: No file of a name was read.
+
+        Cost:
+            What tells which files were read, of which there are few objects; two PUTs and a
+            conditional PUT.
+        """
+        return self._change_holds("hold", files, reason, commit_options)
+
+    def release(
+        self, files: str | Iterable[str], *, commit_options: CommitOptions | None = None
+    ) -> Commit | None:
+        """Let an `Ingest` read raw files again that are held.
+
+        Args:
+            files: One or several: the location of each, its path or its id in the archive.
+            commit_options: How long to fight for the head.
+
+        Returns:
+            The commit, or None if no file was named.
+
+        Raises:
+            InvalidInputError: A file is not held.
+
+        Cost:
+            As for `hold`.
+        """
+        return self._change_holds("release", files, "", commit_options)
+
+    def _change_holds(
+        self,
+        operation: Literal["hold", "release"],
+        files: str | Iterable[str],
+        reason: str,
+        options: CommitOptions | None,
+    ) -> Commit | None:
+        from lakebed.state import sources
+        from lakebed.work.ingest import holding
+
+        self._check_writable()
+        store = self._source.store
+        noted = sources.read(store, read_own_head(store, self.name).state.lists.sources)
+        named = [
+            holding.hold_named(noted, name, self.name, reason)
+            for name in given_names("files", files)
+        ]
+        return holding.change_holds(store, self.name, operation, named, options)
+
+    def holds(self) -> Items[Hold]:
+        """Return the raw files that no `Ingest` reads, in the order in which they were held.
+
+        Of an older version: those that were held by then, and still are.
+
+        Cost:
+            The head, and what tells which files were read; of an older version also the history.
+        """
+        from lakebed.state import sources
+
+        state = self._source.load().state
+        noted = sources.read(self._source.store, state.lists.sources)
+        if self._source.pinned is None:
+            return Items(noted.held.values())
+        commits = {entry.commit_id for entry in self._entries(state)}
+        return Items(hold for hold in noted.held.values() if hold.commit_id in commits)
 
     def load(
         self,
@@ -776,7 +879,7 @@ class Dataset(View):
         with Transaction.begin(
             store, self.name, "append", epoch=epoch, options=commit_options
         ) as transaction:
-            due = work.epochs.find_due(store, transaction.base, epoch)
+            standing = work.epochs.find_standing(store, transaction.base, epoch)
             transaction.add(self._stage(data, self._narrow_target(transaction, options)))
             return work.epochs.commit_epoch(
                 store,
@@ -785,7 +888,7 @@ class Dataset(View):
                 work.epochs.SinkOptions(
                     compact_every=compact_every, compact_target_bytes=compact_target_bytes
                 ),
-                due=due,
+                standing=standing,
             )
 
     def stage(

@@ -359,3 +359,133 @@ def test_an_ingest_after_any_rollbacks_leaves_what_the_raw_files_hold(
                 folder.ingest.run()
                 assert folder.content() == sorted([*last["a"], *last["b"]])
                 assert folder.ingest.run().file_count == 0
+
+
+def test_a_rollback_with_hold_keeps_the_next_ingest_from_reading_its_files(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    folder.read("b", ("x", 2), ("y", 3))
+
+    commit = folder.dataset.rollback(version=1, hold=True, reason="torn")
+    folder.put("c", ("z", 4))
+    report = folder.ingest.run()
+
+    assert commit is not None
+    assert "No ingest reads 1 raw file until released" in commit.notes[0]
+    assert folder.content() == [("x", 1), ("z", 4)]
+    assert (report.file_count, report.held_count, report.brought_back) == (1, 1, ())
+    assert [file.why for file in report.left_out] == ["held"]
+    assert "torn" in report.left_out[0].detail
+    assert [hold.location for hold in folder.dataset.holds()] == [report.left_out[0].location]
+    assert [source.is_held for source in folder.dataset.sources()] == [False, True, False]
+
+
+def test_a_file_is_held_whatever_it_holds_later_until_it_is_released(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    folder.dataset.rollback(version=0, hold=True)
+    folder.put("a", ("x", 9))
+
+    report = folder.ingest.run()
+    folder.dataset.release(f"{folder.raw}/a.jsonl")
+    again = folder.ingest.run()
+
+    assert "changed since" in report.left_out[0].detail
+    assert (again.file_count, folder.content()) == (1, [("x", 9)])
+    assert len(folder.dataset.holds()) == 0
+    with pytest.raises(InvalidInputError, match="is not held"):
+        folder.ingest.release(f"{folder.raw}/a.jsonl")
+
+
+def test_a_rollback_without_hold_and_the_next_ingest_name_what_comes_back(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.read("a", ("x", 1))
+    folder.read("b", ("x", 2))
+
+    commit = folder.dataset.rollback(version=1)
+    check = folder.ingest.check()
+    report = folder.ingest.run()
+    later = folder.ingest.run()
+
+    assert commit is not None
+    assert commit.notes == (
+        f"The next ingest reads 1 raw file again, such as {folder.raw}/b.jsonl.",
+    )
+    assert commit.notes[0] in caplog.text
+    assert "brings back what a rollback took out" in caplog.text
+    assert check.brought_back == report.brought_back == (f"{folder.raw}/b.jsonl",)
+    assert later.brought_back == ()
+
+
+def test_a_file_that_was_never_read_is_held(folder: Folder) -> None:
+    folder.put("a", ("x", 1))
+    folder.put("b", ("x", 2))
+
+    commit = folder.ingest.hold(f"{folder.raw}/b.jsonl", reason="not yet")
+    again = folder.ingest.hold(f"{folder.raw}/b.jsonl")
+    report = folder.ingest.run()
+
+    assert (commit is None, again) == (False, None)
+    assert (report.file_count, folder.content()) == (1, [("x", 1)])
+    assert "not yet" in report.left_out[0].detail
+    with pytest.raises(InvalidInputError):
+        folder.ingest.hold(f"{folder.raw}/missing.jsonl")
+
+
+def test_what_is_there_of_a_held_file_stays(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    folder.dataset.hold(f"{folder.raw}/a.jsonl")
+
+    report = folder.read("a", ("x", 2))
+
+    assert (report.file_count, folder.content()) == (0, [("x", 1)])
+
+
+def test_holds_are_known_over_many_commits_and_by_version(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    folder.dataset.rollback(version=0, hold=True)
+    held = folder.dataset.version
+    for n in range(40):
+        folder.read("b", ("y", n))
+    folder.dataset.compact_metadata()
+
+    assert folder.content() == [("y", 39)]
+    assert len(folder.dataset.holds()) == 1
+    assert len(folder.dataset.at(version=held).holds()) == 1
+    assert len(folder.dataset.at(version=1).holds()) == 0
+
+
+def test_an_ingest_does_not_commit_a_file_that_is_held_meanwhile(folder: Folder) -> None:
+    folder.read("b", ("y", 1))
+    folder.put("a", ("x", 1))
+
+    def meanwhile(progress: lakebed.Progress) -> None:
+        if progress.file_count:
+            folder.ingest.hold(f"{folder.raw}/a.jsonl")
+
+    with pytest.raises(CommitConflictError, match=r"conflicts with a hold of .*a\.jsonl"):
+        folder.ingest.run(on_progress=meanwhile)
+
+    assert folder.ingest.run().held_count == 1
+    assert folder.content() == [("y", 1)]
+
+
+def test_a_rollback_of_a_partition_holds_the_files_with_rows_in_it(folder: Folder) -> None:
+    folder.read("a", ("x", 1), ("y", 1))
+    folder.read("b", ("x", 2), ("y", 2))
+    folder.read("c", ("y", 3))
+
+    folder.dataset.rollback(version=1, view=folder.dataset.where("p = 'x'"), hold=True)
+    report = folder.ingest.run()
+
+    assert [file.location for file in report.left_out] == [f"{folder.raw}/b.jsonl"]
+    assert folder.content() == [("x", 1), ("y", 1), ("y", 2), ("y", 3)]
+
+
+def test_a_rollback_with_hold_names_the_runs_that_it_cannot_hold(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    folder.dataset.append([{"p": "x", "n": 2}], run="by hand")
+
+    commit = folder.dataset.rollback(version=1, hold=True)
+
+    assert commit is not None
+    assert "the run 'by hand'" in commit.notes[0]

@@ -34,6 +34,7 @@ CALLS = {
     "delete": "{lake}/flights --where flight=7 --yes",
     "show": "{lake}/flights",
     "history": "{lake}/flights",
+    "sources": "{lake}/flights",
     "schema": "show {lake}/flights",
     "index": "show {lake}/flights",
     "query": "{lake}/flights",

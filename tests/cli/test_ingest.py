@@ -220,3 +220,34 @@ def test_the_quarantine_of_an_ingest_may_have_a_name(cli, place, option, quarant
 
     assert told["quarantine"] == quarantine
     assert lakebed.open_repository("lake").open(quarantine).count() == 1
+
+
+def test_a_file_is_held_listed_and_released(cli, place) -> None:
+    held = cli.json("ingest", "in", *OPTIONS, "--hold", "in/b.jsonl", "--reason", "torn")
+    told = cli("ingest", "in", "--into", "lake/n", "--local")
+
+    assert held["operation"] == "hold"
+    assert "Held: " in told.stderr
+    assert "in/b.jsonl: held since" in told.stderr
+    assert [row["reason"] for row in cli.json("sources", "lake/n", "--held")] == ["torn"]
+    assert [hold["reason"] for hold in cli.json("show", "lake/n")["held"]] == ["torn"]
+    cli("ingest", "--into", "lake/n", "--release", "in/b.jsonl")
+    assert cli.json("ingest", "in", "--into", "lake/n", "--local")["file_count"] == 1
+    assert [row["is_held"] for row in cli.json("sources", "lake/n")] == [False, False]
+
+
+def test_a_rollback_names_or_holds_what_the_next_ingest_reads(cli, place) -> None:
+    cli("ingest", "in/b.jsonl", *OPTIONS)
+    cli("ingest", "in/a.jsonl", "--into", "lake/n", "--local")
+
+    tried = cli("rollback", "lake/n", "--version", "1", "--dry-run")
+    told = cli.json("rollback", "lake/n", "--version", "1")
+    again = cli("ingest", "in", "--into", "lake/n", "--local")
+    held = cli.json("rollback", "lake/n", "--version", "1", "--hold")
+    last = cli.json("ingest", "in", "--into", "lake/n", "--local")
+
+    assert "The next ingest reads 1 raw file again" in tried.stderr
+    assert "The next ingest reads 1 raw file again" in told["notes"][0]
+    assert "Read again, since a rollback took their rows out: 1 file" in again.stderr
+    assert "No ingest reads 1 raw file" in held["notes"][0]
+    assert (last["file_count"], last["held_count"]) == (0, 1)

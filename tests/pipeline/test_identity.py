@@ -16,7 +16,7 @@ from raw_files import Raw, lines
 import lakebed
 from lakebed import FromArchive, FromFiles
 from lakebed.archive import FileMetadata
-from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.errors import CommitConflictError, InvalidInputError, RecordNotFoundError
 from lakebed.state import sources
 
 
@@ -251,3 +251,29 @@ def test_every_archived_file_is_read_once_or_named_as_left_out_whatever_rules_ch
                 used = [rows for url, rows in pushed.items() if url not in left_out]
                 assert Counter(raw.rows()) == Counter(row for rows in used for row in rows)
                 assert rule != "id" or not left_out
+
+
+def test_an_archived_file_is_held_by_its_id_and_its_correction_is_read(raw: Raw) -> None:
+    first = raw.push(0, lines(0, [1]))
+    raw.by(None).run()
+    raw.by(None).dataset().rollback(version=0, hold=True)
+    raw.push(0, lines(0, [2]))
+
+    report = raw.by(None).run()
+
+    assert (reasons(report), raw.rows()) == (["held"], [(0, 2)])
+    raw.by(None).release(first.id)
+    assert reasons(raw.by("path").run()) == ["superseded"]
+
+
+def test_an_archived_file_that_was_never_read_is_held_by_its_id(raw: Raw) -> None:
+    first = raw.push(0, lines(0, [1]))
+    raw.push(1, lines(1, [2]))
+    ingest = raw.by(None)
+    ingest.hold(first.id, reason="wrong machine")
+
+    report = ingest.run()
+
+    assert (reasons(report), raw.rows()) == (["held"], [(1, 2)])
+    with pytest.raises(RecordNotFoundError):
+        ingest.hold("missing")

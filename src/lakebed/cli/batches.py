@@ -177,6 +177,14 @@ def _partition_records(difference: Diff) -> list[dict[str, object]]:
     "--where", metavar="SQL", help="Only this view, which must consist of whole partitions."
 )
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would change.")
+@click.option(
+    "--hold",
+    "is_held",
+    is_flag=True,
+    help="Let no ingest read the raw files again whose rows are taken out; `lakebed ingest "
+    "--release` lets it.",
+)
+@click.option("--reason", default="", help="With --hold: why.  [default: that it was rolled back]")
 @base_option
 def rollback(
     output: Output,
@@ -188,10 +196,13 @@ def rollback(
     batch_id: int | None,
     where: str | None,
     is_dry_run: bool,
+    is_held: bool,
+    reason: str,
     base: int | None,
 ) -> None:
     """Make an older state current again, as a new commit.
 
+    Raw files whose rows are taken out are read again by the next ingest, unless --hold is given.
     The result of --dry-run is the files that would come back or go.
     """
     if sum(target is not None for target in (version, time, batch_id)) != 1:
@@ -205,6 +216,8 @@ def rollback(
             f"Would bring back {counted(len(change.added), 'file')} and take out {len(change.removed):,}, "
             f"in {counted(len(change.partitions), 'partition')}."
         )
+        for note in change.notes(hold=is_held):
+            output.note(note)
         parts = (("added", change.added), ("removed", change.removed))
         output.rows(
             ("operation", "key"),
@@ -215,14 +228,24 @@ def rollback(
             ),
         )
         return
-    commit = dataset.rollback(version=version, time=time, batch_id=batch_id, view=view, base=base)
+    commit = dataset.rollback(
+        version=version,
+        time=time,
+        batch_id=batch_id,
+        view=view,
+        hold=is_held,
+        reason=reason,
+        base=base,
+    )
     if commit is None:
         output.note("That is the current state, so there is no new version.")
+        if is_held:
+            output.note("No raw file is held: hold some by `lakebed ingest --hold`.")
         record = no_commit_record()
         output.record(record, facts=facts_of(record))
         return
-    record = commit_record(commit)
-    output.record(record, facts=facts_of(record))
+    record = {**commit_record(commit), "notes": list(commit.notes)}
+    output.record(record, facts=facts_of(record, hidden=["notes"]))
 
 
 @verb("stage", example="lakebed stage lake/flights day.csv --operation rerun --run 2013-01-01")

@@ -13,7 +13,7 @@ import click
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.archive import INDEX_VARIABLE, STORAGE_VARIABLE
-from lakebed.cli.data import begun_option
+from lakebed.cli.data import begun_option, show_commit
 from lakebed.cli.datasets import read_schema_file, read_strategy
 from lakebed.cli.follow import follow_ingest
 from lakebed.cli.load import (
@@ -54,7 +54,7 @@ _TOLD = 5  # files that are kept back, by name
     example="lakebed ingest --from-archive what=flights start=2013-01-01 end=2013-12-31 "
     "--storage ./raw --into ./lake/flights --format submissions",
 )
-@click.argument("arguments", nargs=-1, required=True, metavar="FILE...")
+@click.argument("arguments", nargs=-1, required=False, metavar="FILE...")
 @click.option(
     "--from-archive",
     "is_archive",
@@ -146,6 +146,22 @@ _TOLD = 5  # files that are kept back, by name
     is_flag=True,
     help="Commit nothing, and exit with 2, if something does not fit.",
 )
+@click.option(
+    "--hold",
+    "held",
+    multiple=True,
+    metavar="FILE",
+    help="Read nothing, and keep this file from being read into the dataset until it is released; a "
+    "path, a URL or an id in the archive. May be given several times.",
+)
+@click.option(
+    "--release",
+    "released",
+    multiple=True,
+    metavar="FILE",
+    help="Read nothing, and let this file be read again. May be given several times.",
+)
+@click.option("--reason", default="", help="With --hold: why.")
 @begun_option
 def ingest(
     output: Output,
@@ -158,6 +174,9 @@ def ingest(
     every: str,
     dry_run: bool,
     fail_on_rejects: bool,
+    held: Sequence[str],
+    released: Sequence[str],
+    reason: str,
     begun_at: dt.datetime | None,
     **given: object,
 ) -> None:
@@ -178,8 +197,17 @@ def ingest(
     replace a key; or with --from-archive a question, such as what=syslog start=2015-03-20 end=now.
 
     With --follow, the verb goes on, and shows each look that has read something.
+
+    With --hold and --release nothing is read. A file that is held is left out of each run, which
+    lists it, until it is released; `lakebed sources --held` lists all of them.
     """
-    declared = _declared(arguments, given)
+    if not arguments and not (held or released):
+        message = "Missing argument 'FILE...'."
+        raise click.UsageError(message, click.get_current_context())
+    declared = _declared(arguments or (*held, *released), given)
+    if held or released:
+        _change_holds(output, declared, held, released, reason)
+        return
     if dry_run:
         _show_check(output, declared, declared.check(again=again))
         return
@@ -220,6 +248,22 @@ def ingest(
     _show(output, declared, report)
     if report.kept_back:
         raise click.exceptions.Exit(2)
+
+
+def _change_holds(
+    output: Output,
+    declared: Ingest,
+    held: Sequence[str],
+    released: Sequence[str],
+    reason: str,
+) -> None:
+    commit = declared.release(released) if released else None
+    if held:
+        commit = declared.hold(held, reason=reason) or commit
+    if commit is None:
+        output.note("All of these were held before.")
+    else:
+        show_commit(output, commit)
 
 
 def _session(
@@ -372,6 +416,8 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
         "superseded_count": sum(entry.why == "superseded" for entry in check.left_out),
         "copy_count": sum(entry.why == "copy" for entry in check.left_out),
         "kept_back_count": sum(entry.is_kept_back for entry in check.left_out),
+        "held_count": sum(entry.why == "held" for entry in check.left_out),
+        "brought_back_count": len(check.brought_back),
         "size_bytes": check.size_bytes,
         "creates_dataset": check.creates_dataset,
         "new": list(check.new),
@@ -380,6 +426,7 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
     }
     shown = facts_of(record, hidden=["new", "left_out"])
     _tell_left_out(output, check.left_out)
+    _tell_brought_back(output, check.brought_back)
     output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
 
@@ -394,6 +441,7 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
             f"{counted(report.replaced_row_count, 'row')} had come."
         )
     _tell_left_out(output, report.left_out)
+    _tell_brought_back(output, report.brought_back)
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
     note_rejects(
         output,
@@ -427,11 +475,25 @@ def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
     ]
 
 
+def _tell_brought_back(output: Output, locations: Sequence[str]) -> None:
+    """Name files that a rollback took out, and that are read again."""
+    if locations:
+        output.note(
+            f"Read again, since a rollback took their rows out: {counted(len(locations), 'file')}, "
+            f"such as {locations[0]}. To keep files out, give --hold."
+        )
+
+
 def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
     """Say which files are not read, and why."""
     superseded = sum(entry.why == "superseded" for entry in left_out)
     if superseded:
         output.note(f"Files left out: {superseded:,}, since others take their place.")
+    held = [entry for entry in left_out if entry.why == "held"]
+    for entry in held[:_TOLD]:
+        output.note(f"Held: {entry.name}: {entry.detail}.")
+    if len(held) > _TOLD:
+        output.note(f"Held: {len(held) - _TOLD:,} more.")
     copies = sum(entry.why == "copy" for entry in left_out)
     if copies:
         output.note(f"Files left out: {copies:,}, since they were pushed before as they are.")

@@ -121,6 +121,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "row_count": known_total([file.row_count for file in files]),
         "size_bytes": known_total([file.size_bytes for file in files]),
         "partition_count": _count_partitions(files),
+        "held": [{"location": hold.location, "reason": hold.reason} for hold in dataset.holds()],
         "last_commit": commit_record(history[-1]) if history else None,
         "published": [published_record(table) for table in automatic_publications(dataset)],
     }
@@ -146,6 +147,7 @@ def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]
         "rows": record["row_count"],
         "bytes": record["size_bytes"],
         **({"published": published} if published else {}),
+        **_held_facts(record["held"]),
     }
 
 
@@ -155,6 +157,12 @@ def _published_text(table: dict[str, Any], latest: int) -> str:
         return f"{title}: never" if latest else f"{title}: after the first commit"
     behind = "" if table["is_in_step"] else f" of {latest}, NOT in step"
     return f"{title}: version {table['version']}{behind}"
+
+
+def _held_facts(held: Sequence[dict[str, str]]) -> dict[str, object]:
+    """Tell of raw files that no ingest reads; nothing where there are none."""
+    texts = [": ".join(filter(None, (hold["location"], hold["reason"]))) for hold in held]
+    return {"held raw files": texts} if texts else {}
 
 
 def _field_text(field: Field) -> str:

@@ -88,6 +88,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "Keep raw files with metadata, found by time or work id.",
         ),
         "ingest": Home("lakebed.cli.ingest", "ingest", "Read raw files into a dataset, each once."),
+        "sources": Home(
+            "lakebed.cli.sources",
+            "sources",
+            "List the raw files that were ingested, and those held.",
+        ),
     },
     "Upkeep": {
         "index": Home(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from lakebed.archive import Archive, open_archive
+from lakebed.archive import Archive, ArchiveRecord, open_archive
 from lakebed.archive.frames import stored_file
 from lakebed.archive.query import ArchiveQuery
 from lakebed.arrow.reading.files import STDIN, FileFormat, find_files
@@ -160,6 +160,27 @@ def find_candidates(
     return _of_archive(source, format)
 
 
+def find_candidates_of(
+    source: FromArchive | FromFiles,
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    text: str,
+) -> tuple[Candidate, ...]:
+    """Find what a text means to a source: files of a path, or the one with an id or a URL.
+
+    Raises:
+        InvalidInputError: A file is missing.
+        RecordNotFoundError: There is no such file in the archive.
+
+    Cost:
+        A look at each file.
+    """
+    if isinstance(source, FromArchive):
+        archive = source.open()
+        return (_of_record(archive, archive.record(text)),)
+    _, files = find_files([text], format, storage_options=source.storage_options)
+    return tuple(map(Candidate.of_file, files))
+
+
 def real_slots(slots: Iterable[str]) -> dict[str, str]:
     """Return for each slot what it is when links to its folder are followed; URLs stay.
 
@@ -197,16 +218,17 @@ def _of_archive(
     )
     return Candidates(
         format=format,
-        files=tuple(
-            Candidate(
-                file=stored_file(archive.store, record),
-                slot=f"id:{record.id}",
-                fingerprint=record.hash,
-                record=record,
-            )
-            for record in records
-        ),
+        files=tuple(_of_record(archive, record) for record in records),
         supersede=source.supersede,
+    )
+
+
+def _of_record(archive: Archive, record: ArchiveRecord) -> Candidate:
+    return Candidate(
+        file=stored_file(archive.store, record),
+        slot=f"id:{record.id}",
+        fingerprint=record.hash,
+        record=record,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from lakebed.archive import ArchiveRecord
 from lakebed.pipeline.attempts import Attempts
 from lakebed.pipeline.candidates import Candidates, Supersede, real_slots
-from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
 
 _Key = tuple[object, ...]
@@ -53,13 +53,42 @@ def find_due(
         batch_ids=frozenset(file.batch_id for file in known.files),
         attempts=attempts,
     )
-    archived = [candidate for candidate in candidates.files if candidate.record is not None]
+    free, left_out = _without_held(candidates.files, known)
+    archived = [candidate for candidate in free if candidate.record is not None]
     if archived:
         due = _Archived(archived, past, candidates.supersede).due()
     else:
-        due = _due_of_folders(candidates.files, past)
+        due = _due_of_folders(free, past)
+    due = replace(due, left_out=(*due.left_out, *left_out))
     kept_back = map(attempts.kept_back, due.files)
-    return due.without({left_out.location: left_out for left_out in kept_back if left_out})
+    return due.without({file.location: file for file in kept_back if file})
+
+
+def _without_held(
+    candidates: Sequence[Candidate], known: Sources
+) -> tuple[Sequence[Candidate], Sequence[LeftOut]]:
+    """Divide raw files into those that may be read, and what is said of the others."""
+    held = known.held
+    if not held:
+        return candidates, ()
+    real_held = {real: held[name] for name, real in real_slots(held).items()}
+    real = real_slots(candidate.name for candidate in candidates)
+    free: list[Candidate] = []
+    left_out: list[LeftOut] = []
+    for candidate in candidates:
+        hold = real_held.get(real[candidate.name])
+        if hold is None:
+            free.append(candidate)
+        else:
+            left_out.append(LeftOut.of(candidate, "held", _why_held(hold, candidate)))
+    return free, left_out
+
+
+def _why_held(hold: Hold, candidate: Candidate) -> str:
+    told = f"held since {hold.held_at:%Y-%m-%d %H:%M}"
+    if hold.fingerprint not in (None, candidate.fingerprint):
+        told += ", and changed since"
+    return f"{told}: {hold.reason}" if hold.reason else told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -13,10 +14,12 @@ from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Unknown
+from lakebed.commit import Commit
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
+from lakebed.model.given import given_names
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.progress import NO_PROGRESS, OnProgress
@@ -28,6 +31,8 @@ from lakebed.pipeline.candidates import (
     FromArchive,
     FromFiles,
     find_candidates,
+    find_candidates_of,
+    real_slots,
 )
 from lakebed.pipeline.document import read_document
 from lakebed.pipeline.following import IngestQuery, IngestRun
@@ -37,17 +42,20 @@ from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head
-from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
 from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Intake, read_in
+from lakebed.work.ingest.holding import change_holds, find_named
 from lakebed.work.ingest.options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 FilesAgain = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files to read again: locations, or ids or paths in the archive, or `rejected`."""
@@ -63,6 +71,8 @@ class IngestCheck:
         changed: Locations of files that take the place of others that have been read.
         unchanged_count: Files that have been read, as they are.
         left_out: Files that would not be read, and why.
+        brought_back: Locations of those files that would be read again, since a rollback has taken
+            them out.
         size_bytes: Of the files that would be read.
         creates_dataset: Whether the dataset would be created.
 
@@ -80,6 +90,7 @@ class IngestCheck:
     left_out: tuple[LeftOut, ...]
     size_bytes: int
     creates_dataset: bool
+    brought_back: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         due = f"{len(self.new):,} new, {len(self.changed):,} changed"
@@ -256,6 +267,7 @@ class Ingest:
             left_out=due.left_out,
             size_bytes=sum(candidate.file.size_bytes for candidate in files),
             creates_dataset=dataset is None,
+            brought_back=due.taken_out,
         )
 
     def _candidates(self) -> Candidates:
@@ -374,6 +386,13 @@ class Ingest:
         )
         done = read_in(store, name, intake, spark=spark, on_progress=on_progress)
         due = done.due
+        if done.commit is not None and due.taken_out:
+            _log.warning(
+                "ingest brings back what a rollback took out dataset=%s files=%d first=%s",
+                name,
+                len(due.taken_out),
+                due.taken_out[0],
+            )
         report = IngestReport(
             name=self.name,
             dataset=name,
@@ -384,6 +403,7 @@ class Ingest:
             replaced_row_count=sum(file.row_count for file in due.replaced),
             unchanged_count=due.unchanged_count,
             left_out=due.left_out,
+            brought_back=() if done.commit is None else due.taken_out,
             row_count=done.row_count,
             rejected_count=done.rejects.count,
             rest_count=done.rejects.rest_count,
@@ -416,6 +436,62 @@ class Ingest:
         )
         known = source_list.read(store, state.lists.sources)
         return find_due(candidates, known, state.labels, attempts)
+
+    def hold(self, files: str | Iterable[str], *, reason: str = "") -> Commit | None:
+        """Keep raw files from being read into the dataset, until they are released.
+
+        As `Dataset.hold`, also for files that were never read: of a folder what a path, a pattern
+        or a directory leads to now, of an archive what has an id or a URL. A missing dataset is
+        created if `create` says what it is.
+
+        Args:
+            files: One or several.
+            reason: Why; `holds` and each run show it.
+
+        Returns:
+            The commit, or None if all of them were held.
+
+        Raises:
+            InvalidInputError: There is no such file.
+            RecordNotFoundError: There is no such file in the archive.
+            DatasetNotFoundError: The dataset is not there, and `create` does not say what it is.
+
+        Cost:
+            As for `Dataset.hold`, and a look at each file.
+        """
+        store, name = self._store(), self._address()[1]
+        if self._find() is None:
+            self._repository().create(name, self.create, "open")
+        noted = source_list.read(store, read_head(store, name).state.lists.sources)
+        holds: list[Hold] = []
+        for text in given_names("files", files):
+            known = find_named(noted, text, reason)
+            holds += [known] if known else self._holds_of(text, reason)
+        return change_holds(store, name, "hold", holds, self.commit)
+
+    def _holds_of(self, text: str, reason: str) -> Iterator[Hold]:
+        """Yield the holds of files that were never read."""
+        for candidate in find_candidates_of(self.source, self.format, text):
+            yield Hold(
+                name=real_slots([candidate.name])[candidate.name],
+                location=candidate.file.location,
+                held_at=dt.datetime.now(dt.UTC),
+                commit_id="",
+                reason=reason,
+                fingerprint=candidate.fingerprint,
+            )
+
+    def release(self, files: str | Iterable[str]) -> Commit | None:
+        """Let raw files be read again that are held; as `Dataset.release`.
+
+        Raises:
+            DatasetNotFoundError: The dataset is not there.
+            InvalidInputError: A file is not held.
+
+        Cost:
+            As for `Dataset.release`.
+        """
+        return self.dataset().release(files, commit_options=self.commit)
 
     def batches_of(self, file: str) -> tuple[int, ...]:
         """Return the ids of the batches that a file was read into, oldest first.

@@ -27,6 +27,7 @@ class IngestReport:
         replaced_row_count: Rows that they had brought.
         unchanged_count: Files that had been read before, and were skipped.
         left_out: Files that were not read, and why.
+        brought_back: Locations of files that were read again, since a rollback had taken them out.
         row_count: Rows that were loaded.
         rejected_count: All that was not: lines, rests of truncated files and whole files; also of
             files that were kept back.
@@ -60,6 +61,7 @@ class IngestReport:
     replaced_row_count: int = 0
     unchanged_count: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    brought_back: tuple[str, ...] = ()
     row_count: int = 0
     rejected_count: int = 0
     rest_count: int = 0
@@ -90,6 +92,11 @@ class IngestReport:
         return self.rejected_count - self.rest_count - self.rejected_file_count
 
     @property
+    def held_count(self) -> int:
+        """Files that are held, or whose records are retracted."""
+        return sum(file.why == "held" for file in self.left_out)
+
+    @property
     def kept_back(self) -> tuple[LeftOut, ...]:
         """Files that somebody has to look at; what they would replace has stayed."""
         return tuple(file for file in self.left_out if file.is_kept_back)
@@ -108,6 +115,8 @@ class IngestReport:
             "superseded_count": self.superseded_count,
             "copy_count": self.copy_count,
             "kept_back_count": len(self.kept_back),
+            "held_count": self.held_count,
+            "brought_back_count": len(self.brought_back),
             "row_count": self.row_count,
             "rejected_count": self.rejected_count,
             "rejected_line_count": self.rejected_line_count,

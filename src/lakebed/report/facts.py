@@ -20,7 +20,7 @@ from lakebed.model.totals import known_total
 from lakebed.report.charts import Bar, Bin, Event
 from lakebed.state.protections import Protection
 from lakebed.state.published import PublishedTable
-from lakebed.state.sources import SourceFile
+from lakebed.state.sources import Hold, SourceFile
 from lakebed.work.defaults import READ_BEST_BYTES
 from lakebed.work.indexing import InvertedIndex
 
@@ -79,6 +79,7 @@ class DatasetFacts:
         history: All commits, oldest first.
         batches: All batches, oldest first.
         sources: Raw files that were ingested, newest last.
+        holds: Raw files that no ingest reads.
         indices: The inverted indices.
         protections: What cleanup leaves alone.
         dead_bytes: What a cleanup would delete now, of files older than a week; None if it cannot
@@ -101,6 +102,7 @@ class DatasetFacts:
     history: Sequence[Commit]
     batches: Sequence[Batch]
     sources: Sequence[SourceFile]
+    holds: Sequence[Hold]
     indices: Sequence[InvertedIndex]
     protections: Sequence[Protection]
     dead_bytes: int | None
@@ -117,7 +119,13 @@ class DatasetFacts:
     def in_short(self) -> DatasetFacts:
         """Return what the table of all datasets tells, without what is many."""
         return replace(
-            self, files=(), partitions=(), history=self.history[-1:], batches=(), sources=()
+            self,
+            files=(),
+            partitions=(),
+            history=self.history[-1:],
+            batches=(),
+            sources=(),
+            holds=(),
         )
 
     @property
@@ -153,6 +161,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
         history=pinned.history(),
         batches=dataset.batches(),
         sources=pinned.sources(),
+        holds=pinned.holds(),
         indices=indices,
         protections=dataset.protections(),
         dead_bytes=dead_bytes,

@@ -355,6 +355,12 @@ def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[
             for batch in reversed(shown)
         ],
     )
+    if dataset.holds:
+        yield table(
+            "Raw files that no ingest reads until they are released",
+            ("raw file", "held", "reason"),
+            [(hold.location, _moment(hold.held_at), hold.reason) for hold in dataset.holds],
+        )
     if dataset.sources:
         versions = {batch.batch_id: batch.version for batch in dataset.batches}
         newest = dataset.sources[-facts.MAX_SOURCES :]

@@ -2,7 +2,7 @@
 
 Both are noted by the commit that brings the rows, in segments that the head names: there is no
 moment at which one is known without the other. A rollback notes there which raw files it has
-brought back or taken out.
+brought back or taken out, and a hold which no ingest may read.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         path: In the archive: the path that it was pushed with. Older notes lack it.
         refusal: Why something of it waits for another schema or rule; None if nothing does.
         attempt: In a quarantine: the batch that the file was read for.
+        is_held: Whether it is held, so that no ingest reads it; told by `Dataset.sources`, and not
+            stored.
 
     >>> SourceFile(
     ...     key="1-0", location="in/a.jsonl", slot="file:in/a.jsonl", fingerprint="9@2015-03-20",
@@ -98,6 +100,12 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str | None = None
     refusal: FileRefusal | None = None
     attempt: int | None = None
+    is_held: bool = False
+
+    @property
+    def name(self) -> str:
+        """Names it apart from its content: the id in the archive, else what it stands for."""
+        return name_of(self.slot, self.file_id)
 
     def _row_(self) -> dict[str, object]:
         return {
@@ -106,7 +114,45 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "run": self.run,
             "rows": self.row_count,
             "rejected": self.rejected_count,
+            "held": "yes" if self.is_held else "",
         }
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A raw file that no ingest may read, whatever its content is, until it is released.
+
+    Attributes:
+        name: Names it in its dataset: `id:` and the id of an archived file, `file:` and the path or
+            URL of another.
+        location: Path or URL.
+        held_at: When; aware, UTC.
+        commit_id: Of the commit.
+        reason: Why.
+        fingerprint: Of the content that it had, where that was known; see `SourceFile`.
+        is_released: Whether it may be read again.
+
+    >>> now = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
+    >>> Hold(
+    ...     name="file:in/a.jsonl", location="in/a.jsonl", held_at=now, commit_id="c", reason="torn"
+    ... ).reason
+    'torn'
+    """
+
+    name: str
+    location: str
+    held_at: _Time
+    commit_id: str
+    reason: str = ""
+    fingerprint: str | None = None
+    is_released: bool = False
+
+    def _row_(self) -> dict[str, object]:
+        return {"location": self.location, "held at": self.held_at, "reason": self.reason}
+
+
+def name_of(slot: str, file_id: str | None) -> str:
+    """Return what names a raw file, whatever its content is and whatever it stands for."""
+    return slot if file_id is None else f"id:{file_id}"
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -133,11 +179,19 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         files: Raw files, in the order in which they were read in.
         runs: By label of a data file: of which raw files its rows are.
         restored: What was made of it by other means than being read in, in that order.
+        holds: Which raw files may not be read, or may be again, in that order.
     """
 
     files: tuple[SourceFile, ...] = ()
     runs: dict[str, Origins] = {}
     restored: tuple[Restored, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+    @property
+    def held(self) -> dict[str, Hold]:
+        """The raw files that no ingest may read, by name."""
+        last = {hold.name: hold for hold in self.holds}
+        return {name: hold for name, hold in last.items() if not hold.is_released}
 
     def current(self, entries: Iterable[Entry] | None = None) -> dict[str, SourceFile]:
         """Return the file of each slot that is current: the last one, but for rollbacks.
@@ -176,6 +230,7 @@ def new_segment(dataset: str, sources: Sources) -> Segment:
     """Return the segment that the sources of one commit go to."""
     weight = len(sources.files) + len(sources.runs)
     weight += sum(len(restoration.current) for restoration in sources.restored)
+    weight += len(sources.holds)
     return Segment.new(folder(dataset), weight, SUFFIX)
 
 
@@ -212,6 +267,7 @@ def _joined(parts: Iterable[Sources]) -> Sources:
     files: list[SourceFile] = []
     runs: dict[str, Origins] = {}
     restored: list[Restored] = []
+    holds: dict[str, Hold] = {}  # the last one of a file counts
     for part in parts:
         restored += (
             msgspec.structs.replace(restoration, after=len(files) + restoration.after)
@@ -219,7 +275,10 @@ def _joined(parts: Iterable[Sources]) -> Sources:
         )
         files += part.files
         runs.update(part.runs)
-    return Sources(files=tuple(files), runs=runs, restored=tuple(restored))
+        holds.update((hold.name, hold) for hold in part.holds)
+    return Sources(
+        files=tuple(files), runs=runs, restored=tuple(restored), holds=tuple(holds.values())
+    )
 
 
 def changed_meanwhile(known: Sources, latest: Sources, mine: Sources) -> str | None:
@@ -234,6 +293,10 @@ def changed_meanwhile(known: Sources, latest: Sources, mine: Sources) -> str | N
     # One archived file may stand for several things, by the rule that an ingest goes by.
     ids = {file.file_id for file in mine.files if file.file_id is not None}
     slots.update(slot for restoration in mine.restored for slot in restoration.current)
+    held = latest.held.keys() - known.held.keys()
+    for file in mine.files:
+        if file.name in held:
+            return f"a hold of {file.location}, which was noted meanwhile"
     keys = {file.key for file in known.files}
     for file in latest.files:
         if file.key not in keys and (file.slot in slots or file.file_id in ids):

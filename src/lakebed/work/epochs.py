@@ -58,7 +58,7 @@ class SinkOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class EpochStanding:
     """How an epoch that is to be committed stands to those that were.
 
     Attributes:
@@ -102,7 +102,7 @@ class Due:
         return now if known is None or known.epoch <= now.epoch else known
 
 
-def find_due(store: Store, base: State, epoch: Epoch) -> Due:
+def find_standing(store: Store, base: State, epoch: Epoch) -> EpochStanding:
     """Find how an epoch stands to those that were committed, before its rows are written.
 
     An epoch that a rollback took out is not there: it may come again, as may a later one.
@@ -118,12 +118,14 @@ def find_due(store: Store, base: State, epoch: Epoch) -> Due:
     epoch.check()
     last = find_progress(base.streams, epoch.query)
     if last is not None and epoch.number > last.epoch:
-        return Due(progress=last)
+        return EpochStanding(progress=last)
     if last is None and epoch.query not in newest(runs.read(store, base.lists).batches):
-        return Due()  # else it has not committed for long, or a release that knows no streams has
-    due = _find_again(history.read(store, base.lists.history), epoch)
-    due.check(base, epoch)
-    return due
+        return (
+            EpochStanding()
+        )  # else it has not committed for long, or a release that knows no streams has
+    standing = _find_again(history.read(store, base.lists.history), epoch)
+    standing.check(base, epoch)
+    return standing
 
 
 def _stale(base: State, epoch: Epoch, last: QueryProgress) -> StaleRerunError:
@@ -141,28 +143,28 @@ def _stale(base: State, epoch: Epoch, last: QueryProgress) -> StaleRerunError:
     return error
 
 
-def _find_again(entries: Sequence[Entry], epoch: Epoch) -> Due:
+def _find_again(entries: Sequence[Entry], epoch: Epoch) -> EpochStanding:
     """Find in the whole history what is there of a query."""
     undone = Undone(entries)
-    due = Due()
+    standing = EpochStanding()
     for entry in reversed(entries):
         written = _epoch_written_by(entry)
         if written is None or written.query != epoch.query:
             continue
         is_own = written == epoch
-        due = replace(due, is_again=due.is_again or is_own)
-        is_newer = due.progress is None or due.progress.epoch < written.number
-        if not is_newer and (due.before is not None or not is_own):
+        standing = replace(standing, is_again=standing.is_again or is_own)
+        is_newer = standing.progress is None or standing.progress.epoch < written.number
+        if not is_newer and (standing.before is not None or not is_own):
             continue
         partitions, is_wholly = undone.partitions(entry)
         if is_wholly:
             continue
         there = QueryProgress(written.query, written.number, entry.batch_id or 0)
         if is_newer:
-            due = replace(due, progress=there)
-        if is_own and due.before is None:
-            due = replace(due, before=there, is_broken=bool(partitions))
-    return due
+            standing = replace(standing, progress=there)
+        if is_own and standing.before is None:
+            standing = replace(standing, before=there, is_broken=bool(partitions))
+    return standing
 
 
 def _epoch_written_by(entry: Entry) -> Epoch | None:
@@ -176,7 +178,7 @@ def commit_epoch(
     options: SinkOptions | None = None,
     *,
     replaces_all: bool = False,
-    due: Due | None = None,
+    standing: EpochStanding | None = None,
 ) -> Commit | None:
     """Commit what was written for an epoch, exactly once.
 
@@ -189,7 +191,7 @@ def commit_epoch(
         epoch: Which one.
         options: What happens beside.
         replaces_all: Whether the rows take the place of all that the dataset holds.
-        due: What `find_due` has found as of the base; None to find it now.
+        standing: What `find_standing` has found as of the base; None to find it now.
 
     Returns:
         The commit; None if there was nothing to do.
@@ -204,29 +206,33 @@ def commit_epoch(
     """
     options = options or SinkOptions()
     base = transaction.base
-    due = due or find_due(store, base, epoch)
-    due.check(base, epoch, replaces_all=replaces_all)
+    standing = standing or find_standing(store, base, epoch)
+    standing.check(base, epoch, replaces_all=replaces_all)
     commit = None
-    if due.is_whole and due.before and _is_same(store, base, due.before, transaction.written):
+    if (
+        standing.is_whole
+        and standing.before
+        and _is_same(store, base, standing.before, transaction.written)
+    ):
         _log.info("epoch is there dataset=%s run=%s", base.name, epoch.run)
     elif replaces_all:
-        operation = "rerun" if due.before else "overwrite"
-        commit = _commit(transaction, epoch, due, operation, _whole(base))
-    elif due.before:
-        commit = _commit(transaction, epoch, due, "rerun", _all_of(store, base, epoch))
+        operation = "rerun" if standing.before else "overwrite"
+        commit = _commit(transaction, epoch, standing, operation, _whole(base))
+    elif standing.before:
+        commit = _commit(transaction, epoch, standing, "rerun", _all_of(store, base, epoch))
     elif transaction.written.labels:
-        scope = RunFiles(epoch.run, replaces=False) if due.is_again else Nothing()
-        commit = _commit(transaction, epoch, due, "append", scope)
+        scope = RunFiles(epoch.run, replaces=False) if standing.is_again else Nothing()
+        commit = _commit(transaction, epoch, standing, "append", scope)
     if options.compact_every and (epoch.number + 1) % options.compact_every == 0:
         compact_beside(store, base.name, options.compact_target_bytes)
     return commit
 
 
 def _commit(
-    transaction: Transaction, epoch: Epoch, due: Due, operation: str, scope: Scope
+    transaction: Transaction, epoch: Epoch, standing: EpochStanding, operation: str, scope: Scope
 ) -> Commit:
     now = QueryProgress(epoch.query, epoch.number, transaction.batch_id)
-    committed = transaction.commit(operation=operation, scope=scope, progress=due.after(now))
+    committed = transaction.commit(operation=operation, scope=scope, progress=standing.after(now))
     return Commit.of(committed, transaction.base)
 
 

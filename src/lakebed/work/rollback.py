@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,12 +13,14 @@ from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
 from lakebed.model.shown import counted
 from lakebed.state import file_table, history
+from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
 from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.conflicts import Read
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState
 from lakebed.state.readable import check_readable
+from lakebed.state.runs import Runs
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import State
@@ -25,9 +28,12 @@ from lakebed.state.transaction import Transaction
 from lakebed.state.undone import ROLLBACK
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
+from lakebed.work.ingest.holding import hold_of
 
 OPERATION = ROLLBACK
 _LOOKS_AT_ONCE = 16
+_SHOWN_RUNS = 3
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,8 @@ class Restoration:
         is_counted: Whether these are all of them, and all that it changes.
         current: By slot of a raw file that it concerns: key of the one that is current again,
             empty where there is none; see `lakebed.state.sources`.
+        taken_out: Raw files that the next ingest reads again, since rows of them go.
+        runs: Names of runs whose rows go, and that are of no raw file, such as loads and epochs.
     """
 
     version: int
@@ -52,6 +60,31 @@ class Restoration:
     row_count: int
     is_counted: bool = False
     current: Mapping[str, str] = field(default_factory=dict)
+    taken_out: tuple[SourceFile, ...] = ()
+    runs: tuple[str, ...] = ()
+
+    def notes(self, *, hold: bool) -> tuple[str, ...]:
+        """Return what comes back by itself, in sentences.
+
+        Args:
+            hold: Whether raw files are held.
+        """
+        notes = []
+        if self.taken_out:
+            files = counted(len(self.taken_out), "raw file")
+            such_as = f"such as {self.taken_out[0].location}"
+            if hold:
+                notes.append(f"No ingest reads {files} until released, {such_as}.")
+            else:
+                notes.append(f"The next ingest reads {files} again, {such_as}.")
+        if hold and self.runs:
+            notes.append(
+                f"Rows of the {'run' if len(self.runs) == 1 else 'runs'} "
+                f"{', '.join(map(repr, self.runs[:_SHOWN_RUNS]))}"
+                f"{' and others' if len(self.runs) > _SHOWN_RUNS else ''} are of no raw file "
+                "that could be held: they come back if their writer brings them again."
+            )
+        return tuple(notes)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -99,6 +132,8 @@ def find_restoration(
             )
     removed = tuple(label for label in base.labels if label not in then and is_meant(label))
     counts = file_table.read_counts(store, base.lists.files) if added else {}
+    noted = source_list.read(store, base.lists.sources)
+    current = _current_again(noted, base, entries, past, frozenset(added), frozenset(removed))
     return Restoration(
         version=version,
         base=base,
@@ -106,12 +141,33 @@ def find_restoration(
         removed=removed,
         row_count=sum(counts[label][0] for label in added if label in counts),
         is_counted=not removed and all(label in counts for label in added),
-        current=_current_again(store, base, entries, past, frozenset(added), frozenset(removed)),
+        current=current,
+        taken_out=_taken_out(noted, current, removed),
+        runs=_runs_of(run_list.noted_by(entries), noted, added, removed),
     )
 
 
+def _taken_out(
+    noted: Sources, current: Mapping[str, str], removed: Iterable[str]
+) -> tuple[SourceFile, ...]:
+    """Return the raw files that were current or had rows, and are no longer current."""
+    keys = {key for label in removed for key, _ in noted.runs.get(label, ())}
+    keys |= {file.key for slot, file in noted.current().items() if slot in current}
+    gone = (file for file in noted.files if file.key in keys and current.get(file.slot) != file.key)
+    return tuple({file.name: file for file in gone}.values())
+
+
+def _runs_of(
+    runs: Runs, noted: Sources, added: Iterable[str], removed: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the runs of which a rollback takes rows out, without those of raw files."""
+    gone = (runs.of(label) for label in removed if label not in noted.runs)
+    back = {runs.of(label) for label in added}
+    return tuple(sorted({run for run in gone if run is not None and run not in back}))
+
+
 def _current_again(
-    store: Store,
+    noted: Sources,
     base: State,
     entries: Iterable[Entry],
     past: PastState,
@@ -124,9 +180,8 @@ def _current_again(
     Where only some of them have come back or gone, those of other partitions are of another raw
     file: then none is current, so that the next ingest reads what there is by then.
     """
-    if not base.lists.sources:
+    if not noted.files:
         return {}
-    noted = source_list.read(store, base.lists.sources)
     now = noted.current()
     then = noted.current(entry for entry in entries if entry.version <= past.entry.version)
     labels = (frozenset(base.labels) - removed) | added
@@ -164,6 +219,8 @@ def restore(
     options: CommitOptions | None = None,
     *,
     base: State | None = None,
+    hold: bool = False,
+    reason: str = "",
 ) -> Committed | None:
     """Commit a rollback; None if it would change nothing.
 
@@ -173,6 +230,8 @@ def restore(
         options: How long to fight for the head.
         base: The state by which it was found right: no commit since then may have touched what it
             changes. None for that from which it was computed.
+        hold: Whether no ingest shall read the raw files again that it takes out.
+        reason: Why they are held.
 
     Raises:
         CommitConflictError: Another commit touched one of its partitions or read in one of its
@@ -194,8 +253,11 @@ def restore(
         sources = None
         if restoration.current:
             current = Restored(commit_id=transaction.commit_id, current=dict(restoration.current))
-            sources = Sources(restored=(current,))
-        return transaction.commit(
+            reason = reason or f"rolled back to version {restoration.version}"
+            held = restoration.taken_out if hold else ()
+            holds = tuple(hold_of(file, reason, transaction.commit_id) for file in held)
+            sources = Sources(restored=(current,), holds=holds)
+        committed = transaction.commit(
             sources=sources,
             reads=() if base is None else (Read(state=base, scope=touched),),
             scope=scope,
@@ -204,6 +266,14 @@ def restore(
             inserted_row_count=restoration.row_count if restoration.is_counted else 0,
             restores=restoration.version,
         )
+    for note in restoration.notes(hold=hold):
+        _log.warning(
+            "rollback dataset=%s version=%d: %s",
+            restoration.base.name,
+            committed.entry.version,
+            note,
+        )
+    return committed
 
 
 def _check_files(store: Store, base: State, labels: Sequence[str], version: int) -> None:

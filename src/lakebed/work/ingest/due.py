@@ -10,14 +10,15 @@ from lakebed.archive import ArchiveRecord
 from lakebed.arrow.reading.files import RawFile
 from lakebed.commit import Commit
 from lakebed.state.scope import Nothing, Scope
-from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.sources import SourceFile, Sources, name_of
 
 FILE = "file:"
 
-Why = Literal["superseded", "copy", "unclear", "damaged", "refused", "truncated", "rejects"]
+Why = Literal["superseded", "copy", "held", "unclear", "damaged", "refused", "truncated", "rejects"]
 """Why a raw file is left out.
 
 `superseded`: another one takes its place, as was asked for. `copy`: it was pushed again as it was.
+`held`: it is held, or its record is retracted.
 The others want somebody to look at them. `unclear`: it says that it is a file that was read, and has
 another content. `damaged`: it has not the hash of its record. `refused`: its header or schema does
 not fit the dataset. `truncated`: it cannot be read to its end. `rejects`: too much of it does not
@@ -41,6 +42,11 @@ class Candidate:
     slot: str
     fingerprint: str
     record: ArchiveRecord | None = None
+
+    @property
+    def name(self) -> str:
+        """Names it apart from its content; see `lakebed.state.sources.name_of`."""
+        return name_of(self.slot, None if self.record is None else self.record.id)
 
     @classmethod
     def of_file(cls, file: RawFile) -> Self:
@@ -122,6 +128,23 @@ class Due:
     def replaced(self) -> tuple[SourceFile, ...]:
         """All that gives way."""
         return tuple(file for files in self.replaces.values() for file in files)
+
+    @property
+    def taken_out(self) -> tuple[str, ...]:
+        """Locations of files to be read that a rollback took out as they are."""
+        known = self.known
+        current = {file.key for file in known.current().values()}
+        slots = {slot for restored in known.restored for slot in restored.current}
+        gone = {
+            (file.name, file.fingerprint)
+            for file in known.files
+            if file.row_count and file.slot in slots and file.key not in current
+        }
+        return tuple(
+            candidate.file.location
+            for candidate in self.files
+            if (candidate.name, candidate.fingerprint) in gone
+        )
 
     def without(self, left_out: Mapping[str, LeftOut]) -> Due:
         """Return it without files at some locations: what they would replace stays."""
