@@ -1,5 +1,6 @@
-# `make demo` and `make test` need Python 3.11 or newer, and nothing else.
-# The environments are rebuilt when what they are made from changes.
+# `make demo` and `make test` need Python 3.11 or newer with ensurepip or pip, and nothing else.
+# The environments are rebuilt when what they are made from changes. Only `make browser-env`, and
+# SYSTEM_PACKAGES=install, install packages of the system.
 
 PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 # The pins of constraints.txt have wheels up to 3.14; PYTHON=… overrides the choice.
@@ -11,7 +12,7 @@ VENV := .venv
 # Environments that are made of nothing but pins: what constraints-NAME.txt names goes into .venv-NAME.
 PINNED := plateau datalake peers doors dist docs
 KARTOTHEK_VENV := .venv-kartothek
-# kartothek 5.3 knows no later Python; where there is none, make interop-env says so and goes on.
+# kartothek 5.3 knows no later Python; where there is none, make compat-env says so and goes on.
 KARTOTHEK_PYTHON ?= $(shell for candidate in python3.9 $$HOME/.pyenv/versions/3.9.*/bin/python \
 	"$$(uv python find --no-python-downloads 3.9 2>/dev/null)" /opt/python/cp39-cp39/bin/python; do \
 	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 9))' 2>/dev/null \
@@ -21,32 +22,41 @@ SERVERS := .servers
 # An environment for each Spark that is not the newest, which is in $(VENV).
 OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
-PYTEST := $(BIN) -m pytest
+# By marker: what `make test` leaves to other targets, and what `make quick` takes.
+OUTSIDE := thorough or compat or browser or long
+FAST := not ($(OUTSIDE) or spark or slow)
+SLOWEST := --durations=10
+PYTEST := $(BIN) -m pytest $(SLOWEST)
 # A worker a core. ARGS='-n 0' takes none.
 WORKERS := -n auto --maxprocesses 4
 # tests/conftest.py says which tests stay together, such as those of one Spark.
 PARALLEL := $(WORKERS) --dist loadgroup
 ARGS ?=
+# `install` lets root install python3-venv where Python cannot make an environment without it.
+SYSTEM_PACKAGES ?=
 
-# Where it is set, each worker and each process that a test starts would compile all modules anew.
+# Where it is set, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup interop-env doors-env servers-env browser-env browser doors servers demo quick test test-long spark-connect spark-versions coverage interop check format dist docs
+.PHONY: help setup compat-env doors-env servers-env browser-env browser chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-peers-spark clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
-	@echo "make quick      a minute of tests: no Spark, no other environments, no killed processes, nothing slow"
-	@echo "make test       everything but the long tests (ARGS='-k head -x' narrows it)"
+	@echo "make quick      half a minute: what tests the changes since main, and a core of fast tests"
+	@echo "make test       everything that is not below, in $(VENV) alone (ARGS='-k head -x' narrows it)"
+	@echo "make thorough   killed processes, many processes at once, failures at each call, pages that start Spark"
+	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
+	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation"
+	@echo "make browser-env  installs Chromium by apt-get, as root, where there is none"
+	@echo "make gate       test, thorough, compat and the short part of browser in one run, as .ci/run does"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
-	@echo "make interop    only the comparison with plateau, kartothek, datalake and Kite, as a table"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make servers    the contract of stores, many writers and killed ones on servers of S3; builds these (part of test-long)"
-	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation (part of test-long)"
 	@echo "make coverage   the tests with branch coverage"
 	@echo "make check      lint, format, types, layers"
 	@echo "make format     put the code into shape"
@@ -66,7 +76,7 @@ help:
 	@echo "make clean      remove environments, builds and caches"
 
 setup: $(VENV)/.installed
-interop-env: .venv-plateau/.installed $(KARTOTHEK_VENV)/.installed .venv-datalake/.installed
+compat-env: .venv-plateau/.installed $(KARTOTHEK_VENV)/.installed .venv-datalake/.installed
 doors-env: .venv-doors/.installed
 servers-env: $(SERVERS)/.installed
 
@@ -124,13 +134,20 @@ demo: setup
 	$(BIN) examples/batches.py
 
 quick: setup
-	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal \
-		-m 'not (spark or interop or install or crash or browser or slow or long)' $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal -m '$(FAST)' $(ARGS) \
+		$$($(BIN) tests/quick_selection.py)
 
-test: setup interop-env browser-env
+test: setup
+	$(PYTEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
+
+thorough: setup
+	$(PYTEST) $(PARALLEL) -m 'thorough and not long' $(ARGS)
+
+# One run, so that one worker does what needs Spark while the others go on, and one line closes it.
+gate: setup compat-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 
-test-long: setup interop-env doors-env servers-env browser-env docs
+test-long: setup compat-env doors-env servers-env docs
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 	$(MAKE) spark-connect spark-versions
 
@@ -144,24 +161,27 @@ OLDER_SOCKETS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableEx
 spark-versions: $(OLDER_SPARKS:%=spark-%)
 
 spark-%: .venv-spark%/.installed
-	.venv-spark$*/bin/python -m pytest tests/spark -m 'spark and not long' $(OLDER_SOCKETS) $(ARGS)
+	.venv-spark$*/bin/python -m pytest $(SLOWEST) tests/spark -m 'spark and not long' $(OLDER_SOCKETS) $(ARGS)
 
-coverage: setup interop-env
+coverage: setup compat-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)
 
 # The table of docs/interop.md with what each row has shown; Kite's vectors need no other environment.
-interop: setup interop-env
-	LAKEBED_ORACLES=1 $(PYTEST) tests/interop tests/golden tests/kite $(ARGS)
+compat: setup compat-env
+	LAKEBED_ORACLES=1 $(PYTEST) -m compat tests/interop tests/golden tests/kite tests/telemetry $(ARGS)
 
 # Its pictures are those that docs/report.md shows.
-browser: setup browser-env docs
+browser: chromium setup docs
 	LAKEBED_PICTURES=docs/assets $(PYTEST) tests/browser $(ARGS)
+
+chromium:
+	@$(FIND_CHROMIUM); \
+	echo "The tests of pages need Chromium, which was not found. On Debian: make browser-env, as root" >&2; \
+	exit 1
 
 # Debian's package, where there is no Chromium and the user may; else the tests of pages are skipped.
 browser-env:
-	@for name in chromium chromium-browser google-chrome-stable google-chrome; do \
-		! command -v $$name >/dev/null || exit 0; \
-	done; \
+	@$(FIND_CHROMIUM); \
 	if [ "$$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; \
 	if command -v apt-get >/dev/null && $$as_root true 2>/dev/null; then \
 		echo "Installing chromium, which the tests of pages look with …"; \
@@ -236,8 +256,15 @@ clean:
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+# Ends the recipe with success where there is a Chromium.
+define FIND_CHROMIUM
+for name in chromium chromium-browser google-chrome-stable google-chrome; do \
+	! command -v $$name >/dev/null || exit 0; \
+done
+endef
+
 # An environment with a pip that knows dependency groups. Debian splits ensurepip off Python:
-# then the pip of the machine fills the gap, and for root the system's package does.
+# then the pip of the machine fills the gap, or with SYSTEM_PACKAGES=install the system's package.
 define make-venv
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "No Python from 3.11 to 3.14 was found (looked for: $(PYTHON_CANDIDATES))." >&2; \
@@ -250,7 +277,7 @@ define make-venv
 		elif $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; then \
 			$(PYTHON) -m venv --clear --without-pip $(1) && \
 			$(PYTHON) -m pip --python $(1)/bin/python install --quiet pip; \
-		elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		elif [ "$(SYSTEM_PACKAGES)" = install ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
 			echo "Installing $$package, which this Python needs to make environments …"; \
 			apt-get update -qq && \
@@ -258,7 +285,7 @@ define make-venv
 			$(PYTHON) -m venv --clear $(1); \
 		else \
 			echo "$(PYTHON) can make no environment: its modules ensurepip and pip are missing." >&2; \
-			echo "On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; \
+			echo "On Debian and Ubuntu: sudo apt-get install python3-venv; as root: make SYSTEM_PACKAGES=install …" >&2; \
 			exit 1; \
 		fi; \
 	fi

@@ -40,6 +40,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # The spark tests run on a session of Spark Connect instead, behind which there is no JVM to touch.
 ON_CONNECT = os.environ.get("LAKEBED_TEST_SPARK", "classic") == "connect"
 
+# Comparisons with other tools and older papers: `make compat`.
+_COMPARISONS = frozenset({"golden", "interop", "kite", "telemetry"})
+
 # What asks a server that the tests start waits for it most of the time.
 _SERVERS = frozenset({"s3_application", "server"})
 _PLAYED = frozenset({"s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
@@ -53,10 +56,14 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep on one worker the tests that share what is dear to start, and know those of a server."""
+    """Keep on one worker the tests that share what is dear to start, and mark those of a tier."""
     for item in items:
         if _asks_a_server(item):
             item.add_marker(pytest.mark.slow)
+        if item.path.parent.name in _COMPARISONS:
+            item.add_marker(pytest.mark.compat)
+        if item.get_closest_marker("crash") or item.get_closest_marker("install"):
+            item.add_marker(pytest.mark.thorough)
         classic = item.get_closest_marker("classic")
         if ON_CONNECT and classic is not None:
             item.add_marker(pytest.mark.skip(reason=f"Not on Spark Connect: {classic.args[0]}"))

@@ -157,7 +157,7 @@ def test_e08_run_without_rows_empties(dataset: Dataset) -> None:
     assert check_whole(dataset.at(version=1).arrow()) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", ["rerun", "overwrite", "staged"])
 def test_e09_no_sample_is_mixed_or_lacks_a_partition(dataset: Dataset, verb: str) -> None:
     def write() -> None:
@@ -177,6 +177,7 @@ def test_e09_no_sample_is_mixed_or_lacks_a_partition(dataset: Dataset, verb: str
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_e09_no_sample_is_mixed_while_spark_writes(dataset: Dataset, spark: Any) -> None:
     def write() -> None:
         for number in range(1, 4):

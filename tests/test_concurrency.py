@@ -16,7 +16,7 @@ from places import Place
 import lakebed
 from lakebed import by
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 WORKER = Path(__file__).parent / "state" / "commit_worker.py"
 SOURCE = Path(lakebed.__file__).parents[1]

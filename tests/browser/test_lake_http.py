@@ -37,7 +37,7 @@ REFUSED = {
 
 
 def looked_at(pages: dict[str, str], *short: str) -> list:
-    """Return each page in each look, of which those named in short are looked at in `make test`.
+    """Return each page in each look, of which those named in short are looked at in `make gate`.
 
     These are seen once, small and dark or large and light.
     """

@@ -23,7 +23,7 @@ from standalone import (
 import lakebed
 from lakebed import Dataset, Repository, by
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(900)]
 
 SCHEMA = pa.schema([("n", pa.int64()), ("part", pa.string()), ("text", pa.string())])
 ROWS = 40_000  # more than the driver writes by itself

@@ -28,7 +28,7 @@ def test_notebook_is_kept_small_with_what_every_cell_shows_and_no_path_of_a_mach
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_notebook_runs_offline_within_a_minute_and_shows_what_it_is_kept_with(
     tmp_path: Path,
 ) -> None:

@@ -80,7 +80,7 @@ def other(name: str, version: str, log: Path) -> Iterator[Other]:
     """Start the worker of a library in the environment that has it."""
     python = ROOT / f".venv-{name}" / "bin" / "python"
     if not python.exists():
-        pytest.fail(f"the environment {python.parent.parent} is missing: make interop-env")
+        pytest.fail(f"the environment {python.parent.parent} is missing: make compat-env")
     with log.open("w") as errors:
         process = subprocess.Popen(
             [python, HERE / f"{name}_worker.py"],
@@ -92,7 +92,7 @@ def other(name: str, version: str, log: Path) -> Iterator[Other]:
         with process:
             worker = Other(process)
             try:
-                assert worker.call("version") == version, "run: make interop-env"
+                assert worker.call("version") == version, "run: make compat-env"
             except (AssertionError, BrokenPipeError) as error:
                 process.kill()
                 pytest.fail(f"{name} does not start ({error}):\n{log.read_text()}")
@@ -121,7 +121,7 @@ def repository(tmp_path: Path) -> lakebed.Repository:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of what was tried, where it is asked for: see `make interop`."""
+    """Print the table of what was tried, where it is asked for: see `make compat`."""
     if not os.environ.get("LAKEBED_ORACLES"):
         return
     counts: dict[Trial, dict[str, int]] = {}

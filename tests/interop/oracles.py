@@ -1,6 +1,6 @@
 """What is tried with each library that Lakebed shares a format with, in which direction.
 
-The page `docs/interop.md` has this table; `make interop` prints it with what each row has shown.
+The page `docs/interop.md` has this table; `make compat` prints it with what each row has shown.
 """
 
 from __future__ import annotations

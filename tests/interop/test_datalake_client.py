@@ -188,7 +188,7 @@ def worker(
     lake: Lake, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Client]:
     if not (BIN / "python").exists():
-        pytest.fail(f"datalake's environment {BIN.parent} is missing: make interop-env")
+        pytest.fail(f"datalake's environment {BIN.parent} is missing: make compat-env")
     log = tmp_path_factory.mktemp("datalake") / "stderr"
     with (
         log.open("w") as errors,
@@ -203,7 +203,7 @@ def worker(
     ):
         client = Client(process)
         try:
-            assert client.call("version") == "2.5.11", "run: make interop-env"
+            assert client.call("version") == "2.5.11", "run: make compat-env"
         except (AssertionError, BrokenPipeError) as error:
             process.kill()
             pytest.fail(f"datalake does not start ({error}):\n{log.read_text()}")

@@ -169,7 +169,7 @@ def assert_next_publication_is_whole(door: Door, lake: lakebed.Repository, at: i
     assert door.publish(days).table_version is None, at
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_publication_beside_an_unpublication_is_whole_after_the_next_one(door, tmp_path):
     def publish(lake: lakebed.Repository) -> None:
         days = lake.open("days")
@@ -182,7 +182,7 @@ def test_publication_beside_an_unpublication_is_whole_after_the_next_one(door, t
         assert_next_publication_is_whole(door, lake, at)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_unpublication_beside_a_publication_leaves_a_whole_table_or_none(door, tmp_path):
     def publish(lake: lakebed.Repository) -> None:
         days = lake.open("days")
@@ -197,7 +197,7 @@ def test_unpublication_beside_a_publication_leaves_a_whole_table_or_none(door, t
         assert_next_publication_is_whole(door, lake, at)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_unpublication_that_is_killed_leaves_what_the_next_publication_makes_whole(door, tmp_path):
     unpublish = lambda lake: door.unpublish(lake.open("days"))  # noqa: E731
     for at, lake in at_each_call(tmp_path, publishing_twice(door), unpublish, kill):
@@ -206,7 +206,7 @@ def test_unpublication_that_is_killed_leaves_what_the_next_publication_makes_who
         assert not [p for p in folder_of(door, lake.open("days")).rglob("*") if p.is_file()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_namesake_that_is_published_beside_a_drop_is_whole(door, tmp_path):
     def create_again(lake: lakebed.Repository) -> None:
         with contextlib.suppress(DatasetExistsError):
@@ -224,7 +224,7 @@ def test_namesake_that_is_published_beside_a_drop_is_whole(door, tmp_path):
     assert met > 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_namesake_of_a_dataset_whose_drop_was_killed_is_published_whole(door, tmp_path):
     drop = lambda lake: lake.drop("days")  # noqa: E731
     for at, lake in at_each_call(tmp_path, publishing_twice(door), drop, kill):
@@ -235,7 +235,7 @@ def test_namesake_of_a_dataset_whose_drop_was_killed_is_published_whole(door, tm
         assert_next_publication_is_whole(door, lake, at)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_publication_that_outlives_its_dataset_does_not_harm_the_one_of_the_namesake(
     door, tmp_path
 ):

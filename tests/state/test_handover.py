@@ -239,7 +239,7 @@ def _format_version(store: Store, key: str) -> str:
     return str(head["metadata"]["lakebed.format_version"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @both_ways
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 def test_killed_at_any_call_readers_read_on_and_the_next_writer_finishes(
@@ -264,7 +264,7 @@ def test_killed_at_any_call_readers_read_on_and_the_next_writer_finishes(
         lake.assert_settled(new if landed else old)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @both_ways
 def test_whatever_others_do_between_two_calls_nothing_is_lost(
     old: HeadFormat, new: HeadFormat
@@ -411,7 +411,7 @@ def test_of_two_datasets_of_one_name_the_later_one_is_read(
     lake.assert_settled(new)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @both_ways
 @pytest.mark.parametrize("landed", [False, True], ids=["lost", "landed"])
 @pytest.mark.parametrize("operation", ["get", "put", "replace", "create", "delete"])
@@ -544,7 +544,7 @@ def test_a_hand_over_costs_a_commit_and_a_few_requests() -> None:
     assert (store.counts.put, store.counts.delete, store.counts.list) == (4, 1, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["memory", "directory"])
 def test_writers_and_readers_go_on_while_the_head_moves_to_and_fro(
     kind: str, tmp_path: Any

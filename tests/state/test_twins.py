@@ -30,7 +30,7 @@ from lakebed.store.base import Store
 from lakebed.testing import DelegatingStore, FailingStore
 from lakebed.work.check import Severity
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("tag", pa.string())]), partition_by=[by.identity("p")]

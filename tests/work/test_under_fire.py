@@ -29,7 +29,7 @@ from upkeep_lake import (
 import lakebed
 from lakebed.errors import CommitConflictError, LakebedError, VersionNotFoundError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 RETENTION = dt.timedelta(seconds=2)
 LEASE = lakebed.CommitOptions(lease=dt.timedelta(milliseconds=300))
