@@ -1750,6 +1750,7 @@ class Dataset(View):
         allowed: Allowed,
         spark: SparkSession | Literal[True] | None = None,
         *,
+        reroute: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
         commit_options: CommitOptions | None = None,
@@ -1764,6 +1765,8 @@ class Dataset(View):
                 them, such as `{"carrier": ["UA", "B6"]}`. Other dimensions stay as they are.
             spark: A session whose tasks do the work; True for the one that there is, else a local
                 one. None for this process.
+            reroute: Let dimensions lose values too, whose rows go to `OTHER`; and let those of a
+                schema take the place of all that there are: others, fewer, or in another order.
             dry_run: Only say what would move.
             on_progress: Is told how many files have been looked at and written anew, of how many
                 so far, and their bytes.
@@ -1773,7 +1776,8 @@ class Dataset(View):
             What moved; without a commit if the dimensions are what they were.
 
         Raises:
-            PartitionSpecError: A dimension would lose values; nothing has changed.
+            PartitionSpecError: A dimension would lose values, and `reroute` is not given; or a
+                dimension is of no field. Nothing has changed.
             InvalidInputError: There is no dimension of a field.
             CorruptMetadataError: A data file is damaged, or rows were not what they were when they
                 were read back; nothing became visible.
@@ -1785,10 +1789,13 @@ class Dataset(View):
             The head and the file table, and of files of `OTHER` that may hold such values, by file
             facts and indices, the sources of the dimensions. Files that hold some are read and
             written once, and the new ones read once more. Memory: that of one writer, and the
-            distinct values that move.
+            distinct values that move. With `reroute`, unless dimensions only allow more, the
+            sources of all files are read; where dimensions come, go or change their order, all
+            files are written.
         """
         self._check_writable()
-        report, promoted = work.promotion.promote(
+        do = work.rerouting.reroute if reroute else work.promotion.promote
+        report, promoted = do(
             self._source.store,
             self.name,
             allowed,
@@ -1798,6 +1805,10 @@ class Dataset(View):
             on_progress=on_progress,
         )
         self._source.invalidate()
+        if reroute and report.commit is not None:
+            from lakebed.state import schema_file
+
+            schema_file.put_or_leave(self._source.store, self.name, promoted)
         if report.commit is not None and self._source.metadata is not None:
             with telling(
                 self.name,

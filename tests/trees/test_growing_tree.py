@@ -22,8 +22,14 @@ from lakebed.errors import (
 )
 from lakebed.store import Store, open_store
 from lakebed.trees.exported import ExportedTree
-from lakebed.trees.telemetry import _LINES
 
+LINES = DatasetDescriptor(
+    schema={
+        "type": "record",
+        "name": "line",
+        "fields": [{"name": name, "type": "string"} for name in ("uuid", "document")],
+    }
+).schema
 DAYS = ("20130611", "20130612", "20130613")
 
 
@@ -74,7 +80,7 @@ def lines_of(store: Store) -> Counter[str]:
     found: Counter[str] = Counter()
     for info in store.list(""):
         with store.open_input(info.key) as source:
-            for batch in SubmissionsReader().batches(source, _LINES):
+            for batch in SubmissionsReader().batches(source, LINES):
                 found.update(f"{row['uuid']} in {info.key[:8]}" for row in batch.to_pylist())
     return found
 

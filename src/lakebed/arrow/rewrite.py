@@ -526,7 +526,7 @@ class _translating:  # noqa: N801 - a context manager, as a function would be
 def _read_back(store: Store, job: RewriteJob, labels: Sequence[str]) -> dict[str, RowDigest]:
     """Read new files, and return the digest of each partition."""
     target = job.target
-    new = replace(job.layout, descriptor=target.descriptor)
+    new = job.layout.as_of(target.descriptor)
     digests: dict[str, RowDigest] = {}
     for label in labels:
         file = DataFile(

@@ -175,6 +175,12 @@ def _move_head(
 @click.argument("schema", metavar="SCHEMA", type=click.Path(path_type=Path))
 @click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would move.")
+@click.option(
+    "--reroute",
+    "is_rerouted",
+    is_flag=True,
+    help="Let dimensions lose values, come, go and change their order as the schema has them.",
+)
 def promote(
     output: Output,
     *,
@@ -183,16 +189,22 @@ def promote(
     schema: Path,
     is_spark: bool,
     is_dry_run: bool,
+    is_rerouted: bool,
 ) -> None:
     """Let dimensions allow more values, out of OTHER.
 
-    SCHEMA is a dimension schema (telemetry_schema.json). A dimension may only allow more. The
-    dimensions and the files change in one commit; only files with rows that move are written anew.
+    SCHEMA is a dimension schema (telemetry_schema.json). The dimensions and the files change in one
+    commit; only files with rows that move are written again. Without --reroute a dimension may only
+    allow more.
     """
     wanted = DimensionSchema.from_json(schema)
     with output.progress("Promoting") as on_progress:
         report = repository.open(name).promote(
-            wanted, True if is_spark else None, dry_run=is_dry_run, on_progress=on_progress
+            wanted,
+            True if is_spark else None,
+            reroute=is_rerouted,
+            dry_run=is_dry_run,
+            on_progress=on_progress,
         )
     if not report.dimensions:
         output.note("The dimensions allow that already, so there is no new version.")

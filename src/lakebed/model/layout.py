@@ -17,7 +17,7 @@ import datetime as dt
 import re
 import urllib.parse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lakebed.model.descriptor import DatasetDescriptor
@@ -206,6 +206,13 @@ class Layout:
             partition_keys=tuple(descriptor.partition_types),
             lineage=lineage or Lineage(),
             is_ours=True,
+        )
+
+    def as_of(self, descriptor: DatasetDescriptor, lineage: Lineage | None = None) -> Layout:
+        """Return the layout of the same dataset under another descriptor."""
+        keys = tuple(descriptor.partition_types) if self.is_ours else self.partition_keys
+        return replace(
+            self, descriptor=descriptor, lineage=lineage or self.lineage, partition_keys=keys
         )
 
     @property

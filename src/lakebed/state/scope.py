@@ -137,6 +137,21 @@ class PromotedFiles(RewrittenFiles):
 
 
 @dataclass(frozen=True, slots=True)
+class ReroutedFiles(RewrittenFiles):
+    """Files whose rows move since dimensions have changed, out of all that there are.
+
+    Attributes:
+        known: Files that have been looked at. Any other new one is a conflict.
+    """
+
+    known: frozenset[str]
+
+    def misses(self, label: str) -> bool:
+        """Whether a file that was added since the base should have been looked at."""
+        return label not in self.known
+
+
+@dataclass(frozen=True, slots=True)
 class MergedFiles(RewrittenFiles):
     """Files that a merge takes out, and what it has found beside them.
 

@@ -112,7 +112,7 @@ class State:
 
     def as_of(self, descriptor: DatasetDescriptor, lineage: Lineage) -> State:
         """Return the same with another descriptor, and how files come to be of its schema."""
-        return replace(self, layout=replace(self.layout, descriptor=descriptor, lineage=lineage))
+        return replace(self, layout=self.layout.as_of(descriptor, lineage))
 
     def may_commit(self, batch_id: int) -> bool:
         """Whether a batch that is not committed may be: no cleanup or discard gave it up."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakebed.work import metadata as metadata
     from lakebed.work import promotion as promotion
     from lakebed.work import protection as protection
+    from lakebed.work import rerouting as rerouting
     from lakebed.work import rollback as rollback
     from lakebed.work import staged as staged
     from lakebed.work import writer as writer

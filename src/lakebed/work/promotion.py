@@ -204,8 +204,8 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
     """
     dimensions = [function for function in old.partition_by if isinstance(function, Dimension)]
     wanted: dict[str, Dimension] = {}
-    for name, rule, cap in _rules(allowed):
-        before = _find(dimensions, name)
+    for name, rule, cap in rules_of(allowed):
+        before = dimension_of(dimensions, name)
         rule = read_allowed(rule, f"dimension({before.source})")
         kept = None if isinstance(rule, OneOf) else before.cap
         wanted[before.name] = replace(before, allowed=rule, cap=kept if cap is None else cap)
@@ -216,12 +216,13 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
         if old_function != new_function and old_function.name not in grown:
             raise PartitionSpecError(
                 f"Dimension {old_function} would lose values as {new_function}, or it cannot be told.",
-                hint="A dimension may only allow more: keep all that it allows, and its cap.",
+                hint="Keep all that it allows, and its cap; or let rows move by reroute=True (--reroute).",
             )
     return new
 
 
-def _rules(allowed: Allowed) -> list[tuple[str, object, int | None]]:
+def rules_of(allowed: Allowed) -> list[tuple[str, object, int | None]]:
+    """Return the name, the allowed values and the cap of each dimension that is given."""
     if isinstance(allowed, DimensionSchema):
         return [(rule.field_name, rule.allowed, rule.cap) for rule in allowed]
     if isinstance(allowed, Mapping):
@@ -232,7 +233,7 @@ def _rules(allowed: Allowed) -> list[tuple[str, object, int | None]]:
     )
 
 
-def _find(dimensions: Sequence[Dimension], name: str) -> Dimension:
+def dimension_of(dimensions: Sequence[Dimension], name: str) -> Dimension:
     """Return the dimension of a field, of that name, or of a field of that name in a record."""
     for matches in (
         [dimension for dimension in dimensions if dimension.source == name],

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, VersionNotFoundError
 from lakebed.model.allowed import OTHER
-from lakebed.model.evolution import grown_dimensions
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evolution import check_partitioning, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
 from lakebed.model.shown import counted
@@ -115,7 +116,9 @@ def find_restoration(
     past = history.replay(entries, version)
     check_readable(base, entries, version)
     older, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
-    promoted = {encode_level(name, OTHER) for name in grown_dimensions(older, base.descriptor)}
+    grown = grown_dimensions(older, base.descriptor)
+    promoted = {encode_level(name, OTHER) for name in grown}
+    is_rerouted = _is_rerouted(older, base.descriptor, grown)
 
     def is_meant(label: str) -> bool:
         return scope is None or scope.covers(partition_of_label(label))
@@ -123,10 +126,11 @@ def find_restoration(
     now, then = frozenset(base.labels), frozenset(past.labels)
     added = tuple(label for label in past.labels if label not in now and is_meant(label))
     for label in added:
-        if not promoted.isdisjoint(label.split("/")):
+        if is_rerouted or not promoted.isdisjoint(label.split("/")):
             raise InvalidInputError(
                 f"Rollback of {base.name!r} to version {version} would bring back rows of "
-                f"{partition_of_label(label)!r} that have partitions of their own since "
+                f"{partition_of_label(label)!r} that have "
+                f"{'other partitions' if is_rerouted else 'partitions of their own'} since "
                 "a promotion.",
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
@@ -164,6 +168,17 @@ def _runs_of(
     gone = (runs.of(label) for label in removed if label not in noted.runs)
     back = {runs.of(label) for label in added}
     return tuple(sorted({run for run in gone if run is not None and run not in back}))
+
+
+def _is_rerouted(
+    older: DatasetDescriptor, current: DatasetDescriptor, grown: Collection[str]
+) -> bool:
+    """Whether dimensions have lost values, come, gone or changed their order."""
+    try:
+        check_partitioning(older, current, grown=grown)
+    except InvalidInputError:
+        return True
+    return False
 
 
 def _current_again(

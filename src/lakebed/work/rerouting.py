@@ -1,0 +1,411 @@
+"""Rerouting: rows go where dimensions that narrow, come, go or change their order send them.
+
+Any change of dimensions but growth may move rows of any partition. So the sources of the dimensions
+are read of every file, and the files that hold rows which move are written anew, in one commit with
+the dimensions. Whoever has written by the old dimensions meanwhile meets that as a conflict.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lakebed.arrow import scan
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.rewrite import RewriteJob, Routed, file_partition, keep, rewrite_all, works_on
+from lakebed.arrow.workers import Workers
+from lakebed.commit import Commit
+from lakebed.errors import CommitConflictError
+from lakebed.model.allowed import OTHER, TOKENS, OneOf, read_allowed
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.dimensions import DimensionRule, DimensionSchema
+from lakebed.model.evolution import grown_dimensions
+from lakebed.model.keys import BATCH_ID, encode_level, encode_path, split_label
+from lakebed.model.layout import Layout
+from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy
+from lakebed.model.predicate import TRUE
+from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.plan.plan import DataFile, Scan, plan
+from lakebed.spark.workers import workers_for
+from lakebed.state import file_table
+from lakebed.state.commit import CommitOptions
+from lakebed.state.reader import read_head, read_own_head
+from lakebed.state.scope import ReroutedFiles
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
+from lakebed.store.base import Store
+from lakebed.work.promotion import (
+    Allowed,
+    Move,
+    PromotionReport,
+    dimension_of,
+    promote,
+    rules_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
+_ROUNDS = 4  # in which all is done again, since others were faster at the last moment
+_THREADS = 4
+_FILES_AT_ONCE = 32  # that are looked at by one task
+
+
+def reroute(
+    store: Store,
+    name: str,
+    allowed: Allowed,
+    *,
+    spark: SparkSession | None,
+    is_dry_run: bool,
+    options: CommitOptions | None,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> tuple[PromotionReport, DatasetDescriptor]:
+    """Give a dataset other dimensions, and move what they send elsewhere; see `Dataset.promote`.
+
+    Returns:
+        The report, and what the dataset is after it, or would be.
+    """
+    state = read_own_head(store, name).state
+    new = rerouted_descriptor(state.descriptor, allowed)
+    if _only_grows(state.descriptor, new):
+        return promote(
+            store,
+            name,
+            {one.name: one.allowed for one in new.partition_by if isinstance(one, Dimension)},
+            spark=spark,
+            is_dry_run=is_dry_run,
+            options=options,
+            on_progress=on_progress,
+        )
+    purpose = f"reroute {name}"
+    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1), purpose=purpose)
+    for round_ in range(_ROUNDS):
+        rerouting = _Rerouting(store, workers, new, Tally(on_progress, purpose))
+        if is_dry_run:
+            looks = rerouting.look_at(state)
+            return rerouting.report(state, looks, rerouting.route(state, looks)), new
+        try:
+            with Transaction.begin(store, name, "promote", options=options) as transaction:
+                new = rerouted_descriptor(transaction.base.descriptor, allowed)
+                if new == transaction.base.descriptor:
+                    break
+                return replace(rerouting, new=new).run(transaction), new
+        except CommitConflictError:
+            if round_ == _ROUNDS - 1:
+                raise
+    return PromotionReport(dataset=name, is_dry_run=False), new
+
+
+def _only_grows(old: DatasetDescriptor, new: DatasetDescriptor) -> bool:
+    grown = grown_dimensions(old, new)
+    return len(old.partition_by) == len(new.partition_by) and all(
+        before == after or before.name in grown
+        for before, after in zip(old.partition_by, new.partition_by, strict=True)
+    )
+
+
+def rerouted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDescriptor:
+    """Return what a dataset is with other dimensions.
+
+    Those of a schema take the place of all dimensions, in the order of the schema; where they are the
+    same in the same order, each stays where it is. Other partition functions stay.
+
+    Raises:
+        PartitionSpecError: They are no partitions of the schema, or of no known form.
+        InvalidInputError: A name of a mapping is that of no dimension.
+    """
+    before = [function for function in old.partition_by if isinstance(function, Dimension)]
+    rules = rules_of(allowed)
+    if isinstance(allowed, DimensionSchema):
+        wanted = [_dimension(before, rule) for rule in allowed]
+    else:
+        changed = {
+            dimension_of(before, name).name: _with(dimension_of(before, name), rule, cap)
+            for name, rule, cap in rules
+        }
+        wanted = [changed.get(one.name, one) for one in before]
+    functions: list[PartitionFunction] = []
+    if [one.name for one in wanted] == [one.name for one in before]:
+        by_name = {one.name: one for one in wanted}
+        functions = [by_name.get(one.name, one) for one in old.partition_by]
+    else:
+        others = [one for one in old.partition_by if not isinstance(one, Dimension)]
+        place = next(
+            (n for n, one in enumerate(old.partition_by) if isinstance(one, Dimension)), len(others)
+        )
+        functions = [*others[:place], *wanted, *others[place:]]
+    new = replace(old, partition_by=PartitionStrategy(tuple(functions)))
+    new.check()
+    return new
+
+
+def _dimension(before: Sequence[Dimension], rule: DimensionRule) -> Dimension:
+    """Return the dimension of a rule: that of its field as it is to be, or a new one."""
+    name = rule.field_name
+    known = [one for one in before if name in (one.source, one.name)]
+    if len(known) == 1:
+        return _with(known[0], rule.allowed, rule.cap)
+    return Dimension.of(name, rule.allowed, cap=rule.cap)
+
+
+def _with(before: Dimension, rule: object, cap: int | None) -> Dimension:
+    allowed = read_allowed(rule, f"dimension({before.source})")
+    kept = None if isinstance(allowed, OneOf) else before.cap
+    return replace(before, allowed=allowed, cap=kept if cap is None else cap)
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    """What was found in a file.
+
+    Attributes:
+        label: Of the file.
+        groups: For each combination of levels that its rows would have: how many rows.
+    """
+
+    label: str
+    groups: list[tuple[tuple[str, ...], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Says where rows go. Travels to Spark tasks.
+
+    Attributes:
+        new: What the dataset is to be.
+        admitted: Of dimensions with a cap: the levels that stay; None for all.
+    """
+
+    new: DatasetDescriptor
+    admitted: Mapping[str, frozenset[str]] | None = None
+
+    def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
+        here = _partition_of(file)
+        by_target: dict[str, list[np.ndarray]] = {}
+        for levels, rows in self.groups(file, batch):
+            target = self.target(levels)
+            path = file_partition(file) if target == here else target
+            by_target.setdefault(path, []).append(rows)
+        if list(by_target) == [file_partition(file)]:
+            return keep(file, batch, start)
+        return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in by_target.items()]
+
+    def groups(
+        self, file: DataFile, batch: pa.RecordBatch
+    ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+        """Yield each combination of levels that rows of a file have, and the places of its rows."""
+        strategy, schema = self.new.partition_by, self.new.schema
+        provided = {one.name: file.partition[one.name] for one in strategy if not one.takes_source}
+        columns = strategy.arrays(batch, schema, provided)
+        names = [one.name for one in strategy]
+        for places in _groups_of(columns, batch.num_rows):
+            values = [column[int(places[0])].as_py() for column in columns]
+            yield tuple(map(encode_level, names, values)), places
+
+    def target(self, levels: Sequence[str]) -> str:
+        """Return the path of rows by their levels."""
+        if self.admitted is None:
+            return "/".join(levels)
+        names = [one.name for one in self.new.partition_by]
+        return "/".join(
+            level if self._stays(name, level) else encode_level(name, OTHER)
+            for name, level in zip(names, levels, strict=True)
+        )
+
+    def _stays(self, name: str, level: str) -> bool:
+        admitted = (self.admitted or {}).get(name)
+        return admitted is None or level in admitted or level in _tokens(name)
+
+    def moves(self, state: State, looked: _Looked) -> bool:
+        """Whether rows of a file go to another partition."""
+        here = _path(state.layout, looked.label)
+        return any(self.target(levels) != here for levels, _ in looked.groups)
+
+
+def _tokens(name: str) -> frozenset[str]:
+    return frozenset(encode_level(name, token) for token in TOKENS)
+
+
+def _partition_of(file: DataFile) -> str:
+    return encode_path({name: v for name, v in file.partition.items() if name != BATCH_ID})
+
+
+def _path(layout: Layout, label: str) -> str:
+    values = layout.directory_values(split_label(label)[0])
+    return encode_path({name: value for name, value in values.items() if name != BATCH_ID})
+
+
+def _groups_of(columns: Sequence[pa.Array], row_count: int) -> list[np.ndarray]:
+    """Return the places of rows that are equal in all columns, group by group."""
+    codes = np.zeros(row_count, np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(
+            codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True
+        )
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    return np.split(order, starts[1:]) if row_count else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Rerouting:
+    """Moves rows to where other dimensions send them."""
+
+    store: Store
+    workers: Workers
+    new: DatasetDescriptor
+    tally: Tally
+
+    def look_at(self, state: State, known: frozenset[str] = frozenset()) -> list[_Looked]:
+        """Read the sources of all partition fields, and find where rows go.
+
+        Args:
+            state: Whose files are read.
+            known: Files that have been looked at.
+        """
+        everything = plan(state, TRUE, requests=0, store=self.store).files
+        files = [file for file in everything if file.label not in known]
+        store, layout, route = self.store, state.layout, _Route(self.new)
+        columns = tuple(
+            dict.fromkeys(
+                one.source.split(".")[0] for one in self.new.partition_by if one.takes_source
+            )
+        )
+        counts = file_table.read_counts(store, state.lists.files)
+        sizes = {file.label: counts.get(file.label, (0, 0)) for file in files}
+        self.tally.expect(
+            {label: size_bytes for label, (_, size_bytes) in sizes.items()},
+            {label: row_count for label, (row_count, _) in sizes.items()},
+        )
+        tell = self.workers.telling(self.tally.listener)
+
+        def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
+            looks = []
+            for file in chunk:
+                looks.append(_look(store, layout, route, file, columns))
+                tell(file.label)
+            return looks
+
+        length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
+        chunks = [files[at : at + length] for at in range(0, len(files), length)]
+        looks = [one for part in self.workers.map(of_chunk, chunks, list[_Looked]) for one in part]
+        self.tally.add(*(looked.label for looked in looks))
+        return looks
+
+    def route(self, state: State, looks: Iterable[_Looked]) -> _Route:
+        """Choose which values of dimensions with a cap have a partition.
+
+        Those that have one keep it; the most frequent others share the room that is left.
+        """
+        caps = self.new.partition_by.caps(self.new.schema)
+        if not caps:
+            return _Route(self.new)
+        counts: dict[str, collections.Counter[str]] = {name: collections.Counter() for name in caps}
+        for looked in looks:
+            for levels, count in looked.groups:
+                for function, level in zip(self.new.partition_by, levels, strict=True):
+                    if function.name in counts and level not in _tokens(function.name):
+                        counts[function.name][level] += count
+        present = {level for directory in state.directories() for level in directory.split("/")}
+        admitted = {}
+        for name, counter in counts.items():
+            wanted = sorted(
+                counter, key=lambda level: (level not in present, -counter[level], level)
+            )
+            admitted[name] = frozenset(wanted[: caps[name]])
+        return _Route(self.new, admitted)
+
+    def run(self, transaction: Transaction) -> PromotionReport:
+        """Write what moves again and commit it."""
+        base = transaction.base
+        target = BatchTarget(
+            dataset=base.name,
+            batch_id=transaction.batch_id,
+            descriptor=self.new,
+            options=WriteOptions(memory_bytes=self.workers.share_of(WriteOptions().memory_bytes)),
+            schema_number=base.lineage.number,
+        )
+        looked: list[_Looked] = []
+        known: frozenset[str] = frozenset()
+        state, route = base, None
+        # Appends may go on meanwhile: what they add is looked at too, until a commit has a chance.
+        for _ in range(_CATCHING_UP):
+            looks = self.look_at(state, known)
+            known |= {one.label for one in looks}
+            route = route or self.route(state, looks)
+            transaction.add(*self._rewrite(state, target, route, looks))
+            looked += looks
+            now = read_head(self.store, base.name).state
+            if now.labels == state.labels or now.descriptor != base.descriptor:
+                break
+            state = now
+        assert route is not None  # there is at least one round
+        affected = frozenset(one.label for one in looked if route.moves(base, one))
+        committed = transaction.commit(scope=ReroutedFiles(affected, known), descriptor=self.new)
+        return self.report(base, looked, route, Commit.of(committed.entry, base))
+
+    def _rewrite(
+        self, state: State, target: BatchTarget, route: _Route, looks: Sequence[_Looked]
+    ) -> list[Written]:
+        moving = {one.label for one in looks if route.moves(state, one)}
+        everything = plan(state, TRUE, requests=0, store=self.store).files
+        affected = [file for file in everything if file.label in moving]
+        job = RewriteJob(layout=state.layout, target=target, route=route)
+        works = works_on(self.store, state.lists, affected, self.workers.count)
+        return rewrite_all(self.workers, self.store, job, works)
+
+    def report(
+        self,
+        state: State,
+        looked: Sequence[_Looked],
+        route: _Route,
+        commit: Commit | None = None,
+    ) -> PromotionReport:
+        """Say what moved, or would."""
+        moved: collections.Counter[tuple[str, str]] = collections.Counter()
+        for one in looked:
+            here = _path(state.layout, one.label)
+            for levels, count in one.groups:
+                if route.target(levels) != here:
+                    moved[here, route.target(levels)] += count
+        before = set(state.descriptor.partition_by)
+        names = [one.name for one in self.new.partition_by if one not in before]
+        gone = [one.name for one in before if one.name not in self.new.partition_types]
+        order = [one.name for one in self.new.partition_by if isinstance(one, Dimension)]
+        return PromotionReport(
+            dataset=state.name,
+            is_dry_run=commit is None,
+            dimensions=tuple(names + sorted(gone)) or tuple(order),
+            commit=commit,
+            moves=tuple(
+                Move(source=source, target=target, row_count=count)
+                for (source, target), count in sorted(moved.items())
+            ),
+            read_file_count=len(looked),
+            rewritten_file_count=sum(route.moves(state, one) for one in looked),
+            added_file_count=len(commit.files_added) if commit is not None else 0,
+        )
+
+
+def _look(
+    store: Store, layout: Layout, route: _Route, file: DataFile, columns: tuple[str, ...]
+) -> _Looked:
+    counts: collections.Counter[tuple[str, ...]] = collections.Counter()
+    alone = Scan(layout=layout, files=(replace(file, is_filtered=False),))
+    # Without a source, any column tells how many rows there are.
+    names = columns or layout.descriptor.schema.names[:1]
+    with scan.scan(store, alone, names) as batches:
+        for batch in batches:
+            for levels, rows in route.groups(file, batch):
+                counts[levels] += len(rows)
+    return _Looked(file.label, sorted(counts.items()))
