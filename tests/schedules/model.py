@@ -16,12 +16,15 @@ import lakebed
 from lakebed.delta.actions import path_of
 from lakebed.delta.log import LiveFiles, Log
 from lakebed.errors import DatasetNotFoundError, LakebedError, VersionNotFoundError
+from lakebed.iceberg.homes import FilesBeside
+from lakebed.iceberg.manifests import live_files
 from lakebed.state import history
 from lakebed.state.history import replay
+from lakebed.state.iceberg_names import hint_key
 from lakebed.state.readable import protected_versions
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
-from schedules.verbs import AT_FIRST, LEVEL, NAME
+from schedules.verbs import AT_FIRST, LEVEL, NAME, ROOT
 from schedules.world import Attempt, HeadEvent, World
 
 # A refused verb of these may have come a part of its way, commit by commit, as its docs say.
@@ -146,6 +149,8 @@ class _Judge:
         self.check_final(state, dataset)
         if "published" in self.world.notes:
             self.check_published(state)
+        if self.is_settled and "iceberg" in self.world.notes:
+            self.check_iceberg(state)
         return self.found
 
     def check_errors(self) -> None:
@@ -547,6 +552,23 @@ class _Judge:
                 self.say("a publication shows the current version", sorted(shown))
             for label in state.labels:
                 self.world.inner.size(naming.key(label))
+
+    def check_iceberg(self, state: State) -> None:
+        """Check that readers come by the hint to a table that shows the current files."""
+        home = FilesBeside(self.world.inner, NAME, ROOT)
+        try:
+            led_to = self.world.inner.get(hint_key(NAME)).data.decode()
+            table = home.find("")
+            assert table is not None
+            shown = live_files(table.metadata.current_snapshot(), home.io).keys()
+        except LakebedError as exc:
+            self.say("an Iceberg table can be read", f"{type(exc).__name__}: {exc}")
+            return
+        if led_to != table.place:
+            self.say("the hint leads to the last version", f"{led_to} is not {table.place}")
+        wanted = {f"{ROOT}/{state.layout.naming.key(label)}" for label in state.labels}
+        if shown != wanted:
+            self.say("a publication shows the current version", sorted(shown))
 
     def may_schema_file_differ(self) -> bool:
         """Whether somebody may not have come as far as the file for plateau.

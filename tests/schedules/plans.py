@@ -86,6 +86,24 @@ THEMES["publications"] = Theme.of(
     "publish",
 )
 THEMES["a promotion beside a merge"] = Theme.corner("promote", "merge merge+publish publish")
+THEMES["unpublications"] = Theme.of(
+    "publish publish unpublish append overwrite rerun delete compact cleanup", "unpublish publish"
+)
+THEMES["iceberg"] = Theme.of(
+    """publish_iceberg publish_iceberg unpublish_iceberg append overwrite rerun delete compact
+    cleanup""",
+    "unpublish_iceberg publish_iceberg",
+)
+THEMES["a drop beside a published namesake"] = Theme.corner(
+    "drop",
+    "create+append+publish+append+publish create+append+publish_iceberg+append+publish_iceberg",
+    setup="create append publish publish_iceberg overwrite publish publish_iceberg",
+)
+THEMES["an unpublication beside publications"] = Theme.corner(
+    "unpublish unpublish_iceberg",
+    "append+publish+publish_iceberg overwrite+publish+cleanup publish_iceberg+cleanup",
+    setup="create append publish publish_iceberg overwrite publish publish_iceberg",
+)
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _SKEWS_S = (

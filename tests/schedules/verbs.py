@@ -24,6 +24,7 @@ LEVEL = "c_dimension"
 AT_FIRST = ("a", "d")  # values of `c` that have partitions of their own from the start
 VALUES = ("a", "b", "d", "x")
 RUNS = ("monday", "tuesday")
+ROOT = "s3://lake"  # as readers of Iceberg would spell the memory that all is in
 SCHEMA = pa.schema([("c", pa.string()), ("n", pa.int64()), ("k", pa.int64())])
 
 # `Rows` are what a verb was given, by their id.
@@ -373,6 +374,20 @@ def publish(doing: Doing) -> None:
     doing.note(shows=done.version)
 
 
+def unpublish(doing: Doing) -> None:
+    doing.open().unpublish_delta()
+
+
+def publish_iceberg(doing: Doing) -> None:
+    doing.actor.world.notes["iceberg"] = True
+    done = doing.open().publish_iceberg(root=ROOT, repair=doing.rng.random() < 0.1)
+    doing.note(shows=done.version)
+
+
+def unpublish_iceberg(doing: Doing) -> None:
+    doing.open().unpublish_iceberg()
+
+
 def read(doing: Doing) -> None:
     dataset = doing.open()
     version = dataset.version
@@ -388,8 +403,12 @@ def settle(doing: Doing) -> None:
     """Show that everybody can go on: as the last one, append and clean up."""
     dataset = doing.open()
     doing.answered(dataset.append(doing.rows(["a"], dataset=dataset)))
+    # A commit of a dataset that was dropped may have landed far ahead, where only a repair looks.
+    is_repairing = any(one.verb == "drop" for one in doing.actor.world.attempts)
     if "published" in doing.actor.world.notes:
-        dataset.publish_delta()
+        dataset.publish_delta(repair=is_repairing)
+    if "iceberg" in doing.actor.world.notes:
+        dataset.publish_iceberg(root=ROOT, repair=is_repairing)
 
 
 def sweep(doing: Doing) -> None:
@@ -428,6 +447,9 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         cleanup,
         move_head,
         publish,
+        unpublish,
+        publish_iceberg,
+        unpublish_iceberg,
         read,
         settle,
         sweep,

@@ -56,7 +56,9 @@ def give_up(
         if is_given_up and not held:
             return
         numbers = [number for number in map(number_of, held) if number is not None]
-        if not note.give_table_up(max(numbers, default=0)):
+        # And the number that follows: a publisher at work may be about to begin a table with it,
+        # whose manifests, which have none, are among what is deleted.
+        if not note.give_table_up(max(note.given_up, *numbers, -1) + 1):
             if is_given_up:
                 return  # it is published again
             continue

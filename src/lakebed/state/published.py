@@ -265,7 +265,7 @@ class Note:
         Cost:
             One PUT.
         """
-        self.given_up = max(self.given_up, number)
+        self.given_up = number
         self.place, self._left = "", ()
         versions = {publisher.version for publisher in self._others.values()}
         return self._put(self._shown(versions, self._others))
