@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import functools
 import os
@@ -788,30 +789,34 @@ class Dataset(View):
         data: object,
         run: str,
         *,
+        partitions: bool = False,
         base: Base | None = None,
         options: WriteOptions | None = None,
         commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Replace what a run wrote before, wherever it wrote it, in one commit.
 
-        Rows of other runs stay, also those in the same partitions, and so do the files that were
-        replaced, readable by version. What an `append` or an `overwrite` of the run wrote counts,
-        and rows of it that a compaction or a delete has written anew since. The first rerun of a
-        run adds a batch.
+        Rows of other runs stay, also those in the same partitions, unless `partitions` is given, and
+        so do the files that were replaced, readable by version. What an `append` or an `overwrite`
+        of the run wrote counts, and rows of it that a compaction or a delete has written anew
+        since. The first rerun of a run adds a batch; where its partitions hold rows of others,
+        `notes` of the commit and a warning in the log name these.
 
         Args:
             data: As for `append`. Without rows, what the run wrote before is gone.
             run: Its name: what is the same each time it is run again, such as the month that it
                 is about.
+            partitions: Whether the partitions that the data touches are replaced as a whole, too,
+                whoever wrote them. A second rerun of the run then replaces all of that.
             base: What the data was made from, as for `append`: a commit since then that has
-                touched what the run wrote is a conflict.
+                touched what the run wrote, or one of these partitions, is a conflict.
             options: How data files are cut.
             commit_options: How long to fight for the head.
 
         Raises:
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
-            CommitConflictError: The run has written meanwhile, or somebody has touched what it
-                wrote since the base; nothing became visible.
+            CommitConflictError: The run has written meanwhile, or another writer has touched what it
+                wrote since the base, or a partition that is replaced; nothing became visible.
             InvalidInputError: The run has no name.
             SchemaMismatchError: The data does not fit; nothing became visible.
             PartitionSpecError: The source of a partition function is missing.
@@ -820,7 +825,9 @@ class Dataset(View):
         Cost:
             As `append`, and what is known of runs and of files, of which there are few objects.
         """
-        scope = _scope_of_run(run)
+        scope = dataclasses.replace(
+            _scope_of_run(run), partitions=None if partitions else frozenset()
+        )
         return self._write("rerun", data, run, scope, options, commit_options, base)
 
     def sink(

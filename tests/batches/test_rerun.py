@@ -27,6 +27,7 @@ from lakebed.state import history, reservation, runs
 from lakebed.state.reader import read_head
 from lakebed.state.reservation import reserve
 from lakebed.state.runs import REWRITING, Runs, noted_by
+from lakebed.state.scope import RunFiles
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.segments import FANOUT
@@ -435,3 +436,76 @@ def test_rerun_of_one_partition_takes_as_long_among_ten_thousand(tmp_path: Any, 
 
     few, many = (statistics.median(times[count]) for count in (10, 10_000))
     assert many / few < 1.5, f"{few:.3f} s among 10, {many:.3f} s among 10,000"
+
+
+def test_the_first_rerun_of_a_name_says_beside_which_runs_it_adds_rows(
+    dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset.append(rows(("a", 1), ("b", 1)), run="daily")
+    dataset.append(rows(("a", 2)))
+
+    elsewhere = dataset.rerun(rows(("c", 3)), run="fine")
+    first = dataset.rerun(rows(("a", 4), ("b", 4)), run="fix")
+    again = dataset.rerun(rows(("a", 5)), run="fix")
+
+    assert (elsewhere.notes, again.notes) == ((), ())
+    assert first.notes[0].startswith(
+        "The run 'fix' is new: its rows were added to those of 'daily', no named run in p=a, p=b."
+    )
+    assert first.notes[0] in caplog.text
+
+
+def test_a_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset) -> None:
+    dataset.append(rows(("a", 1), ("b", 1)), run="daily")
+    dataset.append(rows(("a", 2)))
+
+    commit = dataset.rerun(rows(("a", 3)), run="fix", partitions=True)
+    after_first = content(dataset)
+    dataset.append(rows(("a", 9)))
+    dataset.rerun(rows(("a", 4)), run="fix")
+    by_run = content(dataset)
+    dataset.rerun(rows(("b", 5)), run="fix", partitions=True)
+
+    assert commit.notes == ()
+    assert after_first == [("a", 3), ("b", 1)]
+    assert by_run == [("a", 4), ("a", 9), ("b", 1)]
+    assert content(dataset) == [("a", 9), ("b", 5)]
+
+
+def test_a_rerun_of_partitions_without_rows_takes_out_what_the_run_wrote(dataset: Dataset) -> None:
+    dataset.append(rows(("a", 1)))
+    dataset.rerun(rows(("a", 2)), run="fix")
+
+    dataset.rerun([], run="fix", partitions=True)
+
+    assert content(dataset) == [("a", 1)]
+
+
+def test_a_rerun_of_partitions_conflicts_with_whoever_touches_one(dataset: Dataset) -> None:
+    dataset.append(rows(("a", 1), ("b", 1)))
+
+    def late(p: str) -> Any:
+        dataset.append(rows((p, 7)))
+        yield from rows(("a", 2))
+
+    with pytest.raises(CommitConflictError, match="both touch p=a"):
+        dataset.rerun(late("a"), run="fix", partitions=True)
+    dataset.rerun(late("b"), run="fix", partitions=True)
+
+    assert content(dataset) == [("a", 2), ("b", 1), ("b", 7)]
+
+
+def test_a_rerun_of_partitions_conflicts_with_what_came_since_its_base(dataset: Dataset) -> None:
+    base = dataset.append(rows(("a", 1))).version
+    dataset.append(rows(("a", 2)))
+
+    with pytest.raises(CommitConflictError, match="p=a"):
+        dataset.rerun(rows(("a", 3)), run="fix", partitions=True, base=base)
+    dataset.rerun(rows(("b", 3)), run="fix", partitions=True, base=base)
+
+
+def test_a_scope_of_a_run_and_partitions_is_read_back_as_it_was_noted() -> None:
+    scope = RunFiles("fix", partitions=frozenset({"p=a"}))
+
+    assert reservation.ScopeNote.of(scope).scope({}) == scope
+    assert reservation.ScopeNote.of(RunFiles("fix")).scope({}) == RunFiles("fix")

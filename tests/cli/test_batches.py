@@ -134,3 +134,12 @@ def test_staged_batch_is_discarded_after_a_question(cli, address, rows) -> None:
 
 def test_nothing_staged_is_told(cli, address) -> None:
     assert "No staged batch waits" in cli("staged", address).stderr
+
+
+def test_a_first_rerun_names_what_it_adds_to_or_replaces_it(cli, address, rows) -> None:
+    added = cli.json("rerun", address, rows, "--run", "new")
+    replaced = cli.json("rerun", address, rows, "--run", "newer", "--partitions")
+
+    assert "The run 'new' is new" in added["notes"][0]
+    assert "notes" not in replaced
+    assert replaced["removed_file_count"] > 0

@@ -80,6 +80,11 @@ def _batch_record(batch: Batch) -> dict[str, object]:
 @takes_files(required=False)
 @click.option("--run", required=True, help="Name of the run that is repeated.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
+@click.option(
+    "--partitions",
+    is_flag=True,
+    help="Replace the partitions that the rows touch, too, whoever wrote them.",
+)
 @base_option
 @begun_option
 def rerun(
@@ -90,13 +95,15 @@ def rerun(
     inputs: Inputs | None,
     run: str,
     is_empty: bool,
+    partitions: bool,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
     """Replace what a run wrote before, wherever it did.
 
-    FILES are as for append. Rows of other runs stay, also in the same partitions. The first
-    rerun of a run adds its rows.
+    FILES are as for append. Rows of other runs stay, also in the same partitions, unless
+    --partitions is given. The first rerun of a run adds its rows; a warning names the runs whose
+    partitions it adds to.
     """
     if (inputs is None) is not is_empty:
         message = "Give FILES, or --empty to say that there are no rows."
@@ -107,7 +114,9 @@ def rerun(
         show_commit(output, dataset.rerun([], run, base=base, commit_options=options))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.rerun(rows_of(inputs, dataset), run, base=base, commit_options=options)
+        commit = dataset.rerun(
+            rows_of(inputs, dataset), run, partitions=partitions, base=base, commit_options=options
+        )
     show_commit(output, commit)
 
 

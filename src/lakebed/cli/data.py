@@ -121,7 +121,9 @@ def commit_options(begun_at: dt.datetime | None) -> CommitOptions | None:
 def show_commit(output: Output, commit: Commit) -> None:
     """Show what a write has done."""
     record = commit_record(commit)
-    output.record(record, facts=facts_of(record, hidden=["commit_id"]))
+    if commit.notes:
+        record["notes"] = list(commit.notes)
+    output.record(record, facts=facts_of(record, hidden=["commit_id", "notes"]))
 
 
 @verb("append", example="lakebed append lake/flights january.csv february.csv --null-text NA")

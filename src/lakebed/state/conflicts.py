@@ -206,7 +206,7 @@ def check(
         for scope in _parts(read.scope):
             if isinstance(scope, RunFiles):
                 _check_run(read, scope, what, change)
-            elif not isinstance(scope, Nothing):
+            if not isinstance(scope, Nothing):
                 _check_files(scope, what, change, is_own=read is own)
 
 
@@ -381,10 +381,14 @@ def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[st
 
 def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -> None:
     """Check that the files in a scope are those of the state, and always were."""
+    if isinstance(scope, RunFiles) and not scope.partitions:
+        return
     if isinstance(scope, RewrittenFiles):
         touched = _lost_or_missed(scope, since)
     else:
-        changed = since.other_rows if isinstance(scope, WholePartitions) else since.changed
+        changed = (
+            since.other_rows if isinstance(scope, WholePartitions | RunFiles) else since.changed
+        )
         touched = {name: entry for name, entry in changed.items() if scope.covers(name)}
     if not touched:
         return

@@ -56,7 +56,7 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         partitions: Whole partitions, by path.
         view: Whole partitions, by a predicate on partition fields, as SQL.
-        run: All that this run wrote.
+        run: All that this run wrote; with partitions, these too.
     """
 
     partitions: tuple[str, ...] | None = None
@@ -72,7 +72,8 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case ThesePartitions():
                 return cls(partitions=tuple(sorted(scope.partitions)))
             case RunFiles():
-                return cls(run=scope.run)
+                partitions = tuple(sorted(scope.partitions or ())) or None
+                return cls(run=scope.run, partitions=partitions)
             case WholeView() if not isinstance(scope, Unchanged):
                 return cls(view=str(scope.predicate))
         message = f"A batch with the scope {type(scope).__name__} cannot be staged."
@@ -87,11 +88,13 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Raises:
             PredicateError: The predicate names a field that the dataset does not have.
         """
+        if self.run is not None:
+            return RunFiles(self.run, partitions=frozenset(self.partitions or ()))
         if self.partitions is not None:
             return ThesePartitions(frozenset(self.partitions))
         if self.view is not None:
             return WholeView(parse_sql(self.view, levels), levels)
-        return Nothing() if self.run is None else RunFiles(self.run)
+        return Nothing()
 
 
 class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

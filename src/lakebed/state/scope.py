@@ -191,19 +191,24 @@ class RunFiles:
         labels: The files, once they are known.
         replaces: Whether the files are taken out. Else they stay, and only nobody may write of
             the run meanwhile.
+        partitions: Partitions that are replaced as a whole, too, whoever wrote them; None for those
+            that the new rows touch, until these are known.
     """
 
     run: str
     labels: frozenset[str] = frozenset()
     replaces: bool = True
+    partitions: frozenset[str] | None = frozenset()
 
-    def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
-        """Return False."""
-        return False
+    def covers(self, partition: str) -> bool:
+        """Whether the partition is replaced as a whole."""
+        return self.partitions is not None and partition in self.partitions
 
     def removes(self, label: str) -> bool:
-        """Whether the file holds rows of the run."""
-        return label in self.labels
+        """Whether the file holds rows of the run, or is in a partition that is replaced."""
+        return label in self.labels or (
+            bool(self.partitions) and self.covers(partition_of_label(label))
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,6 +311,11 @@ class Transaction:
         )
 
     @property
+    def store(self) -> Store:
+        """The store that holds the dataset."""
+        return self._store
+
+    @property
     def base(self) -> State:
         """The state that the transaction is based on."""
         return self._base

@@ -275,7 +275,8 @@ def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:
             is_settled = written.number > epoch.number
         if written == epoch:
             partitions.update(entry.partitions)
-        if entry.operation in runs.REWRITING:
+        is_rewriting = entry.operation in runs.REWRITING
+        if is_rewriting or runs.NO_RUN in entry.carried.values():
             sources = {partition_of_label(label) for label in entry.removed if label in joined}
             if is_settled:
                 sources |= partitions.intersection(map(partition_of_label, entry.removed))
@@ -284,7 +285,8 @@ def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:
             joined.update(
                 label
                 for label in entry.added
-                if not entry.carried.get(label) and partition_of_label(label) in sources
+                if entry.carried.get(label, runs.NO_RUN if is_rewriting else None) == runs.NO_RUN
+                and partition_of_label(label) in sources
             )
     return joined
 

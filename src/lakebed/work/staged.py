@@ -169,7 +169,7 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
         own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
-        change = replace(change, scope=RunFiles(change.scope.run, frozenset(own)))
+        change = replace(change, scope=replace(change.scope, labels=frozenset(own)))
     return apply(state, change, dt.datetime.now(dt.UTC))[0]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from lakebed.arrow.caps import admitted_values
@@ -15,15 +16,19 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.given import check_given
+from lakebed.model.keys import partition_of_label
 from lakebed.model.shown import counted
+from lakebed.state import runs
 from lakebed.state.conflicts import Read
-from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
+from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
+
+_MOST_NAMES = 3
 
 ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
 
@@ -68,7 +73,51 @@ def commit_staged(
         is_append = isinstance(settled, Nothing)
         touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
-    return Commit.of(transaction.commit(scope=settled, reads=reads), transaction.base)
+    made = transaction.commit(scope=settled, reads=reads)
+    notes = notes_of_run(transaction.store, transaction.base, settled, written.partitions)
+    return Commit.of(made, transaction.base, notes)
+
+
+def notes_of_run(
+    store: Store, base: State, scope: Scope, partitions: Collection[str]
+) -> tuple[str, ...]:
+    """Return what the first rerun of a run added its rows to, in a sentence that is logged too.
+
+    Args:
+        store: Where the dataset is.
+        base: Its state before the commit.
+        scope: What the commit has replaced.
+        partitions: Those of its rows.
+
+    Cost:
+        For a rerun, what is known of runs, of which there are few objects; else nothing.
+    """
+    if not isinstance(scope, RunFiles) or not scope.replaces:
+        return ()
+    known = runs.read(store, base.lists)
+    if scope.run in known.batches.values():
+        return ()
+    others: dict[str, set[str]] = {}
+    for label in base.labels:
+        partition = partition_of_label(label)
+        if partition in partitions and not scope.covers(partition):
+            run = known.of(label)
+            others.setdefault(repr(run) if run else "no named run", set()).add(partition)
+    if not others:
+        return ()
+    shared = sorted(set().union(*others.values()))
+    note = (
+        f"The run {scope.run!r} is new: its rows were added to those of "
+        f"{_listed(sorted(others))} in {_listed([name or 'the whole dataset' for name in shared])}. "
+        "To replace these, rerun it with partitions=True, or --partitions."
+    )
+    _log.warning("rerun dataset=%s: %s", base.name, note)
+    return (note,)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def keep_staged(
@@ -108,6 +157,8 @@ def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
                 hint="Say what shall be empty: a view, or on the command line --where.",
             )
         return ThesePartitions(touched)
+    if isinstance(scope, RunFiles) and scope.partitions is None:
+        return replace(scope, partitions=frozenset(touched))
     if isinstance(scope, WholeView):
         outside = sorted(partition for partition in touched if not scope.covers(partition))
         if outside:
