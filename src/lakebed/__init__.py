@@ -85,6 +85,7 @@ else:
             "FromFiles": "lakebed.pipeline.candidates",
             "IngestQuery": "lakebed.pipeline.following",
             "IngestRun": "lakebed.pipeline.following",
+            "Hold": "lakebed.state.sources",
             "Ingest": "lakebed.pipeline.ingest",
             "IngestCheck": "lakebed.pipeline.ingest",
             "IngestReport": "lakebed.pipeline.report",

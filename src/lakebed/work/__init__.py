@@ -34,6 +34,7 @@ else:
             "metadata": "lakebed.work",
             "promotion": "lakebed.work",
             "protection": "lakebed.work",
+            "rerouting": "lakebed.work",
             "rollback": "lakebed.work",
             "staged": "lakebed.work",
             "writer": "lakebed.work",
