@@ -671,8 +671,8 @@ class Repository:
             own = self._keys_of(last)
             doomed, leading = [key for key in doomed if key in own], {}
         delete_unchanged(self._store, leading)
-        rest = [key for key in doomed if key not in pointers]
-        delete_with_tables(self._store, last.name, rest)
+        others = [key for key in doomed if key not in pointers]
+        delete_with_tables(self._store, last.name, others)
         if self._find(last.name) is not None:
             return
         self._store.delete([schema_file_key])

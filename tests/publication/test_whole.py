@@ -303,7 +303,7 @@ class Late(DelegatingStore):
 @pytest.mark.parametrize(
     ("door", "name"), [(ICEBERG, "version-hint.text"), (DELTA, "_last_checkpoint")], ids=str
 )
-def test_pointer_that_lands_late_leads_nobody_back(door, name, days, monkeypatch):
+def test_pointer_that_lands_late_leads_no_reader_back(door, name, days, monkeypatch):
     monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
     days.append(rows(1, "a"))
     door.publish(days)

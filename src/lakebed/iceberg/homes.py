@@ -102,7 +102,7 @@ class TableHome(Protocol):
         """Return the highest number of the metadata; 0 if there is none.
 
         Raises:
-            CorruptMetadataError: What cannot be read is not numbered here, and nobody can go past it.
+            CorruptMetadataError: The metadata has no numbers, so that a new table cannot begin above it.
         """
 
     def trouble(self, table: IcebergTable) -> str:

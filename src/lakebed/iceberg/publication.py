@@ -126,7 +126,7 @@ def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
     except CorruptMetadataError:
         if home.folder is None:
             raise
-        return True  # nobody else may have it in the dataset's own folder
+        return True  # the folder is the dataset's own
     if table is None:
         return False
     said = table.metadata.properties.get(DATASET)

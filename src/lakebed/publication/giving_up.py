@@ -1,8 +1,8 @@
 """Giving up a table whose metadata lies beside the data, under keys that its format numbers.
 
 What is deleted was given up before, in the table's note, with the numbers that were there. Whoever
-publishes from then on begins above these. So nothing is deleted that somebody may still need,
-however long it takes.
+publishes from then on begins above these. So nothing is deleted that a new table needs, however
+long it takes.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def etags_of(store: Store, keys: Sequence[str]) -> dict[str, str]:
 
 
 def delete_unchanged(store: Store, etags: Mapping[str, str]) -> None:
-    """Delete objects that nobody has written since they were looked at.
+    """Delete objects that no other writer has replaced since they were looked at.
 
     Cost:
         One GET and one DELETE each.

@@ -313,7 +313,7 @@ class _Checker:
         with suppress(FormatError):
             self.leftover = find_leftover(self._store, self.head)
         if self.leftover is not None:
-            return "check(repair=True) deletes it: it landed when its time was past."
+            return "check(repair=True) deletes it: it was written when its time was past."
         return "No reader of Lakebed looks at it: delete it, unless another tool needs it."
 
     def _check_segments(self) -> list[Finding]:

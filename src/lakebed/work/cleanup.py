@@ -377,8 +377,8 @@ def _give_up(
                 expected=state.version,
                 actual=now.version,
             )
-        seen = replace(sight, entries=entries, published=notes)
-        after = seen.judge_by(now, rules).judge(sight.objects)
+        sight_then = replace(sight, entries=entries, published=notes)
+        after = sight_then.judge_by(now, rules).judge(sight.objects)
         # Nothing else than what was planned: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
