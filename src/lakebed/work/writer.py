@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
@@ -20,6 +20,7 @@ from lakebed.model.keys import partition_of_label
 from lakebed.model.shown import counted
 from lakebed.state import runs
 from lakebed.state.conflicts import Read
+from lakebed.state.history import Entry
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
@@ -74,37 +75,39 @@ def commit_staged(
         touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
     made = transaction.commit(scope=settled, reads=reads)
-    notes = notes_of_run(transaction.store, transaction.base, settled, written.partitions)
+    notes = notes_of_run(transaction.store, transaction.base, settled, made.entry)
     return Commit.of(made, transaction.base, notes)
 
 
-def notes_of_run(
-    store: Store, base: State, scope: Scope, partitions: Collection[str]
-) -> tuple[str, ...]:
+def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple[str, ...]:
     """Return what the first rerun of a run added its rows to, in a sentence that is logged too.
 
     Args:
         store: Where the dataset is.
         base: Its state before the commit.
         scope: What the commit has replaced.
-        partitions: Those of its rows.
+        entry: Of the commit.
 
     Cost:
-        For a rerun, what is known of runs, of which there are few objects; else nothing.
+        For a rerun beside other rows, what is known of runs, of which there are few objects; else
+        nothing.
     """
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return ()
-    known = runs.read(store, base.lists)
-    if scope.run in known.batches.values():
+    gone, partitions = frozenset(entry.removed), frozenset(map(partition_of_label, entry.added))
+    beside = [
+        label
+        for label in base.labels
+        if label not in gone and partition_of_label(label) in partitions
+    ]
+    known = runs.read(store, base.lists) if beside else runs.Runs()
+    if not beside or scope.run in known.batches.values():
         return ()
     others: dict[str, set[str]] = {}
-    for label in base.labels:
-        partition = partition_of_label(label)
-        if partition in partitions and not scope.covers(partition):
-            run = known.of(label)
-            others.setdefault(repr(run) if run else "no named run", set()).add(partition)
-    if not others:
-        return ()
+    for label in beside:
+        run = known.of(label)
+        name = repr(run) if run else "no named run"
+        others.setdefault(name, set()).add(partition_of_label(label))
     shared = sorted(set().union(*others.values()))
     note = (
         f"The run {scope.run!r} is new: its rows were added to those of "
