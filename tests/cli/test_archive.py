@@ -25,6 +25,8 @@ CALLS = {
     "list": "log --start 2015-03-20 --end 2015-03-21 --storage {root}",
     "latest": "log box --lookback 36500 --storage {root}",
     "fetch": "one --to {root}/../out --storage {root}",
+    "retract": "one --reason torn --storage {root}",
+    "restore": "one --storage {root}",
     "reindex": "--storage {root}",
     "enqueue": "{file} --where box --what log --start now --queue {root}/../queue",
     "upload": "--queue {root}/../queue --storage {root}",
@@ -78,6 +80,8 @@ def test_every_verb_is_called_in_every_form() -> None:
 @pytest.mark.parametrize("verb", CALLS)
 def test_result_is_valid(cli, root: str, file: Path, verb: str, output: str) -> None:
     arguments = CALLS[verb].format(root=root, file=file).split()
+    if verb == "restore":
+        cli("archive", "retract", *CALLS["retract"].format(root=root).split())
 
     result = cli("archive", verb, *arguments, "-o", output)
 
@@ -328,3 +332,23 @@ def test_start_that_would_be_before_1990_is_refused_and_nothing_is_stored(
     assert "20150320" in error["hint"]
     everything = ("archive", "list", "log", "--start", "0", "--end", "now", "--storage", root)
     assert [row["id"] for row in cli.json(*everything)] == ["one"]
+
+
+def test_a_file_is_retracted_listed_and_restored(cli, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.log").write_text("a")
+    push = ("a.log", "--where", "box", "--what", "log", "--start", "2015-03-20")
+    (pushed,) = cli.json("archive", "push", *push, "--storage", "raw")
+    asked = ("log", "--start", "2015-03-20", "--end", "2015-03-21", "--storage", "raw")
+
+    (told,) = cli.json("archive", "retract", pushed["id"], "--reason", "torn", "--storage", "raw")
+
+    assert told["retracted"] == "torn"
+    assert cli.json("archive", "list", *asked) == []
+    assert [row["retracted"] for row in cli.json("archive", "list", *asked, "--retracted")] == [
+        "torn"
+    ]
+    assert cli("archive", "cat", pushed["id"], "--storage", "raw").stdout == "a"
+    (restored,) = cli.json("archive", "restore", pushed["id"], "--storage", "raw")
+    assert restored["retracted"] is None
+    assert len(cli.json("archive", "list", *asked)) == 1

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakebed.archive.record import ArchiveRecord as ArchiveRecord
     from lakebed.archive.reindex import ReindexReport as ReindexReport
     from lakebed.archive.reindex import SkippedObject as SkippedObject
+    from lakebed.archive.retraction import Retraction as Retraction
     from lakebed.archive.times import time_buckets as time_buckets
     from lakebed.archive.times import times_in_name as times_in_name
     from lakebed.archive.times import to_epoch_ms as to_epoch_ms
@@ -52,6 +53,7 @@ else:
             "ArchiveRecord": "lakebed.archive.record",
             "ReindexReport": "lakebed.archive.reindex",
             "SkippedObject": "lakebed.archive.reindex",
+            "Retraction": "lakebed.archive.retraction",
             "time_buckets": "lakebed.archive.times",
             "times_in_name": "lakebed.archive.times",
             "to_epoch_ms": "lakebed.archive.times",

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
@@ -17,7 +18,8 @@ from lakebed.archive.keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
-from lakebed.archive.reindex import ReindexReport, reindex
+from lakebed.archive.reindex import ReindexReport, noted, reindex
+from lakebed.archive.retraction import key_of_retraction, note_retraction, retractions_in
 from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
 from lakebed.archive.translator import translate
@@ -131,6 +133,8 @@ class Archive:
                 extra,
             )
             record = self._store_file(file, fields, id, compress=compress)
+        if id is not None:
+            record = noted(self.store, record)
         self._put(record)
         return record
 
@@ -233,6 +237,7 @@ class Archive:
         record = files.write_claimed(
             self.store, file, metadata, expected_hash=expected, is_stored=True, keys=self.keys
         )
+        record = noted(self.store, record)
         self._put(record)
         return record
 
@@ -253,6 +258,7 @@ class Archive:
         end: object = None,
         work_id: str | None = None,
         where: str | None = None,
+        retracted: bool = False,
     ) -> Iterator[ArchiveRecord]:
         """Yield the files of a time or a work id, each once.
 
@@ -262,6 +268,7 @@ class Archive:
             end: End of the time, included; `now` is a time.
             work_id: Which work.
             where: Which place; None for all.
+            retracted: Whether files that are retracted come, too.
 
         Returns:
             SQLite: in the order of their starts. DynamoDB: day by day.
@@ -272,7 +279,9 @@ class Archive:
         Cost:
             One question to the index for 100 files; on DynamoDB also one for each day asked for.
         """
-        query = ArchiveQuery.of(what, where=where, work_id=work_id, start=start, end=end)
+        query = ArchiveQuery.of(
+            what, where=where, work_id=work_id, start=start, end=end, retracted=retracted
+        )
         return self._list(query)
 
     def _list(self, query: ArchiveQuery) -> Iterator[ArchiveRecord]:
@@ -292,6 +301,7 @@ class Archive:
         end: object = None,
         work_id: str | None = None,
         where: str | None = None,
+        retracted: bool = False,
         limit: int = PAGE_LIMIT,
         cursor: str | None = None,
     ) -> Page:
@@ -301,7 +311,9 @@ class Archive:
             InvalidInputError: As `list`; or `limit` is not 1 to 1,000, or the cursor is none of
                 this question.
         """
-        query = ArchiveQuery.of(what, where=where, work_id=work_id, start=start, end=end)
+        query = ArchiveQuery.of(
+            what, where=where, work_id=work_id, start=start, end=end, retracted=retracted
+        )
         return self.index.page(query, limit=limit, cursor=cursor)
 
     def latest(
@@ -311,6 +323,7 @@ class Archive:
         *,
         lookback_days: int = DEFAULT_LOOKBACK_DAYS,
         now: dt.datetime | None = None,
+        retracted: bool = False,
     ) -> ArchiveRecord:
         """Return the file with the latest start.
 
@@ -322,6 +335,7 @@ class Archive:
             where: Which place.
             lookback_days: How many days before today are looked at.
             now: What today is; the clock's time unless given.
+            retracted: Whether a file that is retracted counts.
 
         Raises:
             RecordNotFoundError: There is none.
@@ -337,6 +351,7 @@ class Archive:
             where,
             first_ms=first_day * DAY_MS,
             last_ms=(today + 1) * DAY_MS - 1,
+            retracted=retracted,
         )
         if record is None:
             msg = f"No file of {what!r} at {where!r} in the last {lookback_days} days."
@@ -355,10 +370,63 @@ class Archive:
             CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
 
         Cost:
-            One HEAD, and a GET where the metadata lies beside the content only. An id of a file
-            with a key of the original form takes a HEAD and a GET more.
+            One HEAD and a GET, and a GET where the metadata lies beside the content only. An id of
+            a file with a key of the original form takes a HEAD and a GET more.
         """
-        return files.find_record(self.store, url_or_id)
+        return noted(self.store, files.find_record(self.store, url_or_id))
+
+    def retract(self, url_or_id: str, *, reason: str) -> ArchiveRecord:
+        """Keep a file from being read by any ingest, until it is restored; it stays as it is.
+
+        `list`, `page` and `latest` leave it out unless they are asked for it; it can be fetched.
+        Rows that an ingest has read stay in their dataset: roll back or delete. An ingest that runs
+        right now may still read the file: `Dataset.hold` keeps its rows out for sure. A second call
+        changes nothing but an index that lacks the note.
+
+        Args:
+            url_or_id: As in `record`.
+            reason: Why; whoever reads the record sees it.
+
+        Returns:
+            The record, with the retraction.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: The reason is empty, the URL leads out of the archive, or the id is
+                none.
+
+        Cost:
+            As `record`, a PUT and a write to the index.
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            msg = f"The reason is {reason!r}."
+            raise InvalidInputError(msg, hint="Say why no ingest shall read the file.")
+        record = files.find_record(self.store, url_or_id)
+        record = replace(record, retraction=note_retraction(self.store, record.id, reason))
+        self.index.put([record])
+        return record
+
+    def restore(self, url_or_id: str) -> ArchiveRecord:
+        """Take a retraction back, so that the next ingest reads the file.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: It is not retracted, the URL leads out of the archive, or the id is
+                none.
+
+        Cost:
+            As `record`, a DELETE, and a read of and a write to the index.
+        """
+        record = files.find_record(self.store, url_or_id)
+        indexed = self.index.find(record.id)
+        is_indexed = indexed is not None and indexed.retraction is not None
+        key = key_of_retraction(record.id)
+        if not is_indexed and key not in retractions_in(self.store):
+            msg = f"The file {record.id!r} is not retracted."
+            raise InvalidInputError(msg, hint="`lakebed archive list --retracted` lists those.")
+        self.store.delete([key])
+        self.index.put([record])
+        return record
 
     def open(self, url_or_id: str, *, verify: bool = True) -> BinaryIO:
         """Open a file to be read from its begin to its end. Close it, or use it in a `with`.
@@ -376,7 +444,7 @@ class Archive:
         Cost:
             As `record`, and a GET for each 4 MiB.
         """
-        return self.open_record(self.record(url_or_id), verify=verify)
+        return self.open_record(files.find_record(self.store, url_or_id), verify=verify)
 
     def open_record(self, record: ArchiveRecord, *, verify: bool = True) -> BinaryIO:
         """Open the file of a record that `record` has just returned, as `open` does.
@@ -418,7 +486,7 @@ class Archive:
                 cannot be written.
             FormatError: The content has another hash than its metadata says.
         """
-        record = self.record(url_or_id)
+        record = files.find_record(self.store, url_or_id)
         target = target_path(Path(to), template, record.metadata)
         with self.open_record(record, verify=verify) as content:
             write_file(content, target)

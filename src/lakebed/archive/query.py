@@ -29,6 +29,7 @@ class ArchiveQuery:
         work_id: Which work; None to ask by time.
         start: Begin of the time asked for, in milliseconds since the epoch.
         end: End of it, included.
+        retracted: Whether files that are retracted come, too.
     """
 
     what: str
@@ -36,6 +37,7 @@ class ArchiveQuery:
     work_id: str | None = None
     start: int | None = None
     end: int | None = None
+    retracted: bool = False
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class ArchiveQuery:
         start: object = None,
         end: object = None,
         now: dt.datetime | None = None,
+        retracted: bool = False,
     ) -> Self:
         """Check a question.
 
@@ -68,7 +71,7 @@ class ArchiveQuery:
             msg = "The question has both a work id and a time."
             raise InvalidInputError(msg, hint="Give work_id, or start and end.")
         if work_id is not None:
-            return cls(what=what, where=where, work_id=work_id)
+            return cls(what=what, where=where, work_id=work_id, retracted=retracted)
         if start is None or end is None:
             msg = f"The question has no {'start' if start is None else 'end'}."
             raise InvalidInputError(msg, hint="Give both start and end; end may be 'now'.")
@@ -76,7 +79,7 @@ class ArchiveQuery:
         if first > last:
             msg = f"The question has start {first} after end {last}."
             raise InvalidInputError(msg, hint="Swap them.")
-        return cls(what=what, where=where, start=first, end=last)
+        return cls(what=what, where=where, start=first, end=last, retracted=retracted)
 
     @property
     def interval(self) -> tuple[int, int]:
@@ -86,6 +89,7 @@ class ArchiveQuery:
     def digest(self, kind: str) -> str:
         """Return what binds a cursor to this question and to a kind of index."""
         asked = [kind, self.what, self.where, self.work_id, self.start, self.end]
+        asked += [self.retracted] if self.retracted else []
         return hashlib.blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
 
 

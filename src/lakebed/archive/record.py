@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.archive.metadata import RESERVED_WORK_ID, FileMetadata
+from lakebed.archive.retraction import Retraction, from_fields, to_fields
 from lakebed.archive.times import time_buckets, to_datetime
 
 RECORD_VERSION = 0
 MAX_BUCKETS = 30  # as the originals, which refuse files of more days
 LONG_BUCKET = "long"
+RETRACTION = "lakebed:retraction"  # beside the metadata, in an index alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class ArchiveRecord:
         create_time_ms: When the content was stored, in milliseconds since the epoch, by the clock
             of the storage.
         size_bytes: The length of the content.
+        retraction: Why no ingest reads the file; None if it is not retracted.
 
     Examples:
         >>> import io, lakebed
@@ -44,6 +47,7 @@ class ArchiveRecord:
     metadata: FileMetadata
     create_time_ms: int
     size_bytes: int
+    retraction: Retraction | None = None
 
     @property
     def id(self) -> str:
@@ -132,8 +136,14 @@ class ArchiveRecord:
             "range_key": self.range_key,
             "create_time": self.create_time_ms,
             "size": self.size_bytes,
-            "metadata": dict(self.metadata),
+            "metadata": self.noted_metadata,
         }
+
+    @property
+    def noted_metadata(self) -> dict[str, Any]:
+        """What an index holds of the metadata: with the retraction, if there is one."""
+        note = {} if self.retraction is None else {RETRACTION: to_fields(self.retraction)}
+        return {**self.metadata, **note}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ArchiveRecord:
@@ -143,11 +153,14 @@ class ArchiveRecord:
             InvalidInputError: The metadata breaks a rule.
             UnsupportedVersionError: The metadata is of another version.
         """
+        fields = dict(document["metadata"])
+        note = fields.pop(RETRACTION, None)
         return cls(
             url=document["url"],
-            metadata=FileMetadata(document["metadata"], is_stored=True),
+            metadata=FileMetadata(fields, is_stored=True),
             create_time_ms=int(document["create_time"]),
             size_bytes=int(document["size"]),
+            retraction=None if note is None else from_fields(note),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,12 @@ from lakebed.archive import files
 from lakebed.archive.index import ArchiveIndex
 from lakebed.archive.keys import is_metadata_key
 from lakebed.archive.record import ArchiveRecord
+from lakebed.archive.retraction import (
+    find_retraction,
+    is_retraction,
+    key_of_retraction,
+    retractions_in,
+)
 from lakebed.errors import (
     FormatError,
     InvalidInputError,
@@ -91,10 +97,19 @@ def reindex(
     has_records = not dry_run or index.exists()
     seen: set[str] = set()
     skipped: list[SkippedObject] = []
-    keys = (info.key for info in store.list() if not is_metadata_key(info.key))
+    retracted = retractions_in(store)
+    keys = (
+        info.key
+        for info in store.list()
+        if not is_metadata_key(info.key) and not is_retraction(info.key)
+    )
     outcomes = _read_all(store, keys) if spark is None else _read_by_tasks(spark, store, list(keys))
     while chunk := list(islice(outcomes, _BATCH)):
-        records = [outcome for outcome in chunk if isinstance(outcome, ArchiveRecord)]
+        records = [
+            noted(store, outcome) if key_of_retraction(outcome.id) in retracted else outcome
+            for outcome in chunk
+            if isinstance(outcome, ArchiveRecord)
+        ]
         skipped += [outcome for outcome in chunk if isinstance(outcome, SkippedObject)]
         if not dry_run:
             index.put(records)
@@ -116,6 +131,11 @@ def reindex(
         skipped=tuple(skipped),
         foreign_count=foreign_count,
     )
+
+
+def noted(store: Store, record: ArchiveRecord) -> ArchiveRecord:
+    """Return a record with the retraction that the storage holds, or without one."""
+    return replace(record, retraction=find_retraction(store, record.id))
 
 
 def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Outcome]:

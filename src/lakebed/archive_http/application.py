@@ -292,7 +292,8 @@ def _query_of(given: Mapping[str, str]) -> ArchiveQuery:
                 what=given["what"],
                 where=given.get("where"),
                 work_id=given.get("work_id"),
-                **times,
+                start=times.get("start"),
+                end=times.get("end"),
             )
         code = "InvalidWorkInterval"
     raise Refusal(400, code, _REASONS[code])

@@ -57,6 +57,7 @@ RECORD_COLUMNS = (
     "hash",
     "created_at",
     "metadata",
+    "retracted",
 )
 _TABLE_COLUMNS = ("what", "where", "start", "end", "work_id", "size_bytes", "path", "id")
 _PIECE_BYTES = 1024 * 1024
@@ -77,6 +78,11 @@ def archive() -> None:
     Times are ISO 8601 (2015-03-20T10:00Z), 20150320, seconds or milliseconds since the epoch, or
     `now`.
     """
+
+
+retracted_option = click.option(
+    "--retracted", is_flag=True, help="Files that are retracted come, too, with the reason."
+)
 
 
 def takes_archive(function: Verb) -> Verb:
@@ -192,11 +198,16 @@ def record_row(record: ArchiveRecord) -> dict[str, object]:
         "hash": record.hash,
         "created_at": record.created_at,
         "metadata": dict(record.metadata),
+        "retracted": None if record.retraction is None else record.retraction.reason,
     }
 
 
-def _show_records(output: Output, records: Iterable[ArchiveRecord]) -> None:
+def _show_records(
+    output: Output, records: Iterable[ArchiveRecord], *, retracted: bool = False
+) -> None:
     columns = _TABLE_COLUMNS if output.is_table else RECORD_COLUMNS
+    if retracted and output.is_table:
+        columns = (*columns, "retracted")
     output.rows(columns, (record_row(record) for record in records))
 
 
@@ -259,6 +270,7 @@ def _with_times(file: str, fields: dict[str, Any]) -> dict[str, Any]:
 @click.option("--end", help="End of it, included.")
 @click.option("--where", help="Only this place.")
 @click.option("--work-id", help="Instead of a time: the files of this work.")
+@retracted_option
 def list_(
     output: Output,
     *,
@@ -268,9 +280,13 @@ def list_(
     end: str | None,
     where: str | None,
     work_id: str | None,
+    retracted: bool,
 ) -> None:
     """List the files of a time or a work id."""
-    _show_records(output, archive.list(what, start=start, end=end, where=where, work_id=work_id))
+    records = archive.list(
+        what, start=start, end=end, where=where, work_id=work_id, retracted=retracted
+    )
+    _show_records(output, records, retracted=retracted)
 
 
 @verb("latest", example="lakebed archive latest syslog web1 --storage ./raw")
@@ -285,9 +301,45 @@ def list_(
     show_default=True,
     help="How many days before today are looked at.",
 )
-def latest(output: Output, *, archive: Archive, what: str, where: str, lookback_days: int) -> None:
+@retracted_option
+def latest(
+    output: Output,
+    *,
+    archive: Archive,
+    what: str,
+    where: str,
+    lookback_days: int,
+    retracted: bool,
+) -> None:
     """Show the file with the latest start of a place."""
-    output.record(record_row(archive.latest(what, where, lookback_days=lookback_days)))
+    record = archive.latest(what, where, lookback_days=lookback_days, retracted=retracted)
+    output.record(record_row(record))
+
+
+@verb(
+    "retract",
+    example="lakebed archive retract 6309e115c2914d0f8622973422626954 --reason 'torn' "
+    "--storage ./raw",
+)
+@takes_archive
+@click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
+@click.option("--reason", required=True, help="Why; whoever reads the record sees it.")
+def retract(output: Output, *, archive: Archive, urls: Sequence[str], reason: str) -> None:
+    """Keep files from being read by any ingest.
+
+    They stay, can be fetched, and are left out of lists unless --retracted is given. Rows that were
+    read stay in their dataset; `lakebed rollback` takes them out.
+    """
+    records = (archive.retract(url, reason=reason) for url in urls)
+    _show_records(output, records, retracted=True)
+
+
+@verb("restore", example="lakebed archive restore 6309e115c2914d0f8622973422626954 --storage ./raw")
+@takes_archive
+@click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
+def restore(output: Output, *, archive: Archive, urls: Sequence[str]) -> None:
+    """Let files be read again that were retracted."""
+    _show_records(output, (archive.restore(url) for url in urls))
 
 
 @verb(
@@ -572,5 +624,8 @@ def _report_row(report: MessageReport) -> dict[str, object]:
     }
 
 
-for _command in (init, push, list_, latest, fetch, cat, reindex, enqueue, upload, ingest, serve):
+for _command in (
+    *(init, push, list_, latest, fetch, cat, retract, restore),
+    *(reindex, enqueue, upload, ingest, serve),
+):
     archive.add_command(_command)

@@ -11,11 +11,12 @@ from typing import Literal, get_args
 from lakebed.archive import Archive, ArchiveRecord, open_archive
 from lakebed.archive.frames import stored_file
 from lakebed.archive.query import ArchiveQuery
+from lakebed.archive.retraction import find_retraction, key_of_retraction, retractions_in
 from lakebed.arrow.reading.files import STDIN, FileFormat, find_files
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.redaction import StorageOptions
-from lakebed.work.ingest.due import FILE, Candidate
+from lakebed.work.ingest.due import FILE, Candidate, LeftOut
 
 Supersede = Literal["path", "span", "id"]
 """Which archived file takes the place of which, where somebody has said so.
@@ -121,11 +122,13 @@ class Candidates:
         format: Of all of them.
         files: Each of them once.
         supersede: Of an archive: which take the place of others.
+        left_out: Of an archive: files that are retracted.
     """
 
     format: FileFormat
     files: tuple[Candidate, ...]
     supersede: Supersede | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def find_candidates(
@@ -139,7 +142,7 @@ def find_candidates(
             archive is wrong.
 
     Cost:
-        The question to the index; or a look at each file, or a LIST for each URL.
+        The question to the index and a LIST; or a look at each file, or a LIST for each URL.
     """
     if isinstance(source, FromFiles):
         told, files = find_files(
@@ -215,12 +218,31 @@ def _of_archive(
         end=_moment(source.end),
         work_id=source.work_id,
         where=source.where,
+        retracted=True,
     )
+    # The index may not have heard of it yet, where one process has retracted and another indexed.
+    retracted = retractions_in(archive.store)
+    files: list[Candidate] = []
+    left_out: list[LeftOut] = []
+    for record in records:
+        candidate = _of_record(archive, record)
+        if key_of_retraction(record.id) in retracted:
+            left_out.append(LeftOut.of(candidate, "held", _why_retracted(archive, record)))
+        else:
+            files.append(candidate)
     return Candidates(
         format=format,
-        files=tuple(_of_record(archive, record) for record in records),
+        files=tuple(files),
         supersede=source.supersede,
+        left_out=tuple(left_out),
     )
+
+
+def _why_retracted(archive: Archive, record: ArchiveRecord) -> str:
+    note = record.retraction or find_retraction(archive.store, record.id)
+    if note is None:
+        return "retracted until right now"
+    return f"retracted since {note.retracted_at:%Y-%m-%d %H:%M}: {note.reason}"
 
 
 def _of_record(archive: Archive, record: ArchiveRecord) -> Candidate:

@@ -59,7 +59,7 @@ def find_due(
         due = _Archived(archived, past, candidates.supersede).due()
     else:
         due = _due_of_folders(free, past)
-    due = replace(due, left_out=(*due.left_out, *left_out))
+    due = replace(due, left_out=(*due.left_out, *left_out, *candidates.left_out))
     kept_back = map(attempts.kept_back, due.files)
     return due.without({file.location: file for file in kept_back if file})
 

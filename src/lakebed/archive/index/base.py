@@ -89,15 +89,23 @@ class ArchiveIndex(ABC):
             msg = f"A page of {limit} records is not to be had."
             raise InvalidInputError(msg, hint=f"Ask for 1 to {MAX_PAGE_LIMIT:,}.")
         after = None if cursor is None else decode_cursor(query, self.kind, cursor)
-        # One more than asked for tells whether there is another page.
-        hits = self._page(query, after, limit + 1)
+        hits: list[tuple[ArchiveRecord, Position]] = []
+        while True:
+            # One more than asked for tells whether there is another page.
+            found = self._page(query, after, limit + 1)
+            hits += (hit for hit in found if query.retracted or hit[0].retraction is None)
+            if len(hits) > limit or len(found) <= limit:
+                break
+            after = found[-1][1]
         next_cursor = None
         if len(hits) > limit:
             next_cursor = encode_cursor(query, self.kind, hits[limit - 1][1])
         records = tuple(record for record, _ in hits[:limit])
         return Page(records=records, next_cursor=next_cursor)
 
-    def latest(self, what: str, where: str, *, first_ms: int, last_ms: int) -> ArchiveRecord | None:
+    def latest(
+        self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool = False
+    ) -> ArchiveRecord | None:
         """Return the file with the latest start, of those that touch an interval.
 
         Of equal starts the one that was stored last is taken.
@@ -107,8 +115,9 @@ class ArchiveIndex(ABC):
             where: Which place.
             first_ms: The file ends here or later.
             last_ms: The file starts here or earlier.
+            retracted: Whether a file that is retracted counts.
         """
-        return self._latest(what, where, first_ms=first_ms, last_ms=last_ms)
+        return self._latest(what, where, first_ms=first_ms, last_ms=last_ms, retracted=retracted)
 
     def close(self) -> None:
         """Give back what the index holds open; it opens again by itself."""
@@ -140,7 +149,7 @@ class ArchiveIndex(ABC):
 
     @abstractmethod
     def _latest(
-        self, what: str, where: str, *, first_ms: int, last_ms: int
+        self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool
     ) -> ArchiveRecord | None: ...
 
     @abstractmethod

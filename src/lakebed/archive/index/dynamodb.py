@@ -383,9 +383,14 @@ class DynamoDbIndex(ArchiveIndex):
                     yield record, (key, item["range_key"])
 
     def _latest(
-        self, what: str, where: str, *, first_ms: int, last_ms: int
+        self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool
     ) -> ArchiveRecord | None:
         best: ArchiveRecord | None = None
+
+        def later(record: ArchiveRecord) -> ArchiveRecord | None:
+            is_visible = retracted or record.retraction is None
+            return _later(best, record, first_ms) if is_visible else best
+
         # Whatever began earlier and still reaches into the interval is under `long`.
         earliest = first_ms - MAX_BUCKETS * DAY_MS
         by_start = self._query(
@@ -397,13 +402,13 @@ class DynamoDbIndex(ArchiveIndex):
         for item in by_start:
             if best is not None and int(item["start"]) < best.metadata.start:
                 break
-            best = _later(best, self._record_of(item), first_ms)
+            best = later(self._record_of(item))
         if best is None:
             long_key = time_index_key(LONG_BUCKET, what)
             for item in self._query(("time_index_key", long_key), where=where, is_consistent=True):
                 record = self._record_of(item)
                 if record.metadata.start <= last_ms:
-                    best = _later(best, record, first_ms)
+                    best = later(record)
         return best
 
     def _close(self) -> None:

@@ -8,6 +8,7 @@ reads little more than its answer, whether files last a second or a century.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import threading
@@ -16,9 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lakebed.archive.index.base import ArchiveIndex
-from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.query import ArchiveQuery, Position
-from lakebed.archive.record import ArchiveRecord
+from lakebed.archive.record import RETRACTION, ArchiveRecord
 from lakebed.errors import (
     AccessDeniedError,
     CorruptMetadataError,
@@ -169,14 +169,16 @@ class SqliteIndex(ArchiveIndex):
         )
 
     def _latest(
-        self, what: str, where: str, *, first_ms: int, last_ms: int
+        self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool
     ) -> ArchiveRecord | None:
+        # JSON escapes the quotes of values: as it stands, this is a name.
+        visible = "" if retracted else f""" AND instr(metadata, '"{RETRACTION}": {{') = 0"""
         candidates = []
         for span_class in _SPAN_CLASSES:
             candidates += self._read(
                 f"SELECT {_COLUMNS}, start, id FROM files"
                 " WHERE what = ? AND place = ? AND span_class = ?"
-                " AND start BETWEEN ? AND ? AND last >= ?"
+                f" AND start BETWEEN ? AND ? AND last >= ?{visible}"
                 " ORDER BY start DESC, create_time DESC, id DESC LIMIT 1",
                 (what, where, span_class, first_ms - _span_ms(span_class), last_ms, first_ms),
             )
@@ -304,20 +306,22 @@ def _row_of(record: ArchiveRecord) -> tuple[object, ...]:
         record.url,
         record.create_time_ms,
         record.size_bytes,
-        record.metadata.to_json(),
+        json.dumps(record.noted_metadata, allow_nan=False),
     )
 
 
 def _record_of(row: Sequence[object]) -> ArchiveRecord:
     url, metadata, create_time_ms, size_bytes = row[:4]
     try:
-        return ArchiveRecord(
-            url=str(url),
-            metadata=FileMetadata.from_json(str(metadata)),
-            create_time_ms=int(create_time_ms),  # type: ignore[call-overload]  # a column of integers
-            size_bytes=int(size_bytes),  # type: ignore[call-overload]  # same
+        return ArchiveRecord.from_document(
+            {
+                "url": str(url),
+                "metadata": json.loads(str(metadata)),
+                "create_time": create_time_ms,
+                "size": size_bytes,
+            }
         )
-    except (InvalidInputError, ValueError, TypeError) as exc:
+    except (InvalidInputError, ValueError, TypeError, RecursionError) as exc:
         msg = f"The index has a damaged row for {url!r}: {exc}"
         raise CorruptMetadataError(msg, hint="Make the index anew by reindex.") from exc
 

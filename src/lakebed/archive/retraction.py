@@ -1,0 +1,118 @@
+"""Retractions: files of an archive that stay, and are read by no ingest.
+
+The note of a retraction lies in the storage, as `retractions/ids/<id>`, and is what counts. The index
+holds a copy with the record, so that questions leave the file out.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
+from lakebed.store.base import Store
+
+# No content lies under two levels, so that no id of a file leads here.
+FOLDER = "retractions/ids/"
+
+
+class Retraction(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no ingest reads a file of an archive.
+
+    Attributes:
+        reason: Why.
+        retracted_at: When; aware, UTC.
+
+    >>> Retraction(reason="torn", retracted_at=dt.datetime(2026, 9, 1, tzinfo=dt.UTC)).reason
+    'torn'
+    """
+
+    reason: str
+    retracted_at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
+
+
+def key_of_retraction(file_id: str) -> str:
+    """Return where the note on a file lies, if there is one."""
+    return f"{FOLDER}{_name(file_id)}"
+
+
+def _name(file_id: str) -> str:
+    # Ids under keys of other forms may be no legal name, or one that listings leave out.
+    is_plain = file_id.isascii() and file_id.isprintable() and not file_id.startswith(".")
+    if file_id and is_plain and not {"%", "/"}.intersection(file_id):
+        return file_id
+    return f"%{hashlib.blake2b(file_id.encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def is_retraction(key: str) -> bool:
+    """Whether a key is that of a note."""
+    return key.startswith(FOLDER)
+
+
+def retractions_in(store: Store) -> frozenset[str]:
+    """Return the keys of all notes; see `key_of_retraction`.
+
+    Cost:
+        One LIST.
+    """
+    return frozenset(info.key for info in store.list(FOLDER))
+
+
+def find_retraction(store: Store, file_id: str) -> Retraction | None:
+    """Read the note on a file; None if it is not retracted.
+
+    Raises:
+        CorruptMetadataError: It is truncated or of a wrong form.
+
+    Cost:
+        One GET.
+    """
+    key = key_of_retraction(file_id)
+    try:
+        data = store.get(key).data
+    except ObjectNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Retraction)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorruptMetadataError(
+            f"The retraction {store.uri}/{key} cannot be read: {exc}.",
+            hint="Restore the file, and retract it again.",
+        ) from exc
+
+
+def note_retraction(store: Store, file_id: str, reason: str) -> Retraction:
+    """Note that a file is retracted; a note that is there stays.
+
+    Cost:
+        One PUT.
+    """
+    note = Retraction(reason=reason, retracted_at=dt.datetime.now(dt.UTC))
+    try:
+        store.create(key_of_retraction(file_id), msgspec.json.encode(note))
+    except ObjectExistsError:
+        return find_retraction(store, file_id) or note
+    return note
+
+
+def from_fields(fields: Mapping[str, object]) -> Retraction:
+    """Read what an index holds of a retraction.
+
+    Raises:
+        CorruptMetadataError: It is of a wrong form.
+    """
+    try:
+        return msgspec.convert(fields, Retraction)
+    except msgspec.MsgspecError as exc:
+        raise CorruptMetadataError(
+            f"The index has a damaged retraction: {exc}.", hint="Make the index anew by reindex."
+        ) from exc
+
+
+def to_fields(note: Retraction) -> dict[str, str]:
+    """Return what an index holds of a retraction."""
+    return {"reason": note.reason, "retracted_at": note.retracted_at.isoformat()}
