@@ -103,8 +103,9 @@ def test_path_is_asked_for() -> None:
     ("given", "message"),
     [
         ({"overwriteMode": "partition"}, "Did you mean 'partitions'?"),
-        ({"overwriteMode": "dynamic"}, "Give one of all, partitions, run."),
+        ({"overwriteMode": "dynamic"}, "Give one of all, partitions, run, run-partitions."),
         ({"overwriteMode": "run"}, "no run is named"),
+        ({"overwriteMode": "run-partitions"}, "no run is named"),
         ({"overwriteMode": "all", "replaceWhere": "a = 1"}, "Both replaceWhere and overwriteMode"),
         ({"staged": "maybe"}, "Option staged is 'maybe'. Give true or false."),
         ({"base": "1", "expectedVersion": "1"}, "say the same thing"),

@@ -237,6 +237,7 @@ def test_append_adds_a_batch_of_a_named_run(spark: Any, events: Any) -> None:
         ({"replaceWhere": "dt >= '2020-01-02'"}, "overwrite", 24 + 3),
         ({"overwriteMode": "run", "run": "first"}, "rerun", 3),
         ({"overwriteMode": "run", "run": "other"}, "rerun", 75),
+        ({"overwriteMode": "run-partitions", "run": "other"}, "rerun", 48 + 3),
     ],
 )
 def test_overwrite_replaces_what_its_options_say(

@@ -24,7 +24,7 @@ STORAGE_PREFIX = "storage."
 
 MIB = 2**20
 
-OverwriteMode = Literal["all", "partitions", "run", "runPartitions"]
+OverwriteMode = Literal["all", "partitions", "run", "run-partitions"]
 
 # What Spark's catalogs add to the options of a table.
 _OF_CATALOGS = (
@@ -381,7 +381,7 @@ class SaveOptions:
             raise InvalidInputError(
                 "Both replaceWhere and overwriteMode say what is replaced.", hint="Give one."
             )
-        if self.overwrite_mode in ("run", "runPartitions") and not self.run:
+        if self.overwrite_mode in ("run", "run-partitions") and not self.run:
             raise InvalidInputError(
                 f"overwriteMode is {self.overwrite_mode!r}, but no run is named.",
                 hint="Give the option run.",

@@ -169,7 +169,7 @@ def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:
             hint='Write with mode("overwrite"), or leave it out.',
         )
     if options.is_staged and options.base is not None:
-        is_partial = options.overwrite_mode in ("run", "runPartitions") or not is_overwrite
+        is_partial = options.overwrite_mode in ("run", "run-partitions") or not is_overwrite
         if is_partial:
             raise InvalidInputError(
                 "A batch that is staged to append or rerun takes no base.",
@@ -183,7 +183,7 @@ def _what_to_do(
     """Return the operation, and what it replaces; None for the partitions that the rows touch."""
     if not is_overwrite:
         return "append", Nothing()
-    if options.overwrite_mode in ("run", "runPartitions"):
+    if options.overwrite_mode in ("run", "run-partitions"):
         assert options.run  # SaveOptions has seen to it
         partitions = frozenset[str]() if options.overwrite_mode == "run" else None
         return "rerun", RunFiles(options.run, partitions=partitions)
