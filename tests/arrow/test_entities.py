@@ -90,7 +90,7 @@ def test_data_of_no_known_form_is_refused(data: object) -> None:
 
 @pytest.mark.parametrize("item", [5, "a", None, Row, ("a", 1)])
 def test_entity_of_no_known_form_is_refused(item: object) -> None:
-    with pytest.raises(InvalidInputError, match="An entity of type"):
+    with pytest.raises(InvalidInputError, match="Cannot read an entity of type"):
         rows_of([{"k": "a", "n": 1}, item])
 
 

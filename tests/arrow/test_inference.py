@@ -133,7 +133,7 @@ def test_file_that_cannot_be_read_is_named_with_the_line(write, name, text, told
 def test_text_of_another_encoding_is_told_with_its_line_and_how_to_convert_it(tmp_path) -> None:
     (tmp_path / "a.csv").write_bytes(b"city,n\nBonn,1\nK\xf6ln,2\n")
 
-    with pytest.raises(SchemaMismatchError, match=r"Line 3: This is no UTF-8.*iconv -f LATIN1"):
+    with pytest.raises(SchemaMismatchError, match=r"Line 3: This is not UTF-8.*iconv -f LATIN1"):
         infer_schema(tmp_path / "a.csv")
 
 

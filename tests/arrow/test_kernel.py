@@ -239,7 +239,7 @@ def test_rows_that_find_no_room_to_wait_leave_none_taken_while_their_error_is_he
 
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-        with pytest.raises(StorageError, match="Rows that wait for their files") as caught:
+        with pytest.raises(StorageError, match="Cannot hold waiting rows") as caught:
             write_batches(store, target_of(descriptor, memory_bytes=200_000), [rows])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -147,7 +147,7 @@ def test_only_the_columns_asked_for_are_decoded(pings) -> None:
         return batch.to_pylist()
 
     assert read("uuid", "document") == [{"uuid": "a", "document": "no json"}]
-    with pytest.raises(CorruptMetadataError, match="no JSON"):
+    with pytest.raises(CorruptMetadataError, match="not JSON"):
         read("build")
 
 
@@ -184,12 +184,12 @@ BAD = {
     "no uuid": ({"document": "{}"}, "uuid"),
     "no document": ({"uuid": "a"}, "document"),
     "null document": ({"uuid": "a", "document": None}, "document"),
-    "no JSON": ({"uuid": "a", "document": "{"}, "no JSON"),
+    "not JSON": ({"uuid": "a", "document": "{"}, "not JSON"),
     "no object": ({"uuid": "a", "document": "[1]"}, "object"),
-    "two objects": ({"uuid": "a", "document": "{} {}"}, "no JSON"),
-    "NaN": ({"uuid": "a", "document": '{"x": NaN}'}, "no JSON"),
+    "two objects": ({"uuid": "a", "document": "{} {}"}, "not JSON"),
+    "NaN": ({"uuid": "a", "document": '{"x": NaN}'}, "not JSON"),
     "NaN in a dict": ({"uuid": "a", "document": {"x": float("nan")}}, "JSON"),
-    "half a surrogate": ({"uuid": "a", "document": '{"x": "\\ud800"}'}, "no JSON"),
+    "half a surrogate": ({"uuid": "a", "document": '{"x": "\\ud800"}'}, "not JSON"),
     "raw surrogate": ({"uuid": "a", "document": '{"x": "\ud800"}'}, "document"),
     "deep": ({"uuid": "a", "document": '{"x":' * 100_000 + "1" + "}" * 100_000}, "too deep"),
     "other type": ({"uuid": "a", "document": {"build": "one"}}, "build"),

@@ -381,7 +381,7 @@ def test_tasks_of_spark_import_what_one_process_imports(cli, flights, address, l
         cli(*call, folder / "[ab].csv", "--overwrite")
 
     assert told[0] == told[1]
-    assert "c.csv, line 2: Text 'one' is no int" in told[0]
+    assert "c.csv, line 2: Text 'one' is not a valid int" in told[0]
     rows = [sorted(map(repr, lake.open(name).reader())) for name in ("flights", "alone")]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 4

@@ -250,11 +250,26 @@ def test_file_of_many_rows_is_streamed(cli, flights, address, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("2013-01-01T05:00:00,UA,1,2.5,10.25,2013-13-01", "Text '2013-13-01' is no date .*'day'"),
-        ("yesterday,UA,1,2.5,10.25,2013-01-01", "Text 'yesterday' is no timestamp .*'time_hour'"),
-        ("2013-01-01T05:00:00,UA,one,2.5,10.25,2013-01-01", "Text 'one' is no int .*'flight'"),
-        ("2013-01-01T05:00:00,UA,1,late,10.25,2013-01-01", "Text 'late' is no double .*'delay'"),
-        ("2013-01-01T05:00:00,UA,1,2.5,dear,2013-01-01", "Text 'dear' is no decimal.*'price'"),
+        (
+            "2013-01-01T05:00:00,UA,1,2.5,10.25,2013-13-01",
+            "Text '2013-13-01' is not a valid date .*'day'",
+        ),
+        (
+            "yesterday,UA,1,2.5,10.25,2013-01-01",
+            "Text 'yesterday' is not a valid timestamp .*'time_hour'",
+        ),
+        (
+            "2013-01-01T05:00:00,UA,one,2.5,10.25,2013-01-01",
+            "Text 'one' is not a valid int .*'flight'",
+        ),
+        (
+            "2013-01-01T05:00:00,UA,1,late,10.25,2013-01-01",
+            "Text 'late' is not a valid double .*'delay'",
+        ),
+        (
+            "2013-01-01T05:00:00,UA,1,2.5,dear,2013-01-01",
+            "Text 'dear' is not a valid decimal.*'price'",
+        ),
         ("2013-01-01T05:00:00,UA,1", "3 cells, but there are 6 columns"),
     ],
 )

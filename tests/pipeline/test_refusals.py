@@ -41,7 +41,7 @@ def test_a_new_file_of_garbage_is_kept_back_and_the_others_go_on(folder: Folder)
 
     (left,) = report.kept_back
     assert (left.location, left.why) == (garbage, "rejects")
-    assert left.detail.startswith("200 of its 200 lines do not fit, the first: This is no JSON")
+    assert left.detail.startswith("200 of its 200 lines do not fit, the first: This is not JSON")
     assert (report.file_count, report.row_count, report.rejected_line_count) == (1, 3, 200)
     assert (folder.ids(), len(folder.quarantined())) == ([0, 1, 2], 200)
 

@@ -120,7 +120,7 @@ def test_behaviour_18_format_that_no_suffix_tells_is_asked_for(lake, tmp_path) -
     path.write_bytes(COMPRESSED["lz4"])
     dataset = create(lake)
 
-    with pytest.raises(InvalidInputError, match="Cannot tell the format"):
+    with pytest.raises(InvalidInputError, match="Cannot derive the format"):
         dataset.load(path)
 
     assert dataset.load(path, "submissions").row_count == 1_000

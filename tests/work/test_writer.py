@@ -710,7 +710,7 @@ def test_object_without_public_fields_is_refused_and_not_taken_for_an_empty_enti
 ) -> None:
     with (
         users.writer() as writer,
-        pytest.raises(InvalidInputError, match="An entity of type") as caught,
+        pytest.raises(InvalidInputError, match="Cannot read an entity of type") as caught,
     ):
         writer.write(other)
 

@@ -1,4 +1,4 @@
-"""Rows of Arrow as objects of Python, whose dates are of the years 1 to 9999 only."""
+"""Rows of Arrow as Python objects, whose dates are limited to the years 1 to 9999."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pandas_frame(rows: pa.Table, dtype_backend: DtypeBackend | None = None) -> p
     """Return rows as a DataFrame of pandas, which holds days as dates of Python.
 
     Args:
-        rows: Of any types.
+        rows: Rows of any types.
         dtype_backend: As for `Readable.pandas`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Avro files on their way to fastavro, which unpacks whatever a block holds.
+"""Avro files on their way to fastavro, which unpacks blocks of any size.
 
 The blocks are unpacked here, up to a limit, and handed on as if the file were not compressed.
 """
@@ -26,16 +26,15 @@ _MAX_VARINT_BYTES = 10
 class UncompressedAvro(io.RawIOBase):
     """An Avro file as one whose blocks are not compressed; read from its begin to its end.
 
-    What is no Avro, or ends too soon, raises `ValueError`, and the error of a codec passes; never
-    an `EOFError`, which fastavro takes for the end of the file.
+    Bytes that are not Avro, or that end too soon, raise `ValueError`. The error of a codec passes
+    through. `EOFError` is never raised: fastavro takes it for the end of the file.
     """
 
     def __init__(self, source: Any) -> None:
-        """Begin.
+        """Start at the begin of the file.
 
         Args:
-            source: With a `read`; of it no more is held than a block, however long one claims
-                to be.
+            source: Has a `read`; at most one block of it is held, however long one claims to be.
         """
         super().__init__()
         self._source = source
@@ -53,7 +52,7 @@ class UncompressedAvro(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return so many bytes, fewer only at the end."""
+        """Return `size` bytes, fewer only at the end."""
         data = self._part[self._place : self._place + size] if size >= 0 else b""
         self._place += len(data)
         if len(data) != size:
@@ -62,7 +61,7 @@ class UncompressedAvro(io.RawIOBase):
         return data
 
     def _gather(self, size: int | None) -> bytes:
-        """Return so many bytes of the parts that follow; None for all."""
+        """Return `size` bytes of the parts that follow; None for all."""
         pieces = [self._part[self._place :]]
         held = len(pieces[0])
         while size is None or held < size:
@@ -90,7 +89,7 @@ class UncompressedAvro(io.RawIOBase):
 
 
 def _header(source: Any) -> tuple[bytes, bytes]:
-    """Return what stands before the blocks, as it is to be handed on, and the codec."""
+    """Return the header for an uncompressed file, and the codec that it names."""
     if _exactly(source, len(_MAGIC)) != _MAGIC:
         message = "it does not begin as an Avro file does"
         raise ValueError(message)
@@ -119,7 +118,7 @@ def _length(source: Any) -> int:
 
 
 def _exactly(source: Any, size: int) -> bytes:
-    """Return so many bytes; what is claimed takes no memory before it is there."""
+    """Return exactly `size` bytes; the claimed size takes no memory before the bytes arrive."""
     pieces: list[bytes] = []
     missing = size
     while missing and (piece := _read(source, min(missing, _PIECE_BYTES))):
@@ -132,7 +131,7 @@ def _exactly(source: Any, size: int) -> bytes:
 
 
 def _raw_varint(source: Any, *, may_end: bool = False) -> bytes:
-    """Return the bytes of a number; none at the end of the file, where that may be."""
+    """Return the bytes of a number; empty at the end of the file, where `may_end` allows it."""
     encoded = b""
     while byte := _read(source, 1):
         encoded += byte
@@ -175,7 +174,7 @@ def _as_it_is(data: bytes) -> bytes:
 
 
 def _inflate(data: bytes) -> bytes:
-    # Not asked for its end: some writers leave that out.
+    # The end marker is not checked: some writers leave it out.
     return _checked(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, MAX_BLOCK_BYTES + 1))
 
 
@@ -211,7 +210,7 @@ def _check_size(size: int) -> None:
 
 
 def _snappy(data: bytes) -> bytes:
-    """Leave it to fastavro, which believes the length at its begin."""
+    """Leave it to fastavro, which trusts the length at the begin of the block."""
     _check_size(_unsigned(data[:_MAX_VARINT_BYTES]))
     return data
 
@@ -232,5 +231,5 @@ _CODECS: Mapping[bytes, Callable[[bytes], bytes]] = {
     b"xz": _unxz,
     b"zstandard": _unzstd,
 }
-# Left as they are, with a look at what they claim; other codecs fastavro does not know either.
+# Passed on after a check of the length that they claim; fastavro knows no further codecs either.
 _PASSED: Mapping[bytes, Callable[[bytes], bytes]] = {b"snappy": _snappy}

@@ -49,13 +49,13 @@ class CapKeeper:
         *,
         writers: int,
     ) -> None:
-        """Begin with some values.
+        """Start with the values that have partitions.
 
         Args:
-            descriptor: Of the dataset.
+            descriptor: Descriptor of the dataset.
             admitted: By dimension, the values that have a partition of their own in any case.
-            writers: How many writers share the room that is left; this one admits its part of
-                it, as values come. With 0, it admits none.
+            writers: Number of writers that share the room that is left; this one admits its
+                share, as values come. With 0, it admits none.
         """
         self._caps = descriptor.partition_by.caps(descriptor.schema)
         self._names = [function.name for function in descriptor.partition_by]
@@ -71,7 +71,7 @@ class CapKeeper:
     def limited(self, columns: list[pa.Array]) -> list[pa.Array]:
         """Return the partition fields of some rows, with `OTHER` for what is not admitted.
 
-        What that admits and catches counts once the rows are accepted.
+        These admissions count once the rows are accepted.
         """
         self._pending.clear()
         if not self._caps:
@@ -93,7 +93,7 @@ class CapKeeper:
         return column if is_beyond is None else pc.if_else(is_beyond, OTHER, column)
 
     def accept(self) -> None:
-        """Take note that the rows that were limited last are written."""
+        """Record that the rows that were limited last are written."""
         for pending in self._pending:
             self._admitted[pending.name].update(pending.admitted)
             self._room[pending.name] -= len(pending.admitted)
@@ -104,7 +104,7 @@ class CapKeeper:
 
     @property
     def caught(self) -> tuple[Caught, ...]:
-        """What went to `OTHER` for the caps, by dimension."""
+        """Rows that went to `OTHER` because of a cap, by dimension."""
         return tuple(
             Caught(
                 dimension=name,

@@ -1,4 +1,4 @@
-"""Making data fit a dataset's schema, or saying exactly where it does not."""
+"""Conversion of data to a dataset's schema, with errors that name what does not fit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WIDENS = {
 
 
 def check_columns(names: Collection[str], descriptor: DatasetDescriptor) -> None:
-    """Check which columns data has.
+    """Check the column names of data.
 
     Raises:
         SchemaMismatchError: A column is unknown, or one is missing that is neither nullable
@@ -54,13 +54,13 @@ def check_shapes(
     descriptor: DatasetDescriptor,
     functions: Iterable[PartitionFunction] = (),
 ) -> None:
-    """Check which columns the rows of data have, where they need not all have the same.
+    """Check the columns of rows that need not all have the same ones.
 
     Args:
-        shapes: The distinct ones.
-        descriptor: Of the dataset that the data goes to.
-        functions: Those whose sources must not be missing in all of the data: that would be no
-            data, but a mistake. In a row that lacks its source, it is null.
+        shapes: Distinct tuples of column names.
+        descriptor: Descriptor of the dataset that receives the data.
+        functions: Functions whose sources must be present in some row: data without a source at
+            all is a mistake. In a single row that lacks its source, it is null.
 
     Raises:
         SchemaMismatchError: A column is unknown, or one is missing that is neither nullable
@@ -68,7 +68,7 @@ def check_shapes(
         PartitionSpecError: The source of a partition function is missing.
     """
     schema = descriptor.schema
-    # What stands in the document of a submission need not be given beside it.
+    # Fields of a submission's document need not be given as columns as well.
     derived = frozenset(field.name for field in descriptor.document_fields)
     for name in itertools.chain.from_iterable(shapes):
         if name not in schema:
@@ -105,10 +105,10 @@ def unknown_field(path: str, message: str, hint: str) -> SchemaMismatchError:
 
 
 def check_types(given: Schema, descriptor: DatasetDescriptor) -> None:
-    """Check that every column of `given` is of a type that its field takes.
+    """Check that every column of `given` has a type that its field accepts.
 
     Raises:
-        SchemaMismatchError: One is not; the message names the column and both types.
+        SchemaMismatchError: A column has not; the message names it and both types.
     """
     for field in given:
         declared = descriptor.schema.get(field.name)
@@ -139,7 +139,7 @@ def _check_type(given: Type, declared: Type, place: str) -> None:
 
 
 def _check_plain(names: Iterable[str]) -> None:
-    """Check that no column has a dot in its name: a condition finds by it what is nested."""
+    """Check that no column name has a dot: conditions use dots for nested fields."""
     for name in names:
         if "." in name:
             raise SchemaMismatchError(
@@ -168,7 +168,7 @@ def _check_struct(given: Struct, declared: Struct, place: str) -> None:
 
 
 class Conformer:
-    """Turns record batches of one shape into batches of the dataset's schema.
+    """Converts record batches of one shape to the dataset's schema.
 
     Columns come in the order of the schema; nullable ones that the data lacks are null.
     """
@@ -180,9 +180,9 @@ class Conformer:
 
         Args:
             given: Schema of the batches.
-            descriptor: Of the dataset.
-            is_partial: Whether the batches keep the columns that they have: what they lack is
-                not filled in, and what the dataset lacks stays as it is, behind the others.
+            descriptor: Descriptor of the dataset.
+            is_partial: True if the batches keep the columns that they have: missing ones are not
+                filled in, and ones that the dataset lacks stay unchanged, behind the others.
 
         Raises:
             SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
@@ -247,7 +247,7 @@ class Conformer:
 
 
 def _decoded(field: pa.Field) -> pa.Field:
-    """Return a field of which no dictionary need be known; where all is null, it is text."""
+    """Return a field without its dictionary; where all values are null, it is text."""
     kind = field.type
     if pat.is_null(kind):
         return field.with_type(pa.string())
@@ -266,15 +266,15 @@ def _cast(column: pa.Array, target: pa.DataType, field: Field) -> pa.Array:
 
 
 def default_of(field: Field) -> object:
-    """Return what data that lacks the field has in it."""
+    """Return the value of a field in data that lacks it."""
     return None if field.default is MISSING else field.default
 
 
 def check_nulls(array: pa.Array, kind: Type, place: str, *, nullable: bool) -> None:
-    """Check that nothing is null that may not be, at any depth.
+    """Check, at any depth, that required values are not null.
 
     Raises:
-        SchemaMismatchError: Something is; the message names the place.
+        SchemaMismatchError: A required value is null; the message names the column or field.
     """
     if array.null_count and not nullable:
         raise SchemaMismatchError(
@@ -301,7 +301,7 @@ def check_nulls(array: pa.Array, kind: Type, place: str, *, nullable: bool) -> N
 
 
 def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
-    """Return the same values, with nothing null in required parts of what is null itself.
+    """Return the same values, without nulls in required parts of values that are null themselves.
 
     Such a part has no value, but Arrow neither casts it to its type nor writes it to a file.
     """
@@ -348,7 +348,7 @@ def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
 
 
 def _close_offsets(array: pa.Array) -> pa.Array:
-    """Return where the values of each list begin where only those of lists that are there are kept.
+    """Return the begin of each list in an array without the values of null lists.
 
     Null for a list that is null.
     """
@@ -360,7 +360,7 @@ def _close_offsets(array: pa.Array) -> pa.Array:
 
 
 def _filled(array: pa.Array) -> pa.Array:
-    """Return an array with some value where it is null."""
+    """Return an array in which an arbitrary value replaces each null."""
     if pat.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not array.null_count:

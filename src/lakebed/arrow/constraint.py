@@ -19,14 +19,14 @@ _WIDTH = 80  # characters of a value in an error
 
 
 class ViewCheck:
-    """Refuses rows that lie outside a view."""
+    """Rejects rows that lie outside a view."""
 
     def __init__(self, constraint: Predicate, descriptor: DatasetDescriptor) -> None:
         """Prepare the check.
 
         Args:
-            constraint: Bound to the fields and partition fields.
-            descriptor: Of the dataset.
+            constraint: Condition of the view, bound to the fields and partition fields.
+            descriptor: Descriptor of the dataset.
         """
         types = descriptor.predicate_types
         self._constraint = constraint
@@ -42,13 +42,13 @@ class ViewCheck:
         """Check every row.
 
         Args:
-            batch: Of the dataset's fields.
-            partitions: A column for each partition field in `computed` that rows have a value
-                of; what is missing is null, as `batch_id` is until rows are written.
+            batch: Columns of the dataset's fields.
+            partitions: Values of the partition fields that are computed so far, by name; a missing
+                one counts as null, as `batch_id` does until rows are written.
 
         Raises:
-            InvalidInputError: A row lies outside; the message has the values that decide, of the
-                first one.
+            InvalidInputError: A row lies outside; the message shows the values of the first such
+                row that decide.
         """
         for name in self.computed:
             column = partitions.get(name)

@@ -1,7 +1,7 @@
-"""Digests of rows that do not depend on their order, nor on how they lie in batches and files.
+"""Digests of rows that do not depend on their order, nor on their batches and files.
 
-What is written anew must be what was read. Rows may change their order and their file meanwhile,
-so that each row is hashed by its values, and the hashes are summed up.
+Rewritten rows must be the rows that were read. Their order and their file may change, so each
+row is hashed by its values, and the hashes are added.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class RowDigest:
     """Number of rows, and two sums over them, modulo 2**64.
 
     Attributes:
-        row_count: Rows.
-        first: Sum of their hashes.
+        row_count: Number of hashed rows.
+        row_count: Number of hashed rows.
         second: Sum of their hashes, hashed again.
     """
 
@@ -81,7 +81,7 @@ def _hashes(array: pa.Array) -> np.ndarray:
 
 
 def _raw(array: pa.Array) -> np.ndarray:
-    """Return a number for each value; of nulls it is of no account."""
+    """Return a number for each value; that of a null has no meaning."""
     kind, length = array.type, len(array)
     if pat.is_null(kind):
         return np.zeros(length, np.uint64)
@@ -112,7 +112,7 @@ def _raw(array: pa.Array) -> np.ndarray:
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
-    """Return where the elements of each list begin in all elements, and at last where they end."""
+    """Return the begin of each list among all elements, and the end of the last one."""
     kind = array.type
     is_large = pat.is_large_list(kind)
     offsets = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)

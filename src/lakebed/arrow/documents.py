@@ -1,4 +1,4 @@
-"""JSON documents as entities: by the types of a schema, or with a reason why not."""
+"""JSON documents as entities of a schema, or errors that give the reason."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from lakebed.model.values import FLOATS, TIMESTAMPS, parse_value
 
 _FLOAT_NAMES = frozenset({"NaN", "Infinity", "-Infinity"})
 _TEXTUAL = TIMESTAMPS | {Kind.DATE}
-# What a decoder raises of bytes that are no JSON, too deep, or a number that no Decimal holds.
+# Errors of a decoder for bytes that are not JSON, too deep, or hold a number beyond Decimal.
 _BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, decimal.DecimalException)
 
-# Decimals keep their digits; a double is made of them where the field is one.
+# Decimals keep their digits; a double is made from them where the field is one.
 _decoder = msgspec.json.Decoder(float_hook=decimal.Decimal)
 
 
 def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
     """Read a JSON object as an entity that has no other fields than these.
 
-    Values are converted where JSON has no type of their own; whether they fit shows when a
+    Values are converted where JSON has no type of their own; they are checked when a
     record batch is made of them. A name that stands twice has its last value.
 
     Raises:
-        SchemaMismatchError: It is no JSON object, or a text stands for no value of its field.
+        SchemaMismatchError: It is not a JSON object, or a text is not a value of its field.
     """
     return _from_object(decode_object(data), fields, "", is_open=False)
 
 
 def is_cut_object(data: bytes) -> bool:
-    """Whether bytes are the begin of a JSON object, and lack its end.
+    """Return whether bytes are the begin of a JSON object, and lack its end.
 
     >>> is_cut_object(b'{"n": [1, 2'), is_cut_object(b'{"n": 1}'), is_cut_object(b"garbage")
     (True, False, False)
@@ -58,7 +58,7 @@ def is_cut_object(data: bytes) -> bool:
 
 @contextmanager
 def at_row(position: int) -> Iterator[None]:
-    """Let an error say which row of the data it is about."""
+    """Add the row of the data to an error that is raised inside."""
     try:
         yield
     except SchemaMismatchError as exc:
@@ -70,11 +70,11 @@ def decode_object(data: bytes) -> dict[str, Any]:
     """Read a JSON object as it stands there; numbers with a point or exponent are decimals.
 
     Raises:
-        SchemaMismatchError: It is no JSON object.
+        SchemaMismatchError: It is not a JSON object.
     """
     document = _decode(data)
     if not isinstance(document, dict):
-        raise SchemaMismatchError("This is no JSON object.", hint="Give one object a line.")
+        raise SchemaMismatchError("This is not a JSON object.", hint="Give one object a line.")
     return document
 
 
@@ -90,7 +90,7 @@ class DocumentReader:
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = tuple(fields)
         self._decoder = _struct_decoder(self._fields, is_plain=False)
-        # Most documents hold what their fields say: those are read in one go.
+        # Most documents hold values of their fields' types: those are read in one pass.
         self._names = tuple(field.name for field in self._fields)
         self._plain_decoder = _struct_decoder(self._fields, is_plain=True)
         self._others = tuple(field for field in self._fields if _plain_type(field) is None)
@@ -99,7 +99,7 @@ class DocumentReader:
         """Return the fields that the object has; nested fields that are not asked for are left out.
 
         Raises:
-            SchemaMismatchError: It is no JSON object, or a text stands for no value of its field.
+            SchemaMismatchError: It is not a JSON object, or a text is not a value of its field.
         """
         try:
             values = msgspec.structs.astuple(self._plain_decoder.decode(data))
@@ -117,7 +117,7 @@ class DocumentReader:
         return fields
 
     def read_columns(self, documents: Sequence[bytes]) -> list[tuple[Any, ...]] | None:
-        """Return the values of each field; None if a document does not hold what its fields say."""
+        """Return the values of each field; None if a document has a value of another type."""
         if self._others or not self._fields:
             return None
         decode, astuple = self._plain_decoder.decode, msgspec.structs.astuple
@@ -133,7 +133,7 @@ class DocumentReader:
         )
 
     def _read_closely(self, data: bytes) -> dict[str, Any]:
-        """Read a document some value of which is not what its field says."""
+        """Read a document in which some value is not of its field's type."""
         try:
             values = msgspec.structs.astuple(self._decoder.decode(data))
         except _BAD_JSON as exc:
@@ -146,7 +146,7 @@ class DocumentReader:
 
 
 def document_reader(fields: tuple[Field, ...]) -> DocumentReader:
-    """Return a reader of these fields, the same again where that is possible."""
+    """Return a reader of these fields, a cached one if possible."""
     try:
         return _cached_reader(fields)
     except TypeError:  # a default of a list has no hash
@@ -175,10 +175,10 @@ def _struct_decoder(fields: Sequence[Field], *, is_plain: bool) -> msgspec.json.
 
 
 def _plain_type(field: Field) -> Any:
-    """Return the type of JSON values that `_from_json` leaves as they are; None if it may not.
+    """Return the type of JSON values that `_from_json` leaves unchanged; None if there is none.
 
-    A number with a point is a float, also where the field wants a whole number: what takes the
-    entity says whether it fits.
+    A number with a point is a float, also where the field is a whole number: a later step checks
+    whether it fits.
     """
     match field.type:
         case Primitive(kind=Kind.STRING):
@@ -194,13 +194,13 @@ def compact(document: Mapping[str, Any]) -> str:
     """Return a document as JSON without blanks.
 
     Raises:
-        SchemaMismatchError: It holds what JSON cannot.
+        SchemaMismatchError: JSON cannot represent a value in it.
     """
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as exc:
         raise SchemaMismatchError(
-            f"A document that JSON cannot hold: {exc}.", hint="Give text, numbers, lists and dicts."
+            f"Cannot write a document as JSON: {exc}.", hint="Give text, numbers, lists and dicts."
         ) from exc
 
 
@@ -213,18 +213,18 @@ def _decode(data: bytes | msgspec.Raw) -> Any:
 
 def _no_json(cause: Exception) -> SchemaMismatchError:
     if isinstance(cause, RecursionError):
-        said = "it is nested too deep"
+        reason = "it is nested too deep"
     elif isinstance(cause, decimal.DecimalException):
-        said = "a number is out of range"
+        reason = "a number is out of range"
     else:
-        said = str(cause).rstrip(".")
-    return SchemaMismatchError(f"This is no JSON: {said}.", hint="Give one JSON object a line.")
+        reason = str(cause).rstrip(".")
+    return SchemaMismatchError(f"This is not JSON: {reason}.", hint="Give one JSON object a line.")
 
 
 def _from_object(
     document: Mapping[str, Any], fields: Sequence[Field], place: str, *, is_open: bool
 ) -> dict[str, Any]:
-    """Convert the known fields; whoever takes the entity refuses the others by name."""
+    """Convert the known fields; the code that takes the entity rejects the others by name."""
     types = {field.name: field.type for field in fields}
     return {
         name: _from_json(value, types[name], f"{place}{name}", is_open=is_open)
@@ -236,7 +236,7 @@ def _from_object(
 
 
 def _from_json(value: Any, kind: Type, place: str, *, is_open: bool) -> Any:
-    """Convert what JSON has no type for."""
+    """Convert values of types that JSON lacks."""
     match kind, value:
         case ListOf(), list():
             return [
@@ -262,7 +262,7 @@ def _to_float(number: decimal.Decimal, place: str) -> float:
     if math.isinf(double):
         raise SchemaMismatchError(
             f"Number {number} is too large for column {place!r}.",
-            hint='Infinity stands in JSON as the text "Infinity".',
+            hint='Write infinity in JSON as the text "Infinity".',
         )
     return double
 
@@ -277,7 +277,7 @@ def _from_text(text: str, kind: Primitive | Decimal, place: str) -> Any:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as exc:
             raise SchemaMismatchError(
-                f"Text {text[:40]!r} is no base64 (column {place!r}).",
-                hint="Bytes stand in JSON as base64.",
+                f"Text {text[:40]!r} is not base64 (column {place!r}).",
+                hint="Write bytes in JSON as base64.",
             ) from exc
     return text

@@ -27,7 +27,7 @@ ENTITIES_PER_BATCH = 10_000
 _KEY = Primitive(Kind.STRING)
 
 _Fits = Callable[[Any], bool]
-# A value of just this Python type that fits is what the column holds; others are looked at closely.
+# A value of exactly this Python type that fits is stored as it is; others are checked closely.
 _PLAIN: dict[Kind, tuple[type, _Fits]] = {
     Kind.BOOLEAN: (bool, lambda _: True),
     Kind.INT: (int, lambda value: -(2**31) <= value < 2**31),
@@ -41,20 +41,20 @@ _PLAIN: dict[Kind, tuple[type, _Fits]] = {
 
 
 def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
-    """Yield record batches from whatever holds the rows.
+    """Yield record batches of rows in any supported form.
 
     Args:
-        data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, whatever else
-            hands over Arrow data by `__arrow_c_stream__` or `__arrow_c_array__`, such as a frame of
-            Polars or a relation of DuckDB; or an iterable of dicts, dataclass instances or other
-            objects with fields, or of any of these tables and frames.
-        descriptor: Of the dataset that they go to.
+        data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, any other
+            object with `__arrow_c_stream__` or `__arrow_c_array__`, such as a frame of Polars or a
+            relation of DuckDB; or an iterable of dicts, dataclass instances or other objects with
+            fields, or of any of these tables and frames.
+        descriptor: Descriptor of the dataset that receives the rows.
 
     Raises:
         InvalidInputError: `data` is none of these.
         SchemaMismatchError: An entity does not fit; the message names the field.
-        PartitionSpecError: All entities lack the source of a partition function, which shows
-            only when the last one has been seen.
+        PartitionSpecError: All entities lack the source of a partition function, which is known
+            only after the last one.
     """
     if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
         yield from _from_pandas(data, descriptor).to_batches()
@@ -66,15 +66,15 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
         raise InvalidInputError(
             f"Cannot write {type(data).__name__}.",
             hint="Give a DataFrame of Spark, pandas or Polars (a LazyFrame is collected first), a "
-            "pyarrow Table, RecordBatch or RecordBatchReader, a relation of DuckDB or whatever else "
-            "has __arrow_c_stream__, or an iterable of dicts, dataclass instances or other objects.",
+            "pyarrow Table, RecordBatch or RecordBatchReader, a relation of DuckDB, another object with "
+            "__arrow_c_stream__, or an iterable of dicts, dataclass instances or other objects.",
         )
 
 
 def _from_pandas(frame: Any, descriptor: DatasetDescriptor) -> pa.Table:
     """Return a frame as a table, with those levels of its index that are fields.
 
-    An index without a name, or of another one, is how pandas counts rows, and no column.
+    An index without a name, or with a name that is not a field, only numbers the rows.
     """
     try:
         fields = [
@@ -85,7 +85,7 @@ def _from_pandas(frame: Any, descriptor: DatasetDescriptor) -> pa.Table:
         rows = frame.reset_index(level=fields) if fields else frame
         return pa.Table.from_pandas(rows, preserve_index=False)
     except VALUE_ERRORS as exc:
-        # Of a column, Arrow says the reason first, and then which it is.
+        # For a column, Arrow gives the reason first, and then the column.
         reason = ": ".join(map(str, reversed(exc.args))) if len(exc.args) > 1 else reason_of(exc)
         raise SchemaMismatchError(
             f"The pandas frame cannot be read: {reason}.",
@@ -114,10 +114,10 @@ def _from_iterable(
 def _alike(
     entities: list[Mapping[str, Any]], descriptor: DatasetDescriptor
 ) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield entities that can be one batch, in order.
+    """Yield entities that can form one batch, in order.
 
-    A column of a batch of submissions is compared with what the documents say. So an entity that
-    does not give the field must not get null there.
+    A column in a batch of submissions is compared with the documents. So an entity that does not
+    give the field must not get null there.
     """
     if descriptor.format != "submissions":
         yield entities
@@ -135,7 +135,7 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
     fields = fields_of(entity)
     if fields is None:
         raise InvalidInputError(
-            f"An entity of type {type(entity).__name__}: {str(entity)[:80]!r}.",
+            f"Cannot read an entity of type {type(entity).__name__}: {str(entity)[:80]!r}.",
             hint="Give dicts, dataclass instances, or other objects with public attributes.",
         )
     return fields
@@ -144,9 +144,9 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
 def fields_of(value: object) -> Mapping[str, Any] | None:
     """Return the fields of a mapping or an object; None if it has none.
 
-    Those of classes that declare their fields are the declared ones. Those of other objects are the
-    attributes of the instance that are public, so that an object which keeps all to itself, such as
-    a pandas Series, is not taken for an entity without fields.
+    Classes that declare their fields have the declared ones. Other objects have the public
+    attributes of the instance, so that an object without public attributes, such as a pandas
+    Series, is not taken for an entity without fields.
     """
     if isinstance(value, Mapping):
         return value
@@ -170,9 +170,9 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
 
 
 def check_sources(names: Collection[str], descriptor: DatasetDescriptor) -> None:
-    """Check the fields that entities have, each at least one of them.
+    """Check the names of all fields that some entity has.
 
-    All of them may lack what a partition function has a value for, as a dimension has.
+    A source may be missing everywhere if its partition function has a value for null.
 
     Raises:
         SchemaMismatchError: See `check_shapes`.
@@ -187,8 +187,9 @@ def entities_to_batch(
 ) -> pa.RecordBatch:
     """Return entities as one record batch of the dataset's schema.
 
-    A nullable field that an entity lacks is null, also the source of a partition function: others
-    of the same data may have it, see `check_sources`. The document of a submission may be a dict.
+    A nullable field that an entity lacks is null, also the source of a partition function: other
+    entities of the same data may have it, see `check_sources`. The document of a submission may
+    be a dict.
 
     Raises:
         SchemaMismatchError: An entity has an unknown field, lacks one, or holds a value of
@@ -220,11 +221,11 @@ def to_column(given: Sequence[Any], field: Field) -> pa.Array:
     """Return the values of a field as a column.
 
     Raises:
-        SchemaMismatchError: A value is of another type, or null where that may not be.
+        SchemaMismatchError: A value is of another type, or null in a required field.
     """
     kind, fits = plain_values(field.type)
     try:
-        # Arrow takes 1.5 for a long, and drops unknown fields of a struct, without a word.
+        # Arrow silently takes 1.5 for a long, and drops unknown fields of a struct.
         values = [
             value
             if type(value) is kind and fits(value)
@@ -246,17 +247,17 @@ def to_column(given: Sequence[Any], field: Field) -> pa.Array:
 
 
 def plain_values(kind: Type) -> tuple[type | None, _Fits]:
-    """Return the Python type whose values a column takes as they are, and which of them fit."""
+    """Return the Python type whose values a column takes unchanged, and a test whether one fits."""
     if isinstance(kind, Primitive) and kind.kind in _PLAIN:
         return _PLAIN[kind.kind]
     return None, lambda _: False
 
 
 def check_field(value: Any, field: Field) -> Any:
-    """Return the value of a field as a copy that Arrow takes for just this value.
+    """Return a copy of a field's value that Arrow stores exactly.
 
     Raises:
-        SchemaMismatchError: It is of another type, or null where that may not be.
+        SchemaMismatchError: It is of another type, or null in a required field.
     """
     try:
         checked = _checked(value, field.type, field.name)
@@ -271,7 +272,7 @@ def check_field(value: Any, field: Field) -> Any:
 
 
 def _checked(value: Any, kind: Type, place: str) -> Any:
-    """Return a value as Arrow shall take it; nulls are checked afterwards."""
+    """Return a value in the form for Arrow; nulls are checked afterwards."""
     if value is None:
         return None
     if isinstance(kind, Primitive | Decimal):

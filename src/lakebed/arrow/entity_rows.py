@@ -1,4 +1,4 @@
-"""Entities one by one, checked at once and turned into record batches later."""
+"""Entities that are checked one by one at once and become record batches later."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from lakebed.model.values import Scalar, is_nan
 
 
 class EntityRows:
-    """Entities that fit, waiting to become a record batch.
+    """Checked entities that wait to become a record batch.
 
-    Each is judged by its Python values where that is enough, since a record batch for each would
-    take many times as long.
+    Where possible, an entity is checked by its Python values: a record batch for each takes many
+    times as long.
     """
 
     def __init__(self, target: BatchTarget, check: Callable[[pa.RecordBatch], None]) -> None:
-        """Begin without entities.
+        """Start without entities.
 
         Args:
-            target: Where they go.
-            check: Raises what writing a batch would raise.
+            target: Batch that receives the entities.
+            check: Raises the errors that writing a batch would raise.
         """
         descriptor = target.descriptor
         schema = descriptor.schema
@@ -44,7 +44,7 @@ class EntityRows:
         self._target = target
         self._descriptor = descriptor
         self._check = check
-        # Fields of documents, and values beyond a cap, are known to the kernel alone.
+        # Fields of documents, and values beyond a cap, are known only to the kernel.
         self._is_submission = descriptor.format == "submissions"
         self._needs_batch = self._is_submission or any(
             name in capped for name in columns_of(target.constraint)
@@ -56,14 +56,14 @@ class EntityRows:
         self._batches: list[pa.RecordBatch] = []
 
     def __len__(self) -> int:
-        """Return the number of entities that wait."""
+        """Return the number of waiting entities."""
         return len(self._rows) + len(self._batches)
 
     def add(self, entity: object) -> None:
         """Check an entity, and keep a copy of it.
 
         Raises:
-            InvalidInputError: It does not fit; nothing of it is kept.
+            InvalidInputError: It does not fit; no part of it is kept.
         """
         given = as_mapping(entity)
         shape = tuple(given)
@@ -89,7 +89,7 @@ class EntityRows:
         descriptor, constraint = self._descriptor, self._target.constraint
         values = descriptor.partition_by.values(checked, descriptor.schema, self._target.provided)
         if constraint != TRUE and not matches(constraint, {**checked, **values}):
-            self._check(entities_to_batch([given], descriptor))  # raises, and says why
+            self._check(entities_to_batch([given], descriptor))  # raises the error with the reason
         if not values:
             return
         key = tuple(values.values())
@@ -99,7 +99,7 @@ class EntityRows:
                 self._partitions.add(key)
 
     def take(self) -> pa.RecordBatch:
-        """Take all entities out."""
+        """Remove and return all entities."""
         rows, batches = self._rows, self._batches
         self._rows, self._batches = [], []
         if batches:

@@ -16,7 +16,7 @@ OpenInput = Callable[[str], pa.NativeFile]
 
 
 class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's classes are untyped
-    """What the scanner needs: to open files and to ask for their size. Nothing is listed."""
+    """Read access for the scanner: opens files and returns their sizes. Nothing is listed."""
 
     def __init__(self, store: Store, open_input: OpenInput) -> None:
         self._store = store
@@ -95,8 +95,8 @@ def filesystem_for(store: Store, open_input: OpenInput | None = None) -> fs.File
     """Return a read-only file system whose paths are the store's keys.
 
     Args:
-        store: Where the files are.
-        open_input: Opens the file of a key in the place of the store; None if the store does.
+        store: Store that holds the files.
+        open_input: Opens the file of a key; None to open it from the store.
     """
     root = store.local_path("x")
     if root is not None and open_input is None:

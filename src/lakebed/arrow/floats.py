@@ -1,4 +1,4 @@
-"""Floating-point values that are equal, as equal bytes."""
+"""Equal floating-point values with equal bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def with_one_zero_and_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in which Arrow takes those values for equal that Spark does.
+    """Return a column in which values that Spark takes for equal are equal in Arrow.
 
     Arrow groups by bytes, of which there are two for zero, and many for NaN. Columns of other types
     come back as they are.

@@ -1,4 +1,4 @@
-"""Facts of data files that are on storage already, for whoever has lost them."""
+"""Recovery of the facts of data files that are on storage already."""
 
 from __future__ import annotations
 
@@ -16,15 +16,10 @@ from lakebed.store.base import Store
 
 
 def facts_of_file(store: Store, layout: Layout, label: str) -> FileFacts:
-    """Return the facts of a data file, from its content.
+    """Compute the facts of a data file from its content.
 
-    The checksum is of what is there now: it cannot tell whether that is what was written. So pages
-    that have checksums of their own are compared with them first.
-
-    Args:
-        store: Where the file is.
-        layout: Of the dataset.
-        label: Of the file.
+    The checksum covers the present content, which may differ from what was written. So pages with
+    checksums of their own are verified first.
 
     Raises:
         ObjectNotFoundError: The file is missing.

@@ -1,4 +1,4 @@
-"""Planned Parquet files as fragments that Arrow scans, those that are read alike together."""
+"""Planned Parquet files as fragments that Arrow scans, grouped by how they are read."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of a plan that are read alike.
+    """Files of a plan that are read in the same way.
 
     Attributes:
-        older: How they read under the current schema.
-        residual: What is to be filtered in them; TRUE if nothing.
-        files: The files.
+        older: Conversion of the files to the current schema.
+        residual: Filter for their rows; TRUE if all rows are wanted.
     """
 
     older: OlderFiles
@@ -47,12 +46,12 @@ class Group:
 
 
 def grouped(store: Store, plan: Scan, names: Sequence[str]) -> list[Group]:
-    """Return the files of a plan, those without a filter first.
+    """Group the files of a plan; groups without a filter come first.
 
     Args:
-        store: Where they are.
-        plan: What is to be read.
-        names: Columns that are asked for.
+        store: Store that holds the files.
+        plan: Scan whose files are grouped.
+        names: Requested columns.
     """
     layout = plan.layout
     by_schema: dict[int | None, list[DataFile]] = {}
@@ -61,7 +60,7 @@ def grouped(store: Store, plan: Scan, names: Sequence[str]) -> list[Group]:
     groups: list[Group] = []
     for number, of_schema in by_schema.items():
         older_files = OlderFiles.of(layout, number)
-        # The readers of other formats know what a file holds, and give defaults by themselves.
+        # The readers of other formats know the fields of a file, and fill in defaults themselves.
         is_parquet = find_reader(layout.descriptor.format) is None
         asked = _alike(store, older_files, of_schema) if is_parquet else [(older_files, of_schema)]
         for older, alike in asked:
@@ -78,7 +77,7 @@ def grouped(store: Store, plan: Scan, names: Sequence[str]) -> list[Group]:
 
 
 def _add(groups: list[Group], group: Group) -> None:
-    """Add a group, or its files to the one that is read alike."""
+    """Add a group, or its files to an existing group that is read in the same way."""
     if not group.files or group.residual == FALSE:
         return
     for known in groups:
@@ -91,10 +90,10 @@ def _add(groups: list[Group], group: Group) -> None:
 def _alike(
     store: Store, older: OlderFiles, files: list[DataFile]
 ) -> Iterator[tuple[OlderFiles, list[DataFile]]]:
-    """Yield files of one schema; those of other tools by what they hold, which no number tells.
+    """Group the files of one schema; those of other tools by the columns that they hold.
 
-    Arrow reads a field that a file lacks as null; so the files themselves are asked only where
-    a field has another default.
+    Arrow reads a field that a file lacks as null, so footers are read only where a field has
+    another default.
     """
     defaults = older.defaults
     if older.number is not None or not defaults:
@@ -117,7 +116,7 @@ def names_in(store: Store, file: DataFile) -> frozenset[str]:
 
 
 def types_in(layout: Layout, older: OlderFiles) -> dict[str, Type]:
-    """Return the columns of files, and the types to read them in; Arrow promotes plain ones."""
+    """Return the columns of files, and the types to read them as; Arrow promotes plain ones."""
     reading = older.reading
     return {
         name: reading.rebuilt.get(name, kind)
@@ -129,16 +128,16 @@ def types_in(layout: Layout, older: OlderFiles) -> dict[str, Type]:
 def dataset_of(
     store: Store, name: str, files: Sequence[DataFile], types: Mapping[str, Type]
 ) -> ds.FileSystemDataset:
-    """Return files that are read alike as Arrow's dataset.
+    """Return files that are read in the same way as Arrow's dataset.
 
-    Pages are compared with their checksums. What the path says of a file is said of its fragment,
-    so that Arrow makes columns of it, and passes over the file where a filter rules it out.
+    Pages are compared with their checksums. The partition values of a file are attached to its
+    fragment: Arrow makes columns of them, and skips the file where a filter excludes it.
 
     Args:
-        store: Where the files are.
-        name: Of the dataset that they are of.
-        files: The files.
-        types: Of the columns to read.
+        store: Store that holds the files.
+        name: Name of the dataset, for errors.
+        files: Files, all of one group.
+        types: Types of the columns to read.
     """
     arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
     by_key = {file.key: file for file in files}
@@ -155,17 +154,17 @@ def assembled(
     types: Mapping[str, pa.DataType],
     filesystem: fs.FileSystem,
 ) -> ds.FileSystemDataset:
-    """Return Arrow's dataset of files, and of what is known of all rows of each.
+    """Return Arrow's dataset of files, with the values that all rows of each have.
 
     Args:
-        name: Of the dataset that they are of.
-        files: With the values of columns that all rows have; they count more than what the file
-            itself may hold under the name.
-        types: Of the columns.
-        filesystem: Where the files are.
+        name: Name of the dataset, for errors.
+        files: Files, with the values of columns that all their rows have; these override a column
+            of the same name in the file.
+        types: Types of the columns.
+        filesystem: File system whose paths are the files' keys.
     """
-    # Here, not above: where pandas is installed, it loads all of it, a third of a second that
-    # only those pay who read Parquet.
+    # Imported here: where pandas is installed, this loads all of it, which takes a third of a
+    # second. Only reads of Parquet should pay for that.
     import pyarrow.dataset as ds
 
     format_ = ds.ParquetFileFormat(
@@ -194,7 +193,7 @@ def _part_of(fragment: ds.ParquetFileFragment, share: Share) -> ds.ParquetFileFr
 def _constants(
     values: Mapping[str, Scalar], types: Mapping[str, pa.DataType]
 ) -> pc.Expression | None:
-    """Say what all rows of a file have; Arrow makes columns and prunings of it."""
+    """Return an expression for the values that all rows of a file have; Arrow prunes by it."""
     terms = [
         pc.field(name).is_null()
         if value is None

@@ -1,4 +1,4 @@
-"""Rows of data that are looked up by their place: in memory, or in temporary files that are mapped."""
+"""Rows of data that are looked up by position: in memory, or in mapped temporary files."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.store.base import Store
 
 MEMORY_BYTES = 256 * 2**20  # of rows that are held in memory; more wait in a file
-_ROWS_A_BATCH = 2**15  # in a file, at least; small batches would be looked through again and again
+_ROWS_A_BATCH = 2**15  # in a file, at least; a lookup searches all batches
 _ENTITIES = 10_000
 
 
 class HeldRows:
-    """Rows of some data, by their places from 0 on."""
+    """Rows of some data, by their positions from 0 on."""
 
     def __init__(self, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
-        """Take batches of one schema."""
+        """Hold batches of one schema."""
         self.schema = schema
         self._batches = [batch for batch in batches if batch.num_rows]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
@@ -42,12 +42,12 @@ class HeldRows:
         return int(self._starts[-1])
 
     def open(self) -> HeldRows:
-        """Return itself; rows that lie in a store are opened where they are needed."""
+        """Return itself; rows in a store are opened where they are needed."""
         return self
 
     @property
     def part_counts(self) -> tuple[int, ...]:
-        """Rows of each part; here it is one."""
+        """Number of rows of each part; here there is one."""
         return (len(self),)
 
     def part(self, number: int) -> HeldRows:  # noqa: ARG002 - see StoredRows
@@ -61,7 +61,7 @@ class HeldRows:
         return pa.Table.from_batches(parts, schema=schema)
 
     def take(self, places: np.ndarray, names: Sequence[str]) -> pa.RecordBatch:
-        """Return some columns of the rows at some places, in the order of the places."""
+        """Return some columns of the rows at some positions, in the order of the positions."""
         schema = pa.schema([self.schema.field(name) for name in names])
         order = np.argsort(places, kind="stable")
         ascending = places[order]
@@ -86,8 +86,8 @@ class HeldRows:
         """Yield the chosen rows, some at a time, in order.
 
         Args:
-            is_chosen: A truth for each row.
-            names: Of the columns.
+            is_chosen: One boolean for each row.
+            names: Columns to yield.
         """
         for batch, start in zip(self._batches, self._starts[:-1], strict=True):
             for at in range(0, batch.num_rows, _ROWS_A_BATCH):
@@ -100,11 +100,11 @@ class HeldRows:
 
 
 class StoredPart(msgspec.Struct, frozen=True):
-    """Some rows, as an object in a store.
+    """Rows that are stored as one object.
 
     Attributes:
-        key: Of the object.
-        row_count: Rows in it.
+        key: Key of the object.
+        row_count: Number of rows in it.
     """
 
     key: str
@@ -113,12 +113,12 @@ class StoredPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows that lie in a store, for tasks that each need some of them. Travels to Spark tasks.
+    """Rows in a store, for tasks that each need some of them. Travels to Spark tasks.
 
     Attributes:
-        store: Where they are.
-        schema: Of the rows.
-        parts: Objects that `put_part` has written, in the order of the rows.
+        store: Store that holds the objects.
+        schema: Schema of the rows.
+        parts: Objects that `put_part` wrote, in the order of the rows.
     """
 
     store: Store
@@ -130,15 +130,15 @@ class StoredRows:
 
     @property
     def part_counts(self) -> tuple[int, ...]:
-        """Rows of each part."""
+        """Number of rows of each part."""
         return tuple(part.row_count for part in self.parts)
 
     def open(self) -> HeldRows:
-        """Return the rows in this process, which keeps them for the next who asks.
+        """Return the rows in this process, which keeps them for the next call.
 
         Cost:
-            Nothing but the files where the store is a directory. Of another store one GET a part,
-            and room for them in temporary files.
+            Only the files where the store is a directory. For another store one GET a part, and
+            space for them in temporary files.
         """
         with _opening:
             keys = tuple(part.key for part in self.parts)
@@ -161,7 +161,7 @@ class StoredRows:
                 brought = [Path(folder) / str(number) for number in range(len(parts))]
                 for part, path in zip(parts, brought, strict=True):
                     path.write_bytes(self.store.get(part.key).data)
-                # What is mapped stays until nobody needs it, though the files have no name by then.
+                # The mapping stays valid until it is released, also when the files are deleted.
                 return mapped(self.schema, brought)
 
 
@@ -172,10 +172,10 @@ _opened: dict[str, Any] = {}  # of this process: the rows that were opened last
 def put_part(
     store: Store, folder: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> StoredPart:
-    """Write rows as one object, which nobody else uses.
+    """Write rows as one object, under a new key.
 
     Raises:
-        StorageError: The store failed, or there is no room for a temporary file.
+        StorageError: The store failed, or the disk is full.
 
     Cost:
         One PUT; memory for a few batches.
@@ -190,16 +190,16 @@ def put_part(
 
 
 def data_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of data with the columns that it has, those of the dataset in its types.
+    """Yield the rows of data with the columns that it has, converted to the dataset's types.
 
     Args:
-        data: As for `to_batches`; of dicts or dataclass instances, the columns are those that any
-            of them has, and what one of them lacks is null, or the default of the field.
-        descriptor: Of the dataset.
+        data: As for `to_batches`. The columns of dicts or dataclass instances are those that any
+            of them has; a missing value is null, or the default of the field.
+        descriptor: Descriptor of the dataset.
 
     Raises:
-        InvalidInputError: It is nothing of the kind.
-        SchemaMismatchError: A value does not fit its field, or is null where that may not be.
+        InvalidInputError: `data` is of another kind.
+        SchemaMismatchError: A value does not fit its field, or is null in a required field.
     """
     is_tabular = isinstance(data, pa.RecordBatch | pa.Table | pa.RecordBatchReader)
     is_pandas = type(data).__module__.startswith("pandas.")
@@ -213,7 +213,7 @@ def data_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Rec
 def conformed(
     batches: Iterable[pa.RecordBatch], descriptor: DatasetDescriptor
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the columns that they have, those of the dataset in its types."""
+    """Yield batches with the columns that they have, converted to the dataset's types."""
     conformer: tuple[pa.Schema, Conformer] | None = None
     first: pa.Schema | None = None
     for batch in batches:
@@ -230,7 +230,7 @@ def conformed(
 
 
 def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
-    """Yield what tables and entities hold, all with the columns that any of them has."""
+    """Yield the rows of tables and entities, all with the columns that any of them has."""
     tables: list[pa.Table] = []
     waiting: list[dict[str, object]] = []
 
@@ -260,7 +260,7 @@ def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterato
                 column = to_column([default_of(field)], field)[0]
                 table = table.append_column(field.name, pa.repeat(column, table.num_rows))
         whole.append(table)
-    # In the order of the schema, whatever came first.
+    # In the order of the schema, whichever items came first.
     first = pa.schema([field_to_arrow(field) for field in own]).empty_table()
     table = pa.concat_tables([first, *whole], promote_options="permissive")
     yield from conformed(table.to_batches(), descriptor)
@@ -272,7 +272,7 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
     for name in names:
         if not isinstance(name, str):
             raise SchemaMismatchError(
-                f"The data has a column {name!r}, whose name is no text.", hint="Rename it."
+                f"The data has a column {name!r}, whose name is not a text.", hint="Rename it."
             )
         field = descriptor.schema.find(name)
         if field is None:
@@ -280,8 +280,8 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
                 columns[name] = pa.array([entity.get(name) for entity in entities])
             except VALUE_ERRORS as exc:
                 raise SchemaMismatchError(
-                    f"Column {name!r} of the data, which the dataset lacks, has values that are of "
-                    f"no type, or of several: {reason_of(exc)}.",
+                    f"Column {name!r} of the data, which the dataset lacks, has values of no "
+                    f"type, or of several: {reason_of(exc)}.",
                     hint="Give the column one type that Arrow has, such as text.",
                 ) from exc
         else:
@@ -295,11 +295,11 @@ def hold(batches: Iterable[pa.RecordBatch], memory_bytes: int | None = None) -> 
     """Hold rows for as long as they are needed.
 
     Args:
-        batches: Of one schema; none for no rows and no columns.
-        memory_bytes: Where they are more, they wait in a temporary file; None for 256 MiB.
+        batches: Batches of one schema; none for no rows and no columns.
+        memory_bytes: Larger data goes to a temporary file; None for 256 MiB.
 
     Raises:
-        StorageError: There is no room for the file.
+        StorageError: The disk is full.
     """
     waiting: list[pa.RecordBatch] = []
     size_bytes = 0
@@ -336,7 +336,7 @@ def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch])
     """Write rows to a file that can be mapped.
 
     Returns:
-        How many there are.
+        Number of rows written.
     """
     row_count = 0
     with pa.OSFile(os.fspath(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -360,7 +360,7 @@ def _not_tiny(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def mapped(schema: pa.Schema, paths: Sequence[Path]) -> HeldRows:
-    """Return the rows of files that `write_file` has written, which stay mapped meanwhile."""
+    """Return the rows of files that `write_file` wrote, which stay mapped."""
     batches: list[pa.RecordBatch] = []
     for path in paths:
         file = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
@@ -376,6 +376,6 @@ def _translating() -> Iterator[None]:
         raise
     except OSError as exc:
         raise StorageError(
-            f"Rows could not wait in a temporary file in {tempfile.gettempdir()}: {exc}",
+            f"Cannot hold rows in a temporary file in {tempfile.gettempdir()}: {exc}",
             hint="Free some room there, or set TMPDIR to another directory.",
         ) from exc

@@ -1,9 +1,9 @@
-"""Data files as they were written, or not at all.
+"""Opening of data files whose content is verified.
 
-The file table has the size and a checksum of every file that Lakebed wrote. Whoever writes rows
-anew must compare them first: a bit that flipped on storage would otherwise become the true content
-of a new file, under a good checksum. Formats whose parts have no checksums of their own are
-compared at every read.
+The file table has the size and a checksum of every file that Lakebed wrote. A rewrite of rows must
+compare them first: a bit that flipped on storage would otherwise become the valid content of a new
+file, under a good checksum. Formats whose parts have no checksums of their own are compared at
+every read.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from lakebed.store.segments import Segment
 _MIB = 2**20
 _PIECE_BYTES = 8 * _MIB  # of a file, hashed at a time
 CHECKSUM_DIFFERS = "the checksum differs"
-HELD_BYTES = 256 * _MIB  # what is compared is held; larger files are read twice
+HELD_BYTES = 256 * _MIB  # compared files up to this size are held; larger ones are read twice
 
 
 def with_recorded(
     store: Store, segments: Sequence[Segment], files: Iterable[DataFile]
 ) -> tuple[DataFile, ...]:
-    """Return files with what was recorded of their content, where anything was.
+    """Return files with the recorded facts of their content, where there are any.
 
     Args:
-        store: Where the file table is.
-        segments: Of the file table.
-        files: Those that say it already are not asked for.
+        store: Store that holds the file table.
+        segments: Segments of the file table.
+        files: Files to look up; those with recorded facts are not looked up again.
 
     Cost:
         See `lakebed.state.file_table.read_recorded`.
@@ -55,14 +55,14 @@ def with_recorded(
 
 
 def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
-    """Open a data file; first compare its whole content with what was recorded, if anything was.
+    """Open a data file after its whole content was compared with the recorded facts, if any.
 
-    Of files that another tool wrote nothing is recorded, and of those that were adopted only the
-    size: what cannot be compared is taken for right.
+    For files of other tools nothing is recorded, for adopted ones only the size: what cannot be
+    compared is accepted.
 
     Raises:
-        ObjectNotFoundError: It is missing.
-        DamagedFileError: It is not what was recorded.
+        ObjectNotFoundError: The file is missing.
+        DamagedFileError: Its content differs from what was recorded.
 
     Cost:
         One GET of the whole file, which is held in memory; of a file of more than 256 MiB several,
@@ -76,7 +76,7 @@ def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
         if problem:
             raise DamagedFileError.of(dataset, file.key, f"is damaged: {problem}.")
         return store.open_input(file.key)
-    # A byte more, which there must not be.
+    # One byte more than recorded, to detect a longer file.
     data = store.get_range(file.key, 0, recorded.size_bytes + 1)
     problem = _difference(recorded, len(data), hashlib.sha256(data).hexdigest())
     if problem:
@@ -85,10 +85,10 @@ def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
 
 
 def difference(store: Store, key: str, recorded: Recorded) -> str:
-    """Say how a file differs from what was recorded of it; empty if it does not.
+    """Return how a file differs from what was recorded of it; empty if it does not.
 
     Raises:
-        ObjectNotFoundError: It is missing.
+        ObjectNotFoundError: The file is missing.
 
     Cost:
         One HEAD, and one GET for each 8 MiB of the file if a checksum was recorded.
@@ -115,11 +115,11 @@ def _difference(recorded: Recorded, size_bytes: int, found_hash: str | None) -> 
 
 @contextmanager
 def translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator[None]:
-    """Translate what Arrow says of missing and damaged files.
+    """Translate Arrow's errors for missing and damaged files.
 
     Args:
-        dataset: Whose files are read.
-        find_damaged: Returns the key of the file that it is about, as far as that can be told.
+        dataset: Name of the dataset that the files belong to.
+        find_damaged: Returns the key of the damaged file, as far as it is known.
     """
     try:
         yield

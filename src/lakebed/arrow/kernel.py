@@ -1,11 +1,11 @@
 """The write kernel: record batches in, data files and their facts out.
 
 The local writer runs it in this process, Spark runs it in every task. It gathers rows, sorts them
-by partition, cuts files near a target size, and has the facts of a file from its writer.
+by partition, cuts files near a target size, and takes the facts of a file from its writer.
 
-Thousands of partitions are the case that shapes it: rows wait in whole batches, no file is begun
-before its rows are there, and what does not fit into memory goes to temporary files, so that each
-partition has one file, however many there are.
+It is designed for thousands of partitions: rows wait in whole batches, no file is begun before its
+rows are there, and rows that do not fit into memory go to temporary files. So each partition has
+one file, however many partitions there are.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ MIB = 2**20
 
 # A file this near to its target is full, since what is missing would be a tiny row group.
 _FULL, _AIM = 0.93, 0.98
-# Beyond it, a file is mostly what the format itself needs, which tells nothing of further rows.
+# Beyond it, a file is mostly overhead of the format, which does not predict the next rows.
 _MAX_RATIO = 2.0
-# Under pressure, rows of a partition become a row group from this part of one on.
+# Under memory pressure, this part of a row group is enough to write one.
 _SMALL_GROUP = 1 / 8
-_MAX_OPEN_FILES = 64  # on disk; the system lets a process have some hundreds
+_MAX_OPEN_FILES = 64  # on disk; systems allow a process some hundreds
 _ONE = np.zeros(1, dtype=np.int32)
 _SOURCE = "lakebed.source"  # no field has a dot in its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How data files are cut.
+    """Sizes at which data files are cut.
 
     Attributes:
-        target_bytes: Begin another file when one has reached this size.
+        target_bytes: Size of a file at which the next one begins.
         row_group_bytes: Uncompressed size of a row group; bounds what a reader must hold.
-        memory_bytes: What one writer may hold. Rows beyond it go to temporary files, or their
+        memory_bytes: Memory of one writer. Rows beyond it go to temporary files, or their
             file is closed early where it is large.
-        roll_interval_s: A writer that stays open begins other files after this many seconds;
-            None for never.
-        cluster: Whether Spark brings the rows of a partition together before they are written, so
+        roll_interval_s: Seconds after which a writer that stays open begins other files; None for
+            never.
+        cluster: True if Spark brings the rows of a partition together before they are written, so
             that a partition has one file instead of one for each task. It costs a shuffle. None
             decides by the data: few rows come to the driver, which writes them; of the other
             tasks, one whose first rows fall into more than 32 partitions gives its rows on, and
@@ -100,20 +100,18 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTarget:
-    """Where the files of one batch go. Travels to Spark tasks.
+    """Destination of the files of one batch. Travels to Spark tasks.
 
     Attributes:
         dataset: Name of the dataset.
-        batch_id: Of the batch.
-        descriptor: Of the dataset.
-        options: How files are cut.
-        schema_number: Of the descriptor's schema; stands in the names of its files.
-        constraint: Of the view that is written through: every entity must be in it.
+        options: Sizes at which files are cut.
+        schema_number: Number of the descriptor's schema, which is part of the files' names.
+        constraint: Condition of the view that is written through: every entity must meet it.
         provided: Values of provided partition fields, the same for all entities.
         admitted: For each capped dimension, values that have a partition in any case.
-        admitting_writers: How many writers share the room that is left under the caps; each
-            admits its part of it as values come. With 0, none admits any.
-        is_traced: Whether writers note of which source each row is.
+        admitting_writers: Number of writers that share the room that is left under the caps; each
+            admits its share of it as values come. With 0, none admits any.
+        is_traced: True if writers record the source of each row.
     """
 
     dataset: str
@@ -128,7 +126,7 @@ class BatchTarget:
     is_traced: bool = False
 
     def new_label(self, partition: str) -> str:
-        """Return a label that nobody else uses."""
+        """Return a unique label."""
         level = encode_level(BATCH_ID, self.batch_id)
         directory = f"{partition}/{level}" if partition else level
         return f"{directory}/{new_file_name(self.schema_number)}"
@@ -170,19 +168,19 @@ class KernelWriter:
         self._uploads = Uploads(store, max(1, self._limit // 2))
         indexed = {name: self._stored.field(name).type for name in self._descriptor.index}
         self._postings = PostingsWriter(store, target.dataset, indexed, max(1, self._limit // 2))
-        # Bytes in the file for a byte in memory, of the last row groups: small ones compress worse
-        # than large ones, so that the worse of the last two foretells the next.
+        # Ratio of bytes in the file to bytes in memory, of the last row groups. Small ones compress
+        # worse than large ones, so that the worse of the last two predicts the next.
         self._ratios: deque[float] = deque(maxlen=2)
         self._began_at = time.monotonic()
         self._done: list[FileFacts] = []
-        # Also of files whose writing failed: the store may hold them all the same.
+        # Includes files whose writing failed: the store may hold them all the same.
         self._labels: list[str] = []
-        # Of which sources the rows of each file are, as (source, row count), by label.
+        # Sources of the rows of each file, as (source, row count), by label.
         self._runs: dict[str, list[tuple[int, int]]] = {}
 
     @property
     def partitions(self) -> Sequence[str]:
-        """Paths of the partitions that were met so far, by the numbers that `checked` gives."""
+        """Paths of the partitions seen so far, by the numbers that `checked` returns."""
         return self._numbers.paths
 
     def write(
@@ -194,8 +192,8 @@ class KernelWriter:
         """Add rows.
 
         Args:
-            batch: The rows.
-            source: Of all of them, or of each.
+            batch: Rows, which are checked.
+            source: Number of the source of all rows, or of each.
             provided: Values of provided partition fields; None for those of the target.
 
         Raises:
@@ -210,12 +208,12 @@ class KernelWriter:
     def checked(
         self, batch: pa.RecordBatch, provided: Mapping[str, Scalar] | None = None
     ) -> CheckedRows:
-        """Return rows ready for `write_checked`; nothing is written. Raises as `write` does."""
+        """Return rows ready for `write_checked`; write nothing. Raises as `write` does."""
         conformed = self._conform(batch)
         return CheckedRows(conformed.select(self._stored.names), self._split(conformed, provided))
 
     def write_checked(self, checked: CheckedRows, source: int | np.ndarray = 0) -> None:
-        """Add rows that this writer has checked, with the source of all of them, or of each."""
+        """Add rows that this writer has checked, with one source for all, or one for each."""
         if checked.rows.num_rows:
             self._add(self._marked(checked.rows, source), checked.numbers)
 
@@ -228,12 +226,12 @@ class KernelWriter:
     def write_to(self, partition: str, batch: pa.RecordBatch, source: int | np.ndarray = 0) -> None:
         """Add rows of a known partition, as when files are rewritten.
 
-        Nothing is computed anew: rows stay in the partition that they were in.
+        Partitions are not computed again: rows stay in the partition that they were in.
 
         Args:
-            partition: Its path.
-            batch: The rows.
-            source: Of all of them, or of each.
+            partition: Path of the partition.
+            batch: Rows of the partition.
+            source: Number of the source of all rows, or of each.
 
         Raises:
             SchemaMismatchError: The batch does not fit the schema; none of it was written.
@@ -244,7 +242,7 @@ class KernelWriter:
             self._add(self._marked(rows, source), number)
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Raise what `write` would raise, and write nothing."""
+        """Raise the errors that `write` would raise, and write nothing."""
         self._split(self._conform(batch))
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -285,12 +283,12 @@ class KernelWriter:
 
     @property
     def _limit(self) -> int:
-        # Sorting copies the rows that wait, and as much again may lie in open files.
+        # Sorting copies the waiting rows, and open files may hold as much again.
         return self._target.options.memory_bytes // 3
 
     @property
     def is_roll_due(self) -> bool:
-        """Whether files have been open for longer than `WriteOptions.roll_interval_s`."""
+        """True if files have been open for longer than `WriteOptions.roll_interval_s`."""
         interval = self._target.options.roll_interval_s
         return interval is not None and time.monotonic() - self._began_at >= interval
 
@@ -314,7 +312,7 @@ class KernelWriter:
         return pa.concat_tables([*before, here]) if before else here
 
     def _relieve(self) -> None:
-        """Write the row groups that are due, and see that what is left fits into memory."""
+        """Write the row groups that are due, so that the remaining rows fit into memory."""
         taken = self._waiting.take()
         bytes_a_row = taken.rows.nbytes / taken.rows.num_rows
         is_pressed = taken.rows.nbytes >= self._limit
@@ -334,10 +332,10 @@ class KernelWriter:
         self._close_largest()
 
     def _due_bytes(self, file: _OpenFile | None) -> float:
-        """Return how many bytes of rows shall be the next row group of a file."""
+        """Return the target size, in bytes of rows, of a file's next row group."""
         options = self._target.options
         if not self._ratios:
-            # Nobody knows yet how well the rows compress: begin with a part of the file.
+            # The compression of the rows is unknown yet: begin with a part of the file.
             return min(options.row_group_bytes, max(1, options.target_bytes // 4))
         room = _AIM * options.target_bytes - (0 if file is None else file.writer.size_bytes)
         room_for = max(1.0, room / min(max(self._ratios), _MAX_RATIO))
@@ -347,7 +345,7 @@ class KernelWriter:
         """Write rows of a partition as row groups, the last of which may be small if `is_last`.
 
         Returns:
-            How many of the rows, at the end, were left.
+            Number of rows at the end that were not written.
         """
         while rows.num_rows:
             file = self._open.get(number)
@@ -374,7 +372,7 @@ class KernelWriter:
         return _OpenFile(label, writer, content, self._postings.new_file(label))
 
     def _close_largest(self) -> None:
-        """Close files until the others take little enough."""
+        """Close files until the others use little enough memory."""
         files = self._open
         while sum(file.held_bytes for file in files.values()) > self._limit:
             self._close(max(files, key=lambda number: files[number].held_bytes))
@@ -401,10 +399,10 @@ class KernelWriter:
         )
 
     def finish(self, sources: Sequence[str] = ()) -> Written:
-        """Write what is left and return all that was written.
+        """Write the remaining rows and return all that was written.
 
         Args:
-            sources: Names of the sources, by their number; of a target that is traced.
+            sources: Names of the sources, by their number, if the target is traced.
         """
         self.roll()
         return Written(
@@ -418,7 +416,7 @@ class KernelWriter:
         )
 
     def abort(self) -> None:
-        """Delete the files that were written; what cannot be deleted stays invisible garbage."""
+        """Delete the files that were written; any that cannot be deleted stay as garbage."""
         for file in self._open.values():
             file.content.discard()
         self._open.clear()
@@ -434,7 +432,7 @@ class KernelWriter:
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """A data file in the making, which nobody sees until it is closed."""
+    """A data file in the making, which no reader sees until it is closed."""
 
     label: str
     writer: FileWriter
@@ -443,7 +441,7 @@ class _OpenFile:
     runs: list[tuple[int, int]] = field(default_factory=list)
 
     def write(self, rows: pa.Table, names: Sequence[str]) -> None:
-        """Write a row group of these columns, and note of which sources its rows are."""
+        """Write a row group of these columns, and record the sources of its rows."""
         if _SOURCE in rows.schema.names:
             sources = rows.column(_SOURCE).to_numpy()
             starts = np.flatnonzero(np.diff(sources, prepend=sources[:1] - 1))

@@ -1,4 +1,4 @@
-"""Which rows of data files belong to which rows of some data, and what becomes of them."""
+"""Matching of the rows of data files with rows of some data, and the changes that follow."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
 
 _NOTHING = np.zeros(0, dtype=np.int64)
-_PAIRS_AT_ONCE = 2**16  # of which conditions are asked
+_PAIRS_AT_ONCE = 2**16  # for which conditions are evaluated
 _LARGE_BYTES = 2**30  # of the texts of one key; Arrow's small arrays end at 2 GiB
 
 
 class Rows(Protocol):
-    """Rows of data that are in this process, or can be brought here: `HeldRows`, `StoredRows`."""
+    """Rows of data that are in this process, or can be brought there: `HeldRows`, `StoredRows`."""
 
     @property
     def part_counts(self) -> tuple[int, ...]:
-        """Rows of each part."""
+        """Number of rows of each part."""
         ...
 
     def open(self) -> HeldRows:
-        """Return them in this process."""
+        """Return the rows in this process."""
         ...
 
     def part(self, number: int) -> HeldRows:
@@ -53,12 +53,12 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """What is known of the keys of data before any of them is looked for. Travels from Spark tasks.
+    """Summary of the keys of data, known before any is looked up. Travels from Spark tasks.
 
     Attributes:
-        columns: Of each key column the distinct values, where these are few; else the smallest and
-            the largest, and NaN if it is among them. Null is left out.
-        are_listed: Whether a column has all values.
+        columns: Distinct values of each key column, where these are few; else the smallest and the
+            largest, and NaN if it is among them. Null is left out.
+        are_listed: For each column, True if all its values are listed.
     """
 
     columns: list[pa.Table]
@@ -66,18 +66,18 @@ class KeyValues:
 
 
 class Keys:
-    """The keys of some data, by which its rows are found. A key with a null equals none.
+    """Index of the keys of some data, for lookups of its rows. A key with a null equals none.
 
     Attributes:
-        levels: Of each column the distinct values; and from the second one on the distinct numbers
-            of the combinations so far.
+        levels: Distinct values of each column; from the second one on also the distinct numbers of
+            the combinations so far.
     """
 
     def __init__(self, columns: pa.Table) -> None:
-        """Take the keys.
+        """Index the keys.
 
         Args:
-            columns: One or several, a row for each row of the data.
+            columns: Key columns, with a row for each row of the data.
 
         Raises:
             DuplicateKeyError: A key comes twice.
@@ -107,10 +107,10 @@ class Keys:
         """Find rows with one of the keys.
 
         Args:
-            columns: Of the rows, in the order of the keys.
+            columns: Key columns of the rows, in the order of the keys.
 
         Returns:
-            Numbers of the rows, ascending, and for each the place of its key.
+            Numbers of the rows, ascending, and for each the position of its key.
         """
         rows = codes = _NOTHING
         for column, (values, distinct) in zip(columns, self.levels, strict=True):
@@ -127,10 +127,10 @@ class Keys:
         return rows, self._places[codes]
 
     def _in_order(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Find the first part of the keys in files that have it in order, as of an id that counts up.
+        """Look up the first column in files that are sorted by it, such as by an ascending id.
 
-        There few keys are looked up among many rows, where else each row is looked up among the
-        keys, which takes many times as long.
+        Few keys are looked up among many rows. Elsewhere each row is looked up among the keys,
+        which takes many times as long.
 
         Returns:
             As `_positions`; None if the files are not of this kind.
@@ -160,7 +160,7 @@ class Keys:
 
     @cached_property
     def _ascending(self) -> tuple[np.ndarray, np.ndarray]:
-        """The values of the first column in order, and the place of each."""
+        """Values of the first column in order, and the position of each."""
         numbers = _numbers(self.levels[0][0])
         order = np.argsort(numbers)
         return numbers[order], order
@@ -170,7 +170,7 @@ def _positions(column: pa.ChunkedArray, values: pa.Array) -> tuple[np.ndarray, n
     """Find distinct values in a column.
 
     Returns:
-        Places in the column with one of them, ascending, and for each the place of its value.
+        Positions in the column with one of them, ascending, and for each the position of its value.
     """
     plain = _plain(column)
     own = pc.index_in(plain if plain.type == values.type else plain.cast(values.type), values)
@@ -179,7 +179,7 @@ def _positions(column: pa.ChunkedArray, values: pa.Array) -> tuple[np.ndarray, n
 
 
 def _is_whole(kind: pa.DataType) -> bool:
-    """Whether values of a type are whole numbers, perhaps of days or microseconds."""
+    """Return whether values of a type are integers, including days or microseconds."""
     is_number = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
     return is_number and not pa.types.is_interval(kind)
 
@@ -193,7 +193,7 @@ def _numbers(column: pa.Array) -> np.ndarray:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """Return a key column as one array in which values are equal by their bytes."""
+    """Return a key column as one array in which equal values have equal bytes."""
     kind = column.type
     if column.nbytes > _LARGE_BYTES:
         wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(kind, kind)
@@ -219,16 +219,15 @@ def _twice(columns: pa.Table, places: np.ndarray, codes: np.ndarray) -> Duplicat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChanges:
-    """What becomes of the rows of a data file.
+    """Changes to the rows of a data file.
 
     Attributes:
-        label: Of the file.
-        row_count: Its rows.
-        deleted: Places of rows that go, ascending.
-        updated: Places of rows that match and are updated, ascending.
-        sources: For each of these the place of its row of the data.
-        reset: Places of rows that match none and are updated, ascending.
-        matched: Places of the rows of the data that match, distinct and ascending.
+        row_count: Number of its rows.
+        deleted: Positions of rows that are deleted, ascending.
+        updated: Positions of rows that match and are updated, ascending.
+        sources: For each of these the position of its row of the data.
+        reset: Positions of rows that match none and are updated, ascending.
+        matched: Positions of the rows of the data that match, distinct and ascending.
     """
 
     label: str
@@ -241,29 +240,23 @@ class FileChanges:
 
     @property
     def updated_count(self) -> int:
-        """Rows that are updated."""
+        """Number of updated rows."""
         return len(self.updated) + len(self.reset)
 
     @property
     def is_changed(self) -> bool:
-        """Whether a row of the file changes or goes."""
+        """True if a row of the file is updated or deleted."""
         return bool(len(self.deleted) or self.updated_count)
 
     @property
     def is_gone(self) -> bool:
-        """Whether all of its rows go."""
+        """True if all of its rows are deleted."""
         return len(self.deleted) == self.row_count
 
 
 @dataclass(frozen=True)  # no slots, for the sake of the cached properties
 class Matcher:
-    """Says what becomes of the rows of data files. Travels to Spark tasks.
-
-    Attributes:
-        rules: Of the merge.
-        rows: Of the data.
-        layout: Of the dataset.
-    """
+    """Decides the changes to the rows of data files. Travels to Spark tasks."""
 
     rules: MergeRules
     rows: Rows
@@ -279,7 +272,7 @@ class Matcher:
 
     @cached_property
     def keys(self) -> Keys:
-        """Of the data."""
+        """Index of the data's keys."""
         return Keys(self.data.columns(self.rules.on))
 
     @cached_property
@@ -288,19 +281,19 @@ class Matcher:
 
     @property
     def target_columns(self) -> tuple[str, ...]:
-        """The columns of data files that decide what becomes of their rows."""
+        """Columns of data files that decide the changes to their rows."""
         types = self.layout.predicate_types
         named = self.rules.looked_at(Side.TARGET)
         return tuple(dict.fromkeys(path_of(name, types)[0] for name in named))
 
     def key_values(self, most: int) -> KeyValues:
-        """Return what is known of the keys, and see that none comes twice.
+        """Return a summary of the keys.
 
         Args:
-            most: Values of a column that are few.
+            most: Number of distinct values up to which a column is listed.
 
         Raises:
-            DuplicateKeyError: One does.
+            DuplicateKeyError: A key comes twice.
         """
         columns, are_listed = [], []
         for values, _ in self.keys.levels:
@@ -315,7 +308,7 @@ class Matcher:
         return KeyValues(columns, are_listed)
 
     def look(self, store: Store, files: Sequence[DataFile]) -> list[FileChanges]:
-        """Say what becomes of the rows of some files.
+        """Return the changes to the rows of some files.
 
         Cost:
             The columns that decide; memory for them, and for a table of the keys of the data.
@@ -380,7 +373,7 @@ class Matcher:
         )
 
     def _meeting(self, table: pa.Table, predicate: Predicate) -> np.ndarray | None:
-        """Say of each row whether it meets a predicate; None where all do."""
+        """Return a mask of the rows that meet a predicate; None where all do."""
         if predicate == TRUE:
             return None
         types = self.layout.predicate_types
@@ -398,11 +391,11 @@ class Matcher:
         return np.flatnonzero(is_missing)
 
     def inserted(self, data: HeldRows, is_matched: np.ndarray) -> np.ndarray:
-        """Say of each row of the data, or of a part of it, whether it is to be inserted.
+        """Return a mask of the rows of the data, or of a part of it, that are to be inserted.
 
         Args:
-            data: The rows.
-            is_matched: Whether they match a row of the dataset.
+            data: Rows to decide on.
+            is_matched: Mask of the rows that match a row of the dataset.
         """
         rules = self.rules
         if rules.not_matched == "ignore":
@@ -416,20 +409,20 @@ class Matcher:
 
 
 def _roots(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of data that hold some, which may be nested."""
+    """Return the top-level columns of possibly nested names."""
     return tuple(dict.fromkeys(name.split(".")[0] for name in names))
 
 
 class Merging:
-    """Changes the rows of data files as a merge says. Travels to Spark tasks."""
+    """Applies the changes of a merge to the rows of data files. Travels to Spark tasks."""
 
     def __init__(self, matcher: Matcher, store: Store, known: Mapping[str, FileChanges]) -> None:
-        """Say what is changed.
+        """Take the changes that are known already.
 
         Args:
-            matcher: Says what becomes of the rows of files.
-            store: Where the files are.
-            known: What it has said, by label; other files are looked at again.
+            matcher: Decides the changes.
+            store: Store that holds the files.
+            known: Changes decided already, by label; other files are looked at again.
         """
         self.matcher = matcher
         self._store = store
@@ -438,7 +431,7 @@ class Merging:
 
     @cached_property
     def _moving(self) -> list[str]:
-        """The fields that partitions are made of, and that may change."""
+        """Fields that partitions derive from, and that may change."""
         functions = self.matcher.layout.descriptor.partition_by
         sources = {f.source.split(".")[0] for f in functions if f.takes_source}
         return [name for name in self.matcher.rules.changed if name in sources]
@@ -467,7 +460,7 @@ class Merging:
     def _updated(
         self, file: DataFile, batch: pa.RecordBatch, changes: FileChanges, start: int
     ) -> tuple[pa.RecordBatch | None, np.ndarray]:
-        """Return the batch with what is updated, if anything is, and which rows are to move."""
+        """Return the batch with its updates, or None, and a mask of the rows that must move."""
         rules, end = self.matcher.rules, start + batch.num_rows
         is_moved = np.zeros(batch.num_rows, dtype=bool)
         low, high = np.searchsorted(changes.updated, [start, end])
@@ -500,7 +493,7 @@ class Merging:
         assignments: Sequence[Assignment],
         sources: np.ndarray | None,
     ) -> pa.RecordBatch:
-        """Return the batch with some fields of some rows set."""
+        """Return the batch with some fields of some rows assigned."""
         rules, types = self.matcher.rules, self.matcher.layout.column_types
         taken = batch.take(pa.array(rows))
         sides: Pairs = {Side.TARGET: taken}
@@ -513,20 +506,20 @@ class Merging:
             number = batch.schema.get_field_index(assignment.name)
             new = value_of(assignment, types[assignment.name], sides)
             if _is_identical(taken.column(number), new):
-                continue  # which is often so, and a column is long
+                continue  # often the case, and saves copying a long column
             whole = _with(batch.column(number), rows, new)
             batch = batch.set_column(number, batch.schema.field(number), whole)
         return batch
 
     def _is_equal_anyway(self, assignment: Assignment) -> bool:
-        """Whether a field is set to the key by which rows match, of which only zeros have two."""
+        """Return whether a field is set to its matching key, which may differ only for floats."""
         own = OfColumn(Side.SOURCE.named(assignment.name))
         kind = type_to_arrow(self.matcher.layout.column_types[assignment.name])
         is_key = assignment.name in self.matcher.rules.on and assignment.term == own
         return is_key and not pa.types.is_floating(kind)
 
     def _check_view(self, file: DataFile, batch: pa.RecordBatch, rows: np.ndarray) -> None:
-        """Check that rows which stay in their partition stay in the view, too."""
+        """Check that rows that stay in their partition stay in the view as well."""
         layout, constraint = self.matcher.layout, self.matcher.rules.constraint
         if constraint == TRUE or not len(rows):
             return
@@ -552,7 +545,7 @@ def _with(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
 
 
 def _is_identical(old: pa.Array, new: pa.Array) -> bool:
-    """Whether plain values are the same to the bit; of floats, zeros and NaN are not compared."""
+    """Return whether plain values are identical; floats are not compared, for zeros and NaN."""
     kind = old.type
     if pa.types.is_nested(kind) or pa.types.is_floating(kind):
         return False
@@ -560,14 +553,14 @@ def _is_identical(old: pa.Array, new: pa.Array) -> bool:
 
 
 def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:
-    """Return those of some ascending places that lie in a range, from its begin on."""
+    """Return those of some ascending positions that lie in a range, relative to its begin."""
     low, high = np.searchsorted(places, [start, end])
     within: np.ndarray = places[low:high] - start
     return within
 
 
 def _same(one: pa.Array, other: pa.Array) -> np.ndarray:
-    """Say of pairs of values whether they are surely the same."""
+    """Return a mask of the pairs of values that are surely equal."""
     if pa.types.is_nested(one.type):
         return np.zeros(len(one), dtype=bool)
     is_equal = pc.fill_null(pc.equal(one, other), fill_value=False)

@@ -1,4 +1,4 @@
-"""Partitions as small numbers: whole batches are split by them, and paths made once a partition."""
+"""Partitions as small numbers: batches are split by them, and paths are made once a partition."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TABLE_SIZE = 2**20
 
 
 class PartitionNumbers:
-    """Numbers partitions from 0 on, in the order in which they are first seen."""
+    """Numbers partitions from 0 on, in the order in which they first occur."""
 
     def __init__(self) -> None:
-        """Begin without partitions."""
+        """Start without partitions."""
         self.paths: list[str] = []
         self._by_path: dict[str, int] = {}
         self._by_values: dict[tuple[Hashable, ...], int] = {}
@@ -104,5 +104,5 @@ def _to_python(values: pa.Array, name: str) -> list[Scalar]:
 
 
 def _key(value: Scalar) -> Hashable:
-    """Return what tells a value from all others: 0.0 equals -0.0, and NaN not even itself."""
+    """Return a key that distinguishes a value: 0.0 equals -0.0, and NaN not even itself."""
     return repr(value) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Record batches of files of an older schema, made into batches of the current one."""
+"""Record batches of older schemas, converted to batches of the current one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lakebed.model.schema import MISSING, Field, ListOf, MapOf, Schema, Struct, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderFiles:
-    """Files of one schema, and how they read under the current one.
+    """Files of one schema, and their conversion to the current one.
 
     Attributes:
         schema: The fields that data files hold now.
-        lineage: Of that schema.
-        number: Of the schema that the files are of; None for files of other tools.
-        reading: What their fields need.
+        lineage: History of that schema.
+        number: Schema number of the files; None for files of other tools.
+        reading: Conversions that their fields need.
     """
 
     schema: Schema
@@ -40,12 +40,12 @@ class OlderFiles:
 
     @property
     def is_current(self) -> bool:
-        """Whether the files need nothing."""
+        """True if the files need no conversion."""
         return self.reading == AS_IT_IS
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Fields that read as another value than null in a file that holds no such column."""
+        """Fields whose value, in a file that lacks their column, is not null."""
         added = self.lineage.additions
         values = {
             field.name: added[field.name].initial if field.name in added else field.default
@@ -54,7 +54,7 @@ class OlderFiles:
         return {name: value for name, value in values.items() if value not in (None, MISSING)}
 
     def for_columns(self, names: Iterable[str]) -> OlderFiles:
-        """Return the same files, where only some columns are asked for."""
+        """Return the same files, limited to some requested columns."""
         needed, reading = frozenset(names), self.reading
         return replace(
             self,
@@ -66,29 +66,29 @@ class OlderFiles:
         )
 
     def reads_as(self, other: OlderFiles) -> bool:
-        """Whether files of another schema can be read together with these."""
+        """Return whether files of another schema can be read together with these."""
         is_plain = not self.reading.rebuilt or self.number == other.number
         return is_plain and self.reading == other.reading
 
     def held(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some columns that must be read."""
+        """Return the columns among `names` that must be read."""
         return tuple(name for name in names if name not in self.reading.constants)
 
     def held_fields(self, names: Iterable[str]) -> tuple[Field, ...]:
-        """Return those of some stored fields that must be read, as the files hold them."""
+        """Return the stored fields among `names` that must be read, in the types of the files."""
         fields, added = [], self.lineage.additions
         for name in self.held(names):
             field = self.schema.get(name)
             kind = self.reading.promoted.get(name) or self.reading.rebuilt.get(name) or field.type
             default = added[name].initial if name in added else field.default
-            # Whether a value may be missing was perhaps another question then.
+            # Nullability may have been different in that schema.
             fields.append(Field(name=name, type=kind, default=default))
         return tuple(fields)
 
     def countable_fields(self) -> tuple[Field, ...]:
-        """Return one field to read where only the number of rows is asked for.
+        """Return one field to read where only the number of rows is requested.
 
-        Where nothing is left of what the files hold, it is one that they lack.
+        If the files hold no field of the current schema, it is one that they lack.
         """
         whole = replace(self, reading=self.lineage.reading(self.schema, self.number))
         return whole.held_fields(self.schema.names)[:1] or self.schema.fields[:1]
@@ -97,7 +97,7 @@ class OlderFiles:
         """Return columns of the current schema from what was read of a file.
 
         Args:
-            batch: What `held` says, in any order; promoted columns in either type.
+            batch: Columns of `held`, in any order; promoted columns in either type.
             names: Columns to return; may be fields that are not stored in files.
         """
         if self.is_current:
@@ -114,14 +114,14 @@ class OlderFiles:
         if name in reading.promoted:
             return column.cast(type_to_arrow(self.schema.get(name).type))
         if name in reading.rebuilt:
-            assert self.number is not None  # what other tools wrote is read as it is
+            assert self.number is not None  # files of other tools are read unchanged
             held, wanted = reading.rebuilt[name], self.schema.get(name).type
             return _Rebuilding(self.lineage, self.number).rebuild(column, held, wanted, name)
         return column
 
 
 def constant(value: Any, kind: Type, length: int) -> pa.Array:
-    """Return a column of one value, which of a list or map is null or the empty one."""
+    """Return a column of one value; a value of a list or map is null or empty."""
     target = type_to_arrow(kind)
     if value is None:
         return pa.nulls(length, target)
@@ -132,7 +132,7 @@ def constant(value: Any, kind: Type, length: int) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilding:
-    """Makes a column of an older form anew, part by part.
+    """Rebuilds a column of an older type, part by part.
 
     Arrow's own cast of records would take a part that was dropped and added again from the file,
     and knows no defaults.

@@ -1,4 +1,4 @@
-"""Conditions and values over two rows that belong together, for many such pairs at once."""
+"""Conditions and values over pairs of rows, for many pairs at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakebed.plan.expression import to_arrow_expression
 _PLACE = "lakebed.place"  # no field has a dot in its name
 
 Pairs = Mapping[Side, pa.RecordBatch]
-"""Columns of the rows of each side: as many on each side as there are pairs."""
+"""Columns of each side, with one row for each pair."""
 
 
 def column_of(sides: Pairs, name: str) -> pa.Array:
@@ -36,7 +36,7 @@ def column_of(sides: Pairs, name: str) -> pa.Array:
 
 
 def met_by(condition: PairCondition, sides: Pairs) -> np.ndarray:
-    """Say of each pair whether a condition is true, neither false nor unknown."""
+    """Return a mask of the pairs for which a condition is true, neither false nor unknown."""
     arrays, names = [], []
     for side, batch in sides.items():
         if batch.num_columns:
@@ -57,7 +57,7 @@ def met_by(condition: PairCondition, sides: Pairs) -> np.ndarray:
 def rows_that_meet(
     predicate: Predicate, batch: pa.RecordBatch, types: Mapping[str, Type]
 ) -> np.ndarray:
-    """Say of each row of a batch whether a predicate is true."""
+    """Return a mask of the rows of a batch for which a predicate is true."""
     numbered = batch.append_column(_PLACE, pa.array(np.arange(batch.num_rows)))
     places = numbered.filter(to_arrow_expression(predicate, types)).column(_PLACE)
     is_met = np.zeros(batch.num_rows, dtype=bool)
@@ -86,12 +86,12 @@ def _is_nan(column: pa.Array) -> pa.Array:
 
 
 def value_of(assignment: Assignment, kind: Type, sides: Pairs) -> pa.Array:
-    """Return what a field is set to in each pair.
+    """Return the value of an assignment for each pair.
 
     Args:
-        assignment: Says what.
-        kind: Of the field.
-        sides: Of the pairs.
+        assignment: Assignment to evaluate.
+        kind: Type of the field.
+        sides: Columns of the pairs.
 
     Raises:
         SchemaMismatchError: A value is out of the range of the type.
@@ -135,5 +135,5 @@ def _applied(function: Function, columns: list[pa.Array]) -> pa.Array:
 
 
 def _chosen(one: pa.Array, op: Op, two: pa.Array) -> pa.Array:
-    """Return of each pair the value that compares so with the other; null only where both are."""
+    """Return the value of each pair that compares so with the other; null only where both are."""
     return pc.coalesce(pc.if_else(compared(one, op, two), one, two), one, two)

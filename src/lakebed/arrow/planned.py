@@ -33,10 +33,10 @@ def planned_dataset(
     """Return the rows of a plan as a pyarrow Dataset.
 
     Args:
-        store: Where the files are.
-        chosen: What is to be read, of one version.
+        store: Store that holds the files.
+        chosen: Plan of one version.
         columns: See `output_schema`; a filter can name only these.
-        limit: At most so many rows, which are read now; None for all.
+        limit: Maximum number of rows, which are read at once; None for all.
 
     Raises:
         SchemaMismatchError: As of `output_schema`.
@@ -52,13 +52,12 @@ def planned_dataset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """What a dataset gives to whoever asks it.
+    """The rows behind a dataset.
 
     Attributes:
-        store: Where the files are.
-        chosen: The plan, of one version.
-        names: The columns that are shown.
-        filters: What was filtered since, by pyarrow's own `filter`.
+        chosen: Plan of one version.
+        names: Visible columns.
+        filters: Filters that were added by pyarrow's own `filter`.
     """
 
     store: Store
@@ -68,18 +67,18 @@ class _Rows:
 
     @property
     def residual(self) -> Predicate:
-        """What is still to be filtered, for the view itself."""
+        """Remaining filter of the view."""
         return TRUE if self.chosen.residual is None else self.chosen.residual
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        """The columns that may be read: those that are shown, and those of the residual."""
+        """Columns that may be read: the visible ones, and those of the residual."""
         roots = roots_of(self.residual, self.chosen.layout.predicate_types)
         return tuple(dict.fromkeys((*self.names, *roots)))
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are shown."""
+        """Schema of the visible columns."""
         return output_schema(self.chosen.layout, self.names)
 
     @property
@@ -102,19 +101,19 @@ class _Rows:
         for group in grouped(self.store, chosen, self.read_names):
             constants = group.older.reading.constants
             for file in group.files:
-                self._check_told(file, group.older)
+                self._check_readable(file, group.older)
                 known = {**file.partition, **constants}
-                # A record that is missing is null anyway; of its fields Arrow could tell no more.
-                told = {
+                # A missing record is null anyway; Arrow cannot know more of its fields.
+                constants = {
                     name: value
                     for name, value in known.items()
                     if name in types and not isinstance(column_types[name], Struct)
                 }
-                files.append((file, told))
+                files.append((file, constants))
         return assembled(chosen.layout.name, files, types, filesystem_for(self.store))
 
-    def _check_told(self, file: DataFile, older: OlderFiles) -> None:
-        """Check that Arrow can be told how the columns of a file read under the current schema."""
+    def _check_readable(self, file: DataFile, older: OlderFiles) -> None:
+        """Check that Arrow can read the columns of a file under the current schema."""
         for name in older.reading.rebuilt:
             raise _refused(self.chosen, name, f"older files hold {name!r} in another form")
         types = self.chosen.layout.column_types
@@ -125,26 +124,26 @@ class _Rows:
                 raise _refused(
                     self.chosen, name, f"older files lack {name!r}, and it has a default"
                 )
-            # Of a field inside of it, Arrow would ask what the file holds under the name.
+            # For a field inside of it, Arrow would read the column of that name in the file.
             if isinstance(types[name], Struct) and name in names_in(self.store, file):
                 raise _refused(self.chosen, name, f"older files hold another {name!r}")
 
     def scanner(self, columns: Any, pushed: pc.Expression | None) -> PlannedScanner:
-        """Return a scanner of the rows: of the files that may match what is pushed down.
+        """Return a scanner of the rows, over the files that may match the pushed filter.
 
         Args:
-            columns: As pyarrow's `Dataset.scanner` takes them; None for those that are shown.
+            columns: As pyarrow's `Dataset.scanner` takes them; None for the visible ones.
             pushed: A filter; None for all rows.
         """
         filters = (*self.filters, *(() if pushed is None else (pushed,)))
-        told = all_of([weaker_predicate(one, self._types) for one in filters])
+        pushed_down = all_of([weaker_predicate(one, self._types) for one in filters])
         chosen = self.chosen
-        if next(leaves(told), None) is not None or told == FALSE:
-            narrower = all_of([chosen.predicate, told])
+        if next(leaves(pushed_down), None) is not None or pushed_down == FALSE:
+            narrower = all_of([chosen.predicate, pushed_down])
             chosen = plan(chosen.state, narrower, requests=0, store=self.store)
         wanted = list(self.names) if columns is None else columns
         needed = self._needed(wanted, filters)
-        # The columns are bound now, so that a wrong name is an error of the caller's own line.
+        # The columns are bound now, so that a wrong name raises in the caller's own line.
         empty = ds.dataset(output_schema(chosen.layout, needed).empty_table())
         condition = _joined(filters)
         schema = empty.scanner(columns=wanted, filter=condition).projected_schema
@@ -152,21 +151,21 @@ class _Rows:
         return PlannedScanner(self.store, chosen, needed, counted, wanted, condition, schema)
 
     def _needed(self, columns: Any, filters: Sequence[pc.Expression]) -> list[str]:
-        """Return the columns to read for those that are asked for, and for filters."""
+        """Return the columns to read for the requested ones and for filters."""
         asked = [fields_of(one, self._types) for one in filters]
         if isinstance(columns, Mapping) or any(fields is None for fields in asked):
             return list(self.names)
         wanted = frozenset(columns).union(*(fields for fields in asked if fields is not None))
-        # A batch without columns would not know its rows.
+        # A batch without columns would lose its row count.
         return [name for name in self.names if name in wanted] or list(self.names[:1])
 
 
 class PlannedScanner:
     """Reads the rows, as a `pyarrow.dataset.Scanner` does, by the reader of Lakebed.
 
-    Arrow's own scanner waits for files while it keeps Python from running (`to_reader`), which is
-    what opens the files of an object store: both would wait for each other. And it knows neither
-    NaN nor all that Lakebed checks.
+    Arrow's own scanner holds Python's lock while it waits for files (`to_reader`), and opening the
+    files of an object store needs that lock: a deadlock. It also handles NaN differently, and lacks
+    the checks of Lakebed.
     """
 
     def __init__(
@@ -182,13 +181,13 @@ class PlannedScanner:
         """Use `PlannedDataset.scanner` instead.
 
         Args:
-            store: Where the files are.
-            chosen: What to read.
+            store: Store that holds the files.
+            chosen: Plan of one version.
             needed: Columns to read.
             counted: Columns to read where rows are only counted.
             columns: Columns to give, by name, or expressions by name.
-            condition: What else to filter by; None for nothing.
-            schema: Of the columns to give.
+            condition: Further filter; None for none.
+            schema: Schema of the columns to give.
         """
         self._store = store
         self._chosen = chosen
@@ -200,7 +199,7 @@ class PlannedScanner:
         self.dataset_schema = output_schema(chosen.layout, needed)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream, which is read as it is taken."""
+        """Return the rows as a stream, which is read on demand."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -216,7 +215,7 @@ class PlannedScanner:
                     yield rows.select(list(self._columns))
 
     def _projected(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield what expressions make of the rows of a batch."""
+        """Yield the projection of a batch by expressions."""
         rows = ds.dataset(pa.Table.from_batches([batch]))
         table = rows.to_table(columns=self._columns, filter=self._condition, use_threads=False)
         yield from table.to_batches()
@@ -249,9 +248,9 @@ class PlannedScanner:
 class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's classes are untyped
     """The planned files of a view, of one version, as pyarrow and other engines see them.
 
-    Whoever reads it by `scanner`, `to_batches`, `to_table` or `head`, as DuckDB, Polars and pyarrow
-    itself do, has the rows of the view and no others. A filter that is pushed down is asked of the
-    planner, too: of partitions, also those that a function derives, of statistics and of indices.
+    A reader by `scanner`, `to_batches`, `to_table` or `head`, as DuckDB, Polars and pyarrow itself,
+    gets exactly the rows of the view. The planner also uses pushed filters: for partitions,
+    including derived ones, for statistics and for indices.
     """
 
     def __init__(self, rows: _Rows) -> None:
@@ -260,32 +259,32 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         super().__init__(list(files.get_fragments()), files.schema, files.format, files.filesystem)
         self._rows = rows
         if rows.residual != TRUE:
-            # So that pyarrow hands out no fragments: they hold rows that are not of the view.
+            # Stops pyarrow from handing out fragments: they hold rows outside the view.
             condition = to_arrow_expression(rows.residual, rows.chosen.layout.predicate_types)
             self._scan_options = {"filter": condition}
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are shown."""
+        """Schema of the visible columns."""
         return self._rows.schema
 
     def scanner(
         self,
         columns: Any = None,
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's word
-        **options: Any,  # how many rows and files at once, which the reader knows
+        **options: Any,  # sizes of batches and read-ahead, which the reader chooses
     ) -> PlannedScanner | ds.Scanner:
         """Return a scanner; see pyarrow's `Dataset.scanner` for its arguments.
 
-        Asked for with `use_threads` alone, as `pyarrow.dataset.write_dataset` does, it is one of
-        pyarrow's own class, which can be read once: pyarrow writes no other.
+        With `use_threads` as the only argument, as `pyarrow.dataset.write_dataset` calls it, it is
+        a scanner of pyarrow's own class, which can be read once: pyarrow writes no other.
         """
         planned = self._rows.scanner(columns, filter)
         is_to_be_written = columns is None and filter is None and options.keys() == {"use_threads"}
         return ds.Scanner.from_batches(planned.to_reader()) if is_to_be_written else planned
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
-        """Return the rows that meet a condition, too."""
+        """Return the rows that meet a further condition."""
         filtered: PlannedDataset = super().filter(expression)
         filtered._rows = replace(self._rows, filters=(*self._rows.filters, expression))
         return filtered
@@ -295,8 +294,8 @@ def _check_format(chosen: ScanPlan) -> None:
     format_ = chosen.layout.descriptor.format
     if format_ != "parquet":
         raise InvalidInputError(
-            f"Dataset {chosen.layout.name!r} is of format {format_}, of which pyarrow makes no "
-            "dataset.",
+            f"Dataset {chosen.layout.name!r} is of format {format_}, which pyarrow cannot read "
+            "as a dataset.",
             hint="Read it as an Arrow table or stream instead.",
         )
 

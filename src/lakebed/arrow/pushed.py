@@ -1,10 +1,10 @@
-"""Filters that other engines push down, as predicates that the planner understands.
+"""Filters that other engines push down, as predicates for the planner.
 
-An engine gives Arrow's own expressions, which cannot be looked into. But they can be pickled: then
+An engine passes Arrow's own expressions, which cannot be inspected. But they can be pickled: then
 Arrow writes them as a record batch that holds the literals, with the names of functions and fields
-as metadata, in order. That is read here. What is not understood becomes a weaker condition, or
-none: a predicate from here only tells which files need not be opened, and Arrow applies the whole
-filter to the rows.
+as metadata, in order. This module reads that. An unknown part becomes a weaker condition, or none:
+the predicate only decides which files need not be opened, and Arrow applies the whole filter to
+the rows.
 """
 
 from __future__ import annotations
@@ -69,21 +69,21 @@ _Node = _Field | _Literal | _Call | None
 
 
 def weaker_predicate(expression: pc.Expression, types: Mapping[str, Type]) -> Predicate:
-    """Return a bound predicate that is true of every row of which the expression is.
+    """Return a bound predicate that is true for every row for which the expression is true.
 
     Args:
-        expression: What is pushed down.
-        types: Of the columns that it may name.
+        expression: Filter that is pushed down.
+        types: Types of the columns that it may name.
 
     Returns:
-        The strongest such predicate that is understood; TRUE if that is nothing.
+        The strongest such predicate that is understood; TRUE if there is none.
     """
     node = _parse(expression, types)
     return _weaker(node, types) if node is not None else TRUE
 
 
 def fields_of(expression: pc.Expression, types: Mapping[str, Type]) -> frozenset[str] | None:
-    """Return the columns that an expression names; None if that cannot be told."""
+    """Return the columns that an expression names; None if they are unknown."""
     node = _parse(expression, types)
     return None if node is None else _fields(node)
 
@@ -102,14 +102,14 @@ def _fields(node: _Node) -> frozenset[str] | None:
 
 
 def _parse(expression: pc.Expression, types: Mapping[str, Type]) -> _Node:
-    """Read what Arrow writes of an expression."""
+    """Parse Arrow's text form of an expression."""
     if any("'" in name or "\n" in name for name in types):
-        return None  # a name that looks like a part of the text
+        return None  # a name that could be confused with the syntax
     try:
         _, (buffer,) = expression.__reduce__()
         with pa.ipc.open_file(buffer) as file:
             batch = file.get_batch(0)
-    except (pa.ArrowException, TypeError, ValueError):  # of fields by number, for example
+    except (pa.ArrowException, TypeError, ValueError):  # for example, fields by number
         return None
     # As a mapping, metadata has each name once.
     text = batch.schema.to_string(
@@ -202,11 +202,11 @@ def _comparison(name: str, op: Op, given: pa.Scalar, types: Mapping[str, Type]) 
 
 
 def _as_value(given: pa.Scalar, kind: Type) -> Scalar:
-    """Return a literal as a value of a column's type; None if it is null or no such value."""
+    """Return a literal as a value of a column's type; None if it is null or not such a value."""
     if not given.is_valid or not isinstance(kind, Primitive | Decimal):
         return None
     if isinstance(kind, Decimal) and pa.types.is_floating(given.type):
-        return None  # Arrow compares them as floats, of which one stands for many decimals
+        return None  # Arrow compares them as floats, and one float equals many decimals
     try:
         cast = given.cast(type_to_arrow(kind))
         if not cast.cast(given.type).equals(given):
@@ -214,7 +214,7 @@ def _as_value(given: pa.Scalar, kind: Type) -> Scalar:
         value: Scalar = cast.as_py()
     except (pa.ArrowException, OverflowError, ValueError):
         return None
-    # Arrow compares with NaN as nobody else does.
+    # Arrow compares with NaN in its own way.
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

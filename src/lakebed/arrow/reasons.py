@@ -1,10 +1,10 @@
-"""What Arrow says of bad data, without its advice to programmers."""
+"""Reasons from Arrow's errors about bad data, without its advice to programmers."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-# What Arrow raises where values are of no type, of several, or of another than the one asked for.
+# Errors of Arrow for values of no type, of several, or of another than the requested one.
 VALUE_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 

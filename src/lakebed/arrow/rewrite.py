@@ -1,8 +1,8 @@
-"""Writing data files anew: the rows of some files, as other files.
+"""Rewriting data files: the rows of some files become other files.
 
-A delete, a merge, a compaction, a promotion and an ingest that replaces raw files do it. Rows of different
-runs never come together in one file, and of rows that were read from raw files it stays known from
-which. What was written can be read back where it is written, and compared with what was read.
+Used by deletes, merges, compactions, promotions and ingests that replace raw files. Rows of
+different runs never share a file, and rows that were read from raw files keep their origins. New
+files can be read back where they are written, and compared with the rows that were read.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 _SOURCE = "lakebed.source"  # no field has a dot in its name
-_SORTED_ROWS = 2**15  # that are given to the writer at once
-_SORTED_BYTES = 32 * MIB  # of rows that are put in order at once
+_SORTED_ROWS = 2**15  # passed to the writer at once
+_SORTED_BYTES = 32 * MIB  # of rows that are sorted at once
 _BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
-_LEAST_AT_ONCE = 8 * MIB  # for less, another writer is not worth it
-_SORTED_LIMIT = 4 * _SORTED_BYTES  # where rows differ much in length
+_LEAST_AT_ONCE = 8 * MIB  # less is not worth another writer
+_SORTED_LIMIT = 4 * _SORTED_BYTES  # for rows of very different lengths
 
 
 class Routed(NamedTuple):
     """Some rows of a batch, and the partition that they belong to.
 
     Attributes:
-        partition: Its path; None for the one that their values tell.
-        rows: Which of them, as a mask or as places; None for all.
-        batch: All rows of the batch as they are to be written; None if they stay as they are.
+        partition: Path of the partition; None to compute it from their values.
+        rows: Mask or positions of the rows in the batch; None for all.
+        batch: All rows of the batch as they will be written; None if they are unchanged.
     """
 
     partition: str | None
@@ -60,30 +60,30 @@ class Routed(NamedTuple):
 
 
 Route = Callable[[DataFile, pa.RecordBatch, int], Iterable[Routed]]
-"""Says where the rows of a batch go. The number is that of the rows of the file before the batch,
-which is of no account where rows are sorted."""
+"""Decides where the rows of a batch go. The number counts the rows of the file before the batch;
+it has no meaning where rows are sorted."""
 
 
 def file_partition(file: DataFile) -> str:
-    """Return the path of the partition that a file is in."""
+    """Return the path of a file's partition."""
     return partition_of_label(file.label)
 
 
 def keep(file: DataFile, _: pa.RecordBatch, __: int) -> Iterable[Routed]:
-    """Leave rows in the partition where they are."""
+    """Leave rows in their partition."""
     return (Routed(file_partition(file), None),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one writer writes anew.
+    """Share of a rewrite for one writer.
 
     Attributes:
         groups: Files in the order in which they are read; rows are sorted within a group.
-        run: Of all the files; None if it has no name.
-        origins: By label: of which raw files the rows are. Of all files, or of none.
-        kept: Of these raw files, those whose rows are written; None for all.
-        row_count: Rows that are to be written, if that is known.
+        run: Run of all the files; None if it has no name.
+        origins: Raw files of the rows, by label; of all files, or of none.
+        kept: Raw files whose rows are written; None for all.
+        row_count: Number of rows to write, if it is known.
     """
 
     groups: tuple[tuple[DataFile, ...], ...]
@@ -95,15 +95,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteJob:
-    """How files are written anew. Travels to Spark tasks.
+    """Options of a rewrite. Travels to Spark tasks.
 
     Attributes:
-        layout: Of the dataset, by which the files are read.
-        target: Of the batch that the new files are of.
-        route: Says where rows go; what it leaves out is gone.
-        columns: Besides the fields, what `route` looks at.
+        layout: Layout of the dataset, by which the files are read.
+        target: Batch of the new files.
+        route: Decides where rows go; rows that it leaves out are dropped.
+        columns: Columns that `route` needs besides the fields.
         sort_by: Fields that the rows of a group are sorted by; empty to leave them in order.
-        is_checked: Whether the new files are read back, and compared with what was read.
+        is_checked: True if the new files are read back, and compared with the rows that were read.
     """
 
     layout: Layout
@@ -117,10 +117,10 @@ class RewriteJob:
 def divide(
     groups: Sequence[tuple[DataFile, ...]], runs: Runs, sources: Sources
 ) -> dict[tuple[str | None, bool], list[tuple[DataFile, ...]]]:
-    """Divide groups of files by what must not come together in one file.
+    """Divide groups of files that must not share a new file.
 
     Returns:
-        Groups by run, and by whether it is known of which raw files their rows are.
+        Groups by run, and by whether the raw files of their rows are known.
     """
     divided: dict[tuple[str | None, bool], list[tuple[DataFile, ...]]] = {}
     for group in groups:
@@ -143,12 +143,12 @@ def work_of(
     """Return the work of one writer on groups of one key of `divide`.
 
     Args:
-        key: What the groups have in common.
-        groups: Of files.
-        sources: Of which raw files their rows are.
-        recorded: What their content must be, by label: what is damaged would otherwise become
-            the true content of a new file.
-        row_count: Their rows, if that is known.
+        key: Key of the groups.
+        groups: Groups of files.
+        sources: Raw files of their rows.
+        recorded: Recorded facts of the files, by label: a damaged file would otherwise become the
+            valid content of a new file.
+        row_count: Number of their rows, if it is known.
     """
     run, has_origins = key
     labels = [file.label for group in groups for file in group] if has_origins else []
@@ -164,19 +164,19 @@ def work_of(
 
 
 def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) -> list[Work]:
-    """Divide files that are to be written anew among writers.
+    """Divide files to rewrite among writers.
 
-    Files of one partition come together, so that what they lose makes few new files, unless they
-    are of different runs, or only of some of them it is known of which raw files their rows are.
+    Files of one partition come together, so that their rows make few new files, unless they are of
+    different runs, or the raw files of only some of them are known.
 
     Args:
-        store: Where the dataset is.
-        lists: Of the state that the files are of.
-        files: In the order in which they are read.
-        count: Into how many works of each kind they are divided at most.
+        store: Store that holds the dataset.
+        lists: Lists of the state that the files belong to.
+        files: Files in the order in which they are read.
+        count: Maximum number of works of each kind.
 
     Cost:
-        The file table, and what tells whose rows the files hold, of which there are few objects.
+        The file table, and the few objects that record the origins of the files.
     """
     if not files:
         return []
@@ -186,7 +186,7 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
     recorded = file_table.read_recorded(store, lists.files, labels)
     sizes = {label: size for label, (_, size) in counts.items()}
     total_bytes = sum(sizes.get(label, 0) for label in labels)
-    # So that a dataset of one partition has work for all, too.
+    # So that a dataset of one partition also has work for all writers.
     at_once = min(_BYTES_AT_ONCE, max(_LEAST_AT_ONCE, -(-total_bytes // count)))
     works = []
     by_kind = divide(_by_partition(files, sizes, at_once), runs.read(store, lists), noted)
@@ -207,7 +207,7 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
 def _by_partition(
     files: Sequence[DataFile], sizes: Mapping[str, int], at_once: int
 ) -> list[tuple[DataFile, ...]]:
-    """Bring files of one partition together, in groups of some bytes."""
+    """Group files of one partition, up to some bytes a group."""
     by_partition: dict[str, list[list[DataFile]]] = {}
     room: dict[str, int] = {}
     for file in files:
@@ -228,33 +228,33 @@ def rewrite_all(
     *,
     on_read: OnFileDone = NO_PROGRESS,
 ) -> list[Written]:
-    """Write files anew, a work a worker.
+    """Rewrite files, one work for each worker.
 
     Args:
-        workers: What does it.
-        store: Where the files are.
-        job: What is done with them.
-        works: Which of them.
-        on_read: Is told the label of each file that has been read, as far as workers can.
+        workers: Workers that run the works.
+        store: Store that holds the files.
+        job: Options of the rewrite.
+        works: Works to run, as of `works_on`.
+        on_read: Receives the label of each file that has been read, as far as workers can report.
 
     Returns:
-        What each of the works has written.
+        Result of each work.
 
     Raises:
-        DamagedFileError: A file is not what was recorded. What was written is deleted.
+        DamagedFileError: A file differs from what was recorded. The new files are deleted.
         CorruptMetadataError: The new files do not hold the rows of the old ones, each of them once.
-            What was written is deleted.
-        LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+            The new files are deleted.
+        LakebedError: A file cannot be read, or the store failed. The new files are deleted.
 
     Cost:
         The files, read and written once, and the new ones read once more if they are checked. From
         each task of Spark come some hundred bytes for each new file.
         Memory: that of one writer and of one compressed file a thread; see `lakebed.arrow.intact`.
     """
-    tell = NO_PROGRESS if on_read is NO_PROGRESS else workers.telling(on_read)
+    report = NO_PROGRESS if on_read is NO_PROGRESS else workers.telling(on_read)
 
     def work_on(work: Work) -> Written:
-        return rewrite(store, job, work, tell)
+        return rewrite(store, job, work, report)
 
     return gather(
         store, workers.map(work_on, works, Written), lambda written: written.keys(job.target)
@@ -264,7 +264,7 @@ def rewrite_all(
 def rewrite(
     store: Store, job: RewriteJob, work: Work, on_read: OnFileDone = NO_PROGRESS
 ) -> Written:
-    """Write the files of one work anew; see `rewrite_all`."""
+    """Rewrite the files of one work; see `rewrite_all`."""
     target = replace(job.target, is_traced=bool(work.origins))
     sources = _Numbers()
     read, given = RowDigest(), dict[str, RowDigest]()
@@ -301,14 +301,14 @@ def rewrite(
 
 
 def _provided(job: RewriteJob, file: DataFile) -> dict[str, Scalar]:
-    """Return the partition fields of a file that no field of its rows tells."""
+    """Return the partition fields of a file that cannot be computed from its rows."""
     functions = job.target.descriptor.partition_by
     return {f.name: file.partition[f.name] for f in functions if not f.takes_source}
 
 
 def _check_read(dataset: str, read: RowDigest, expected_count: int | None) -> None:
     if expected_count is not None and read.row_count != expected_count:
-        raise _differ(dataset, f"{read.row_count} rows were read where {expected_count} were noted")
+        raise _differ(dataset, f"{read.row_count} rows were read, but {expected_count} recorded")
 
 
 def _check_written(
@@ -317,13 +317,13 @@ def _check_written(
     """Check that the new files hold the rows that were read, each of them once.
 
     Args:
-        dataset: Its name.
-        read: All rows that are to be written.
-        given: By partition: the rows that were given to the writer.
-        now: By partition: the rows of the new files, as they were read back.
+        dataset: Name of the dataset.
+        read: Digest of all rows to write.
+        given: Digests of the rows that were passed to the writer, by partition.
+        now: Digests of the new files, as they were read back, by partition.
 
     Raises:
-        CorruptMetadataError: They do not.
+        CorruptMetadataError: They do not hold these rows.
     """
     if sum(given.values(), RowDigest()) != read:
         raise _differ(dataset, "the rows that were divided are not those that were read")
@@ -342,13 +342,13 @@ def _check_written(
 
 def _differ(dataset: str, how: str) -> CorruptMetadataError:
     return CorruptMetadataError(
-        f"Files of {dataset!r} that were written anew are not what they were: {how}.",
-        hint="Nothing was committed, and the old files are as they were. Run check.",
+        f"Rewritten files of {dataset!r} differ from the old ones: {how}.",
+        hint="Nothing was committed, and the old files are unchanged. Run check.",
     )
 
 
 class _Numbers:
-    """Numbers for the keys of raw files, in the order in which they are met."""
+    """Numbers for the keys of raw files, in order of their first use."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -372,9 +372,9 @@ def _rows(
     sources: _Numbers,
     on_read: OnFileDone,
 ) -> _Rows:
-    """Yield the rows that are to be written, with the numbers of their raw files if known.
+    """Yield the rows to write, with the numbers of their raw files if known.
 
-    With them comes how many rows of their file were before them.
+    Also yields the number of rows of their file before them.
     """
     columns = tuple(dict.fromkeys((*job.layout.descriptor.schema.names, *job.columns)))
     for file in group:
@@ -406,7 +406,7 @@ def _rows(
 
 
 def _is_kept(work: Work, numbers: np.ndarray | None, sources: _Numbers) -> np.ndarray:
-    """Return which rows of a file are to be written, by the numbers of their raw files."""
+    """Return a mask of the rows of a file to write, by the numbers of their raw files."""
     if numbers is None or work.kept is None:
         return np.ones(0 if numbers is None else len(numbers), np.bool_)
     kept = [number for number, name in enumerate(sources.names) if name in work.kept]
@@ -415,7 +415,7 @@ def _is_kept(work: Work, numbers: np.ndarray | None, sources: _Numbers) -> np.nd
 
 def _disagree(file: DataFile, rows: str, noted: int) -> CorruptMetadataError:
     return CorruptMetadataError(
-        f"Data file {file.key} has {rows}, but {noted} were noted when it was written.",
+        f"Data file {file.key} has {rows}, but {noted} were recorded when it was written.",
         hint="It was replaced from outside: restore it from a copy.",
     )
 
@@ -430,9 +430,9 @@ def _chosen(
 
 
 def _sorted(rows: _Rows, job: RewriteJob) -> _Rows:
-    """Yield the rows of a group in order; equal ones as they come.
+    """Yield the rows of a group in order; the sort is stable.
 
-    They wait in a temporary file, which is mapped into memory for as long as it is read.
+    They wait in a temporary file, which is mapped into memory while it is read.
     """
     first = next(rows, None)
     if first is None:
@@ -454,7 +454,7 @@ def _sorted(rows: _Rows, job: RewriteJob) -> _Rows:
 
 
 def _not_tiny(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches: putting rows in order looks at each batch again and again."""
+    """Join small batches: sorting rows looks at each batch many times."""
     waiting: list[pa.RecordBatch] = []
     row_count = size_bytes = 0
     for batch in batches:
@@ -472,8 +472,8 @@ def _not_tiny(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _in_order(table: pa.Table, sort_by: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in order, a few at a time.
 
-    Never are all rows of a column brought together: they may not fit into memory, nor texts of
-    more than 2 GiB into one array.
+    The rows of a column are never joined as a whole: they may not fit into memory, and texts of
+    more than 2 GiB do not fit into one array.
     """
     keys = [(name, "ascending") for name in dict.fromkeys(sort_by)]
     order = pc.sort_indices(table.select([name for name, _ in keys]), keys).to_numpy()
@@ -496,7 +496,7 @@ def _in_order(table: pa.Table, sort_by: Sequence[str]) -> Iterator[pa.RecordBatc
             ]
         )
         if part.nbytes > _SORTED_LIMIT and len(rows) > 1:
-            todo += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]  # long texts are together here
+            todo += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]  # this part holds long texts
             continue
         back = np.empty_like(rows)
         back[ascending] = np.arange(len(rows))
@@ -510,7 +510,7 @@ def _marked(batch: pa.RecordBatch, numbers: np.ndarray | None, schema: pa.Schema
 
 
 class _translating:  # noqa: N801 - a context manager, as a function would be
-    """Translate what the system says of temporary files."""
+    """Translate errors of the system for temporary files."""
 
     def __enter__(self) -> None:
         return None
@@ -518,7 +518,7 @@ class _translating:  # noqa: N801 - a context manager, as a function would be
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError) and not isinstance(error, StorageError):
             raise StorageError(
-                f"Rows could not wait in a temporary file in {tempfile.gettempdir()}: {error}",
+                f"Cannot hold rows in a temporary file in {tempfile.gettempdir()}: {error}",
                 hint="Free some room there, or set TMPDIR to another directory.",
             ) from error
 

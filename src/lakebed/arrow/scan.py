@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of a read: the entity's fields, or the columns asked for, in order.
+    """Return the schema of a read: the entity's fields, or the requested columns, in order.
 
     Args:
-        layout: Of the dataset.
+        layout: Layout of the dataset.
         columns: Fields or partition fields, `batch_id` among them, at least one and each once;
             None for all fields.
 
     Raises:
         SchemaMismatchError: A column is unknown, one is named twice, or there is none.
-        InvalidInputError: The columns are no names.
+        InvalidInputError: The columns are not names.
     """
     types = layout.column_types
     names: Sequence[str] = layout.descriptor.schema.names
@@ -54,12 +54,12 @@ def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
         _check_columns(names)
     for name in names:
         if name not in types:
-            layout.descriptor.schema.get(name)  # raises, and names the nearest
+            layout.descriptor.schema.get(name)  # raises an error that names the nearest field
     return pa.schema([pa.field(name, type_to_arrow(types[name])) for name in names])
 
 
 def _check_columns(names: tuple[str, ...]) -> None:
-    """Refuse what one reader can give and another cannot."""
+    """Reject column lists that not all readers support."""
     if not names:
         raise SchemaMismatchError(
             "The argument columns names no column.",
@@ -78,22 +78,22 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Read the rows of a plan.
 
-    Row groups that cannot match are skipped, columns that are not asked for are not read.
+    Skips row groups that cannot match, and columns that were not requested.
 
     Args:
-        store: Where the files are.
-        plan: What to read.
+        store: Store that holds the files.
+        plan: Scan whose rows are read.
         columns: See `output_schema`.
-        limit: At most so many rows, from as few files as they take; None for all.
+        limit: Maximum number of rows, from as few files as possible; None for all.
 
     Returns:
-        Batches of the output schema, files in the order of the plan except that files which
-        need no filter come first, and that files which are read alike are together. Close it, or
-        read it to its end.
+        Batches of the output schema, in the order of the plan, except that files without a filter
+        come first, and that files which are read in the same way are together. Close it, or read it
+        to its end.
 
-    Pages that have checksums are compared with them. Files that say what their content must be
-    are compared as a whole, before any of it is used; so are all files of formats other than
-    Parquet, as far as it was recorded.
+    Pages with checksums are verified. Files whose content is recorded in the plan are verified as a
+    whole before any of it is used; so are all files of formats other than Parquet, as far as it was
+    recorded.
 
     Raises:
         SchemaMismatchError: As of `output_schema`.
@@ -102,9 +102,9 @@ def scan(
 
     Cost:
         Parquet: the footers and the needed column chunks of the planned files. Other formats:
-        the planned files, and the file table. Memory: a few row groups; of a file that is compared
-        as a whole, the file. Where a file turns out to be damaged, those that are read together
-        with it are read again up to it, to name it.
+        the planned files, and the file table. Memory: a few row groups; for a file that is verified
+        as a whole, the file. If a file turns out to be damaged, the files of its group are read
+        again up to it, to name it.
     """
     schema = output_schema(plan.layout, columns)
     batches = _batches(store, plan, schema) if limit is None else _first(store, plan, schema, limit)
@@ -137,7 +137,7 @@ def _batches(store: Store, plan: Scan, schema: pa.Schema) -> Generator[pa.Record
 
 
 def _first(store: Store, plan: Scan, schema: pa.Schema, limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first rows; twice as many files at a time while they are not enough."""
+    """Yield the first rows; double the number of files while they are not enough."""
     waiting = sorted(plan.files, key=lambda file: file.is_filtered)
     remaining, at_once = limit, 1
     while remaining > 0 and waiting:
@@ -153,7 +153,7 @@ def _first(store: Store, plan: Scan, schema: pa.Schema, limit: int) -> Iterator[
 
 
 def _enough(files: Sequence[DataFile], row_count: int) -> int:
-    """Return how many of the files have so many rows for sure; 0 if that is not known."""
+    """Return the number of files that surely have `row_count` rows; 0 if that is unknown."""
     known = 0
     for number, file in enumerate(files, 1):
         if file.is_filtered or file.row_count is None:
@@ -165,12 +165,12 @@ def _enough(files: Sequence[DataFile], row_count: int) -> int:
 
 
 class _Filtered(ABC):
-    """What a scan is made of: files that are read, and rows of them that are filtered.
+    """Part of a scan: files to read, and a filter for their rows.
 
     Attributes:
         names: Columns to return.
-        rows: Filters the rows that were read; None if all of them belong to the view.
-        rows_need: Columns that `rows` looks at.
+        rows: Filter for the rows that were read; None if all of them belong to the view.
+        rows_need: Columns that `rows` needs.
     """
 
     __slots__ = ()
@@ -181,15 +181,15 @@ class _Filtered(ABC):
 
     @abstractmethod
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, not yet filtered."""
+        """Yield the unfiltered rows."""
 
     @abstractmethod
     def find_damaged(self) -> str:
-        """Return the key of the file that cannot be read; empty if that is none by itself."""
+        """Return the key of the file that cannot be read; empty if no single file fails."""
 
     @property
     def _all_names(self) -> tuple[str, ...]:
-        """All columns that are read."""
+        """All columns to read."""
         return tuple(dict.fromkeys((*self.names, *self.rows_need)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -208,18 +208,18 @@ class _Filtered(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Part(_Filtered):
-    """Some files of a plan, and what is filtered in them.
+    """Some files of a plan, and their filters.
 
     Attributes:
-        dataset: The files.
-        older: How they read under the current schema.
+        dataset: Files as Arrow's dataset.
+        older: Conversion of the files to the current schema.
         names: Columns to return.
-        row_groups: Lets Arrow skip row groups, and filters their rows.
-        rows: Filters again what `row_groups` left; None if that filter is exact.
-        rows_need: Columns that `rows` looks at.
-        is_countable: Whether Arrow may count by the bounds of row groups.
-        is_single: Whether only one column of the files is read. Then `row_groups` filters no rows,
-            so that it can be told whether all of them came; see `_check_count`.
+        row_groups: Filter by which Arrow skips row groups, and filters their rows.
+        rows: Filter for the rows that `row_groups` left; None if that filter is exact.
+        rows_need: Columns that `rows` needs.
+        is_countable: True if Arrow may count by the bounds of row groups.
+        is_single: True if only one column of the files is read. Then `row_groups` filters no rows,
+            so that a missing row can be detected; see `_check_count`.
     """
 
     dataset: ds.Dataset
@@ -265,12 +265,12 @@ class _Part(_Filtered):
         self._check_columns(fragments, names)
 
     def _check_columns(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> None:
-        """Check that files of Lakebed hold the columns, which else Arrow reads as null.
+        """Check that files of Lakebed hold the columns; Arrow reads missing ones as null.
 
         Files of other tools may leave columns out.
 
         Raises:
-            OSError: One does not.
+            OSError: A file lacks a column.
         """
         stored = {name for name in self.older.held(names) if name in self.older.schema}
         for fragment in fragments:
@@ -280,7 +280,7 @@ class _Part(_Filtered):
                 raise OSError(msg)
 
     def _pruned(self, fragments: list[ds.ParquetFileFragment]) -> list[ds.ParquetFileFragment]:
-        """Leave out row groups that cannot match."""
+        """Drop row groups that cannot match."""
         if len(fragments) > 1:
             self._scanner(fragments, ()).count_rows()  # reads the footers side by side
         return [
@@ -300,34 +300,34 @@ class _Part(_Filtered):
 
 
 def _check_count(fragments: Iterable[ds.ParquetFileFragment], row_count: int) -> None:
-    """Check that as many rows were read as the footers say, which the scan has kept.
+    """Check that as many rows were read as the footers record.
 
-    Arrow passes over a page whose head says that it is of a kind it does not know. Columns of
-    unequal length are an error to it; a single one is just shorter.
+    Arrow skips a page whose header has an unknown type. It reports columns of unequal length, but a
+    single column is just shorter.
 
     Raises:
-        OSError: They are not.
+        OSError: The numbers differ.
     """
     expected = sum(group.num_rows for fragment in fragments for group in fragment.row_groups)
     if row_count != expected:
-        msg = f"{row_count} rows were read where the footers say {expected}"
+        msg = f"{row_count} rows were read, but the footers record {expected}"
         raise OSError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class _FilePart(_Filtered):
-    """One file of a format that Arrow's scan does not know.
+    """One file of a format that Arrow's scan does not support.
 
     Attributes:
-        reader: Of the format.
-        store: Where the file is.
-        dataset: Whose file it is.
-        file: The file.
-        older: How it reads under the current schema.
-        types: Of all columns that can be read.
+        reader: Reader of the format.
+        store: Store that holds the file.
+        dataset: Name of the dataset.
+        file: File with its key and partition.
+        older: Conversion of the file to the current schema.
+        types: Types of all columns that can be read.
         names: Columns to return.
-        rows: Filters the rows; None if all belong to the view.
-        rows_need: Columns that `rows` looks at.
+        rows: Filter for the rows; None if all belong to the view.
+        rows_need: Columns that `rows` needs.
     """
 
     reader: FileReader
@@ -349,7 +349,7 @@ class _FilePart(_Filtered):
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         inside = tuple(name for name in names if name not in self.file.partition)
         older = self.older
-        # A batch without columns would not know its rows.
+        # A batch without columns would lose its row count.
         held = older.held_fields(inside) or older.countable_fields()
         wanted = Schema(fields=held, name=older.schema.name)
         with self._opened() as source:
@@ -363,7 +363,7 @@ class _FilePart(_Filtered):
 
     @contextmanager
     def _opened(self) -> Iterator[pa.NativeFile]:
-        """Open the file; what its reader says of it is told with its name."""
+        """Open the file; errors of its reader are raised with its name."""
         try:
             with open_intact(self.store, self.dataset, self.file) as source:
                 yield source
@@ -391,7 +391,7 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
     for group in grouped(store, plan, names):
         residual = group.residual
         dataset = dataset_of(store, layout.name, group.files, types_in(layout, group.older))
-        # Arrow counts a part of a file as the file, if it need not read it.
+        # Arrow counts a part of a file as the whole file, if it need not read it.
         is_whole = all(file.share is None for file in group.files)
         if residual == TRUE:
             yield _Part(dataset, group.older, tuple(names), is_countable=is_whole)
@@ -414,7 +414,7 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
 
 
 def _without(predicate: Predicate, rebuilt: Mapping[str, Type]) -> Predicate:
-    """Return a weaker predicate, which asks nothing of columns that do not exist yet."""
+    """Return a weaker predicate, without conditions on columns that do not exist yet."""
     return map_leaves(
         predicate, lambda leaf: TRUE if leaf.column.partition(".")[0] in rebuilt else leaf
     )

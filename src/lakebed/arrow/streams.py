@@ -1,4 +1,4 @@
-"""Rows that other libraries hand over as Arrow, in the layouts that Lakebed works with."""
+"""Arrow data of other libraries, converted to the layouts that Lakebed uses."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pyarrow import types as pat
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 
-# Others hand over all that they have as one batch, and a plain column of text ends at 2 GiB.
+# Other libraries may give all rows as one batch, and a plain column of text ends at 2 GiB.
 _ROWS_AT_ONCE, _ALL_ROWS = 131_072, 2**62
 
 
 def is_arrow(data: object) -> bool:
-    """Whether something hands over Arrow data by Arrow's PyCapsule protocol."""
-    # Of the class: to a relation of DuckDB, any name may be one of its columns.
+    """Return whether an object gives Arrow data by Arrow's PyCapsule protocol."""
+    # Ask the class: for a relation of DuckDB, any attribute may be one of its columns.
     kind = type(data)
     return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
 
 
 def stream_of(data: Any) -> pa.RecordBatchReader:
-    """Return what something hands over as a stream of record batches.
+    """Return the Arrow data of an object as a stream of record batches.
 
     Raises:
-        InvalidInputError: It hands over one column, and no rows.
+        InvalidInputError: It gives one column instead of rows.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
     if hasattr(
         type(data), "record_batches"
-    ):  # a view: its errors would lose their class on the way
+    ):  # a view: through the protocol, its errors would lose their class
         own: pa.RecordBatchReader = data.record_batches()
         return own
     try:
@@ -42,7 +42,7 @@ def stream_of(data: Any) -> pa.RecordBatchReader:
         batch = pa.record_batch(data)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as exc:
         raise InvalidInputError(
-            f"{type(data).__name__} hands over no rows: {reason_of(exc)}.",
+            f"{type(data).__name__} gives no rows: {reason_of(exc)}.",
             hint="Give a table or a frame with named columns, not a single column.",
         ) from exc
     return pa.RecordBatchReader.from_batches(batch.schema, [batch])
@@ -67,12 +67,12 @@ def batches_of(stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def to_plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same values in the layouts that Arrow's kernels and Parquet know.
+    """Return the same values in layouts that Arrow's kernels and Parquet support.
 
     Views, run ends and dictionaries of views become plain columns; no value changes.
 
     Raises:
-        SchemaMismatchError: A column is too large, or its layout is not known.
+        SchemaMismatchError: A column is too large, or its layout is unknown.
     """
     if all(_is_plain(field.type) for field in batch.schema):
         return batch
@@ -138,7 +138,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    """Return the values of runs; Arrow's own kernel does not know views as values."""
+    """Return the values of runs; Arrow's own kernel does not support views as values."""
     values = _plain(array.values)
     runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
     return pc.run_end_decode(runs).slice(array.offset, len(array))
@@ -149,7 +149,7 @@ def _plain_lists(array: pa.Array) -> pa.Array:
     kind = array.type
     if pat.is_map(kind):
         keys, items = _plain(array.keys), _plain(array.items)
-        if pat.is_large_string(keys.type):  # others are no text, and refused by their type
+        if pat.is_large_string(keys.type):  # others are not text, and their type is refused
             keys = keys.cast(pa.string())
         made = pa.map_(keys.type, kind.item_field.with_type(items.type))
         return pa.MapArray.from_arrays(offsets_of(array), keys, items, type=made)
@@ -167,7 +167,7 @@ def _plain_lists(array: pa.Array) -> pa.Array:
 
 
 def _lists_in_order(array: pa.Array) -> pa.Array:
-    """Return lists whose values may lie anywhere as lists whose values follow each other."""
+    """Return lists with values in any order as lists whose values follow each other."""
     values = _plain(array.flatten())
     lengths = pc.fill_null(array.sizes, 0).cast(pa.int64())
     if array.null_count:
@@ -181,6 +181,6 @@ def _lists_in_order(array: pa.Array) -> pa.Array:
 
 
 def offsets_of(array: pa.Array) -> pa.Array:
-    """Return where the values of each list begin in all values; null for a list that is null."""
+    """Return the begin of each list among all values; null for a list that is null."""
     is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
     return pc.if_else(is_there, array.offsets, pa.scalar(None, array.offsets.type))

@@ -1,4 +1,4 @@
-"""Files on their way to the store, several at once: a store answers late, but many at a time."""
+"""Concurrent uploads of files: a store has a high latency, but serves many requests at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_WAITING = 64
 
 
 class Uploads:
-    """Puts immutable objects in threads, and holds few bytes meanwhile."""
+    """Puts immutable objects in threads, and holds few bytes at a time."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
-        """Begin without uploads.
+        """Start without uploads.
 
         Args:
-            store: Where to.
-            max_bytes: Of objects on their way, beyond which `put` waits for the first of them.
+            store: Store that receives the objects.
+            max_bytes: Size of pending objects above which `put` waits for the first of them.
         """
         self._store = store
         self._max_bytes = max_bytes
@@ -29,10 +29,10 @@ class Uploads:
         self._size_bytes = 0
 
     def put(self, key: str, content: Content) -> None:
-        """Begin to put an object.
+        """Start to put an object.
 
         Raises:
-            StorageError: An earlier one failed.
+            StorageError: An earlier upload failed.
         """
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lakebed-upload")
@@ -49,17 +49,17 @@ class Uploads:
         future.result()
 
     def finish(self) -> None:
-        """Wait for all.
+        """Wait for all uploads.
 
         Raises:
-            StorageError: One failed.
+            StorageError: An upload failed.
         """
         while self._waiting:
             self._wait_for_first()
         self._close()
 
     def abort(self) -> None:
-        """Give up what has not begun, and wait for the rest; what failed is not said."""
+        """Cancel the uploads that have not begun, and wait for the others, ignoring errors."""
         for future, content, _ in self._waiting:
             if future.cancel():
                 content.discard()

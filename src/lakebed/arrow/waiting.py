@@ -1,8 +1,9 @@
 """Rows that wait for their files.
 
 Batches are kept whole, and sorted by partition all at once: that costs one sort and one copy for
-thousands of partitions, where a list of small batches for each would take many times their bytes.
-Rows that do not fit into memory lie, sorted, in temporary files until their partitions are written.
+thousands of partitions, while a list of small batches for each would take many times their bytes.
+Rows that do not fit into memory are kept, sorted, in temporary files until their partitions are
+written.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class SortedRows:
     """Rows in the order of their partitions.
 
     Attributes:
-        rows: The rows; those of one partition in the order in which they came.
-        numbers: Of the partitions that have rows, ascending.
-        starts: Where each begins, and at last where the last one ends.
+        rows: Rows; those of one partition keep their order.
+        numbers: Numbers of the partitions that have rows, ascending.
+        starts: Begin of each partition, and finally the end of the last one.
     """
 
     rows: pa.Table
@@ -34,7 +35,7 @@ class SortedRows:
     starts: np.ndarray
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of each partition, and where it begins and ends."""
+        """Yield the number of each partition, its begin and its end."""
         starts = self.starts.tolist()
         return zip(self.numbers.tolist(), starts[:-1], starts[1:], strict=True)
 
@@ -43,12 +44,12 @@ class WaitingRows:
     """Rows in memory, each with the number of its partition."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         self._schema = schema
         self.clear()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         self._batches: list[pa.RecordBatch] = []
         self._numbers: list[np.ndarray] = []
         self._has_rows = np.zeros(0, dtype=bool)
@@ -63,8 +64,8 @@ class WaitingRows:
         """Add rows, at least one.
 
         Args:
-            rows: Of the stored schema.
-            numbers: Of the partition of each row, or one number for all.
+            rows: Rows of the stored schema.
+            numbers: Number of the partition of each row, or one number for all.
         """
         self._batches.append(rows)
         self._numbers.append(numbers)
@@ -76,7 +77,7 @@ class WaitingRows:
         self._has_rows[numbers] = True
 
     def take(self) -> SortedRows:
-        """Take all rows out, sorted.
+        """Remove all rows, and return them sorted.
 
         Cost:
             One copy of the rows, a column at a time; none where they are in order.
@@ -108,22 +109,22 @@ class WaitingRows:
         return row_numbers
 
     def put_back(self, taken: SortedRows, ranges: list[tuple[int, int, int]]) -> None:
-        """Keep some of the rows that were taken.
+        """Keep some of the removed rows.
 
         Args:
-            taken: The rows.
-            ranges: Number, start and end of what stays of each partition, in order.
+            taken: Rows that were removed.
+            ranges: Number, start and end of the rows to keep for each partition, in order.
 
         Cost:
-            One copy of what stays of a batch that does not stay as a whole, so that its rest can be
-            freed.
+            One copy of the kept rows of a batch that is not kept as a whole, so that the rest can
+            be freed.
         """
         if not ranges:
             return
         numbers, starts, ends = (np.array(column) for column in zip(*ranges, strict=True))
         kept = np.repeat(numbers, ends - starts)
         is_kept = np.zeros(taken.rows.num_rows + 1, dtype=np.int8)
-        is_kept[starts] += 1  # of ranges that are apart, or end where the next one begins
+        is_kept[starts] += 1  # ranges are disjoint, but may adjoin
         is_kept[ends] -= 1
         is_kept = np.cumsum(is_kept[:-1], dtype=np.int8).astype(bool)
         row = start = 0
@@ -141,13 +142,13 @@ class SpilledRows:
     """Sorted rows in temporary files, which vanish with the process."""
 
     def __init__(self) -> None:
-        """Begin without files."""
+        """Start without files."""
         self._runs: list[_Run] = []
         self._bytes_by_number: dict[int, int] = {}
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Of the partitions that have rows."""
+        """Numbers of the partitions that have rows."""
         return frozenset(self._bytes_by_number)
 
     def size_bytes(self, number: int) -> int:
@@ -158,14 +159,14 @@ class SpilledRows:
         """Write rows to a temporary file.
 
         Raises:
-            StorageError: There is no room for it.
+            StorageError: There is not enough space.
         """
         bytes_a_row = sorted_rows.rows.nbytes / sorted_rows.rows.num_rows
         try:
             self._runs.append(_Run(sorted_rows, max(1, int(_CHUNK_BYTES / bytes_a_row))))
         except OSError as exc:
             raise StorageError(
-                f"Rows that wait for their files cannot go to {tempfile.gettempdir()}: {exc}",
+                f"Cannot hold waiting rows in {tempfile.gettempdir()}: {exc}",
                 hint="Make room there, set TMPDIR to another directory, or give more memory_bytes.",
             ) from exc
         for number, start, end in sorted_rows:
@@ -173,7 +174,7 @@ class SpilledRows:
             self._bytes_by_number[number] = size
 
     def take(self, number: int) -> list[pa.Table]:
-        """Take the rows of a partition out, in the order in which they came."""
+        """Remove the rows of a partition, and return them in their order."""
         if self._bytes_by_number.pop(number, None) is None:
             return []
         tables = [run.take(number) for run in self._runs if number in run.places]
@@ -184,7 +185,7 @@ class SpilledRows:
         return tables
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         for run in self._runs:
             run.close()
         self._runs.clear()
@@ -203,7 +204,7 @@ class _Run:
             self._write(sorted_rows.rows.combine_chunks())
             self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
         except BaseException:
-            self.close()  # whoever keeps the error would keep the room that the file takes
+            self.close()  # a reference to the error would keep the space of the file
             raise
 
     def _write(self, rows: pa.Table) -> None:

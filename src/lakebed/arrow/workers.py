@@ -14,10 +14,10 @@ _Result = TypeVar("_Result")
 
 
 class Workers(ABC):
-    """What runs one function on many items.
+    """Runs one function on many items.
 
     Attributes:
-        count: Into how many items work is best divided.
+        count: Number of groups into which work is best divided.
     """
 
     count: int
@@ -29,26 +29,26 @@ class Workers(ABC):
         items: Sequence[_Item],
         kind: type[_Result],
     ) -> Iterator[_Result]:
-        """Yield what `task` gave of each item, in their order; raise the first error at the end.
+        """Yield the result of `task` for each item, in order; raise the first error at the end.
 
-        So whoever takes the results knows all that was done, also where something failed, and can
-        undo it; see `gather`.
+        So the caller knows all that was done, even if something failed, and can undo it; see
+        `gather`.
 
         Args:
-            task: What is done with each item.
-            items: Any number.
-            kind: Of the results: what can travel from a task, such as `Written`.
+            task: Function to call with each item.
+            items: Items to process.
+            kind: Type of the results, which must be able to travel from a task, such as `Written`.
         """
 
     @abstractmethod
     def share_of(self, memory_bytes: int) -> int:
-        """Return what each worker may hold where all of a process may hold so much."""
+        """Return the share of each worker in the memory of a process."""
 
     @abstractmethod
     def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
-        """Return what a task calls with plain values, so that `listener` in this process is told.
+        """Return a function that a task calls with plain values, which then reach `listener`.
 
-        It is told while tasks run, where they can do that, else never.
+        The calls arrive while tasks run, if the workers support that, else never.
         """
 
 
@@ -56,7 +56,7 @@ class Threads(Workers):
     """Some threads of this process."""
 
     def __init__(self, count: int) -> None:
-        """Take so many threads, at least one."""
+        """Use `count` threads, at least one."""
         self.count = max(1, count)
 
     def map(
@@ -65,11 +65,11 @@ class Threads(Workers):
         items: Sequence[_Item],
         kind: type[_Result],  # noqa: ARG002 - nothing travels
     ) -> Iterator[_Result]:
-        """Yield what `task` gave; once one has failed, no other begins. See `Workers.map`."""
+        """Yield the results of `task`; after a failure, no other begins. See `Workers.map`."""
         return at_once(task, items, self.count)
 
     def share_of(self, memory_bytes: int) -> int:
-        """Return the part of one thread: they have the memory in common."""
+        """Return the share of one thread: all threads share the memory."""
         return max(1, memory_bytes // self.count)
 
     def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
@@ -80,13 +80,13 @@ class Threads(Workers):
 def gather(
     store: Store, parts: Iterable[_Result], keys_of: Callable[[_Result], Iterable[str]]
 ) -> list[_Result]:
-    """Return all that workers have written, or raise their error and delete it.
+    """Return the results of all workers, or delete what they wrote and raise their error.
 
     Args:
-        store: Where it is.
-        parts: That `Workers.map` yields.
-        keys_of: Says which objects a part consists of. What cannot be deleted stays invisible
-            garbage.
+        store: Store that holds the objects.
+        parts: Results of `Workers.map`.
+        keys_of: Returns the keys of the objects of a part. Objects that cannot be deleted stay as
+            invisible garbage.
     """
     gathered: list[Any] = []
     try:

@@ -1,7 +1,7 @@
 """Avro files, which any Avro reader reads: standard logical types, the writer's schema inside.
 
-Avro has no unsigned 64 bits; a decimal of 20 digits holds them. Times travel as the numbers that
-they are, so that years outside Python's calendar survive.
+Avro has no unsigned 64-bit type; a decimal of 20 digits holds the values. Times are passed on as
+numbers, so that years outside Python's calendar survive.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ _PROBE = {"type": "record", "name": "probe", "fields": [{"name": "n", "type": "i
 
 
 class AvroWriter(FileWriter):
-    """Writes rows as blocks of one Avro file. There is no footer, so facts are counted here."""
+    """Writes rows as blocks of one Avro file. Avro has no footer, so facts are counted here."""
 
     def __init__(self, schema: Schema, compression: str, content: Content | None = None) -> None:
         """Begin a file.
 
         Args:
-            schema: Of the rows.
+            schema: Schema of the rows.
             compression: One of the descriptor's names for Avro.
             content: Takes the bytes; None for memory.
 
@@ -113,7 +113,7 @@ def _open_writer(sink: Content, schema: Schema, compression: str) -> Any:
     fastavro, codec = _fastavro(), _CODECS[compression]
     document = fastavro.parse_schema(schema_to_avro(_portable(schema)))
     try:
-        # A missing package of the codec shows with the first block.
+        # A missing package of the codec is reported only at the first block.
         fastavro.writer(io.BytesIO(), _PROBE, [{"n": 0}], codec=codec)
     except ValueError as exc:
         raise MissingDependencyError.for_extra(
@@ -174,16 +174,16 @@ def _reader_schema(wanted: Schema, as_written: Any) -> Any:
 class _Named:
     """Gives the named types of a reader's schema the names that they have in a file.
 
-    Resolution matches types by their names. Ours derive from the places of the fields; those of
-    other tools do not, and they have enums and fixed where we have texts and bytes.
+    Resolution matches types by name. Our names derive from the paths of the fields. Those of other
+    tools do not, and these tools use enums and fixed where we use texts and bytes.
     """
 
     def __init__(self) -> None:
         self._written: dict[str, Any] = {}
-        self._told: set[str] = set()
+        self._defined: set[str] = set()
 
     def like(self, document: Any, written: Any) -> Any:
-        """Return the reader's schema of a type, named as the file's is."""
+        """Return the reader's schema of a type, with the names of the file's schema."""
         if isinstance(written, str):
             written = self._written.get(written, written)
         if isinstance(document, list) or isinstance(written, list):
@@ -224,15 +224,15 @@ class _Named:
         return {**document, "name": written["name"], "fields": fields}
 
     def _once(self, name: Any, build: Callable[[], Any]) -> Any:
-        """Return a definition where a name comes first, and the name alone from then on."""
-        if name in self._told:
+        """Return a definition for the first use of a name, and only the name from then on."""
+        if name in self._defined:
             return name
-        self._told.add(name)
+        self._defined.add(name)
         return build()
 
 
 def _without_times(document: Any) -> Any:
-    """Return a schema without the logical types of times, so that they come as numbers."""
+    """Return a schema without the logical types of times, so that values are read as numbers."""
     if isinstance(document, list):
         return [_without_times(branch) for branch in document]
     if not isinstance(document, Mapping):
@@ -257,10 +257,10 @@ def _without_times(document: Any) -> Any:
 
 
 def _set_defaults(document: Any, fields: tuple[Field, ...]) -> None:
-    """Give the fields of a reader's schema what a file without them holds, as Python's values.
+    """Set the defaults of a reader's schema for fields that a file lacks, as Python values.
 
-    A nullable field is null then, whether or not the schema says so. fastavro takes a default
-    as it stands, without reading it as a value of its type.
+    A nullable field defaults to null, whether or not the schema declares it. fastavro takes a
+    default unchanged, without converting it to its type.
     """
     for inner, field in zip(document["fields"], fields, strict=True):
         if field.default is not MISSING or field.nullable:
@@ -290,7 +290,7 @@ def _as_number(default: object) -> object:
 
 
 def _portable(schema: Schema) -> Schema:
-    """Return a schema as Avro can say it, which is without unsigned numbers."""
+    """Return the schema in types that Avro has, which lacks unsigned numbers."""
     return replace(schema, fields=tuple(_portable_field(field) for field in schema))
 
 
@@ -351,10 +351,10 @@ def _translating() -> Iterator[None]:
     try:
         yield
     except (LakebedError, OSError, pa.ArrowException):
-        # Errors of the store, and of Arrow, have a translation of their own.
+        # Errors of the store, and of Arrow, are translated elsewhere.
         raise
     except Exception as exc:
-        # fastavro believes the bytes of a file, and fails in whatever way they lead it.
+        # fastavro trusts the bytes of a file, so that damaged ones can raise any exception.
         if isinstance(exc, ValueError) and "install" in str(exc):
             raise MissingDependencyError.for_extra(str(exc), "avro", "Format 'avro'") from exc
         raise CorruptMetadataError(

@@ -1,4 +1,4 @@
-"""What a file format promises."""
+"""Interfaces of file formats: writers and readers of data files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class WrittenFile:
     """A data file that is complete.
 
     Attributes:
-        content: Its bytes.
         row_count: Number of entities.
-        columns: Facts by column, of columns without parts.
+        columns: Facts of plain columns, by column name.
     """
 
     content: Content
@@ -32,7 +31,7 @@ class WrittenFile:
 
 
 class FileWriter(ABC):
-    """A data file in the making, which nobody sees until it is put."""
+    """A data file in the making, which no reader sees until it is put."""
 
     def __init__(self, content: Content | None) -> None:
         """Begin a file.
@@ -44,7 +43,7 @@ class FileWriter(ABC):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that were written so far; a compressor may hold more."""
+        """Bytes written so far; a compressor may hold more."""
         return self._sink.size_bytes
 
     @abstractmethod
@@ -61,7 +60,7 @@ class FileWriter(ABC):
 
 
 class RunningFacts:
-    """Bounds and nulls of one column; NaN is no bound."""
+    """Bounds and null count of one column; NaN does not count for bounds."""
 
     def __init__(self) -> None:
         self._low: Scalar = None
@@ -96,7 +95,7 @@ class FileReader(Protocol):
     def batches(self, source: pa.NativeFile, wanted: Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows in their order.
 
-        The file may have been written with an older schema: it is read as `wanted` says, with
+        The file may have been written with an older schema: it is read by `wanted`, with
         defaults for fields that it lacks.
 
         Args:

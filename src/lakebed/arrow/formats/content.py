@@ -14,7 +14,7 @@ from lakebed.store.growing import GrowingFile
 
 _MIB = 2**20
 _PIECE_BYTES = _MIB // 4  # smaller ones are gathered
-_HELD_BYTES = 8 * _MIB  # of files that a store can let grow; and without another copy of others
+_HELD_BYTES = 8 * _MIB  # in memory, before a store that supports it gets a growing file
 
 
 def _nowhere() -> None:
@@ -22,18 +22,18 @@ def _nowhere() -> None:
 
 
 class Content(io.RawIOBase):
-    """Bytes of a file, and their checksum, for whoever writes the file.
+    """Collects the bytes of a file, and their checksum, as a stream for its writer.
 
-    Few bytes are in memory, where they stay until they are put: a buffer that grows is moved
-    whenever it is full, and takes up to three times their room. More of them go to a file of the
-    store, if it has files.
+    A few bytes stay in memory until they are put: a buffer that grows is moved whenever it is full,
+    and takes up to three times their size. More bytes go to a file of the store, if it supports
+    that.
     """
 
     def __init__(self, begin: Callable[[], GrowingFile | None] = _nowhere) -> None:
-        """Begin without bytes.
+        """Start without bytes.
 
         Args:
-            begin: Begins the file; see `Store.begin_file`. It is asked once there are many bytes.
+            begin: Begins the file; see `Store.begin_file`. It is called once there are many bytes.
         """
         super().__init__()
         self._begin = begin
@@ -50,7 +50,7 @@ class Content(io.RawIOBase):
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether the bytes are in a file."""
+        """True if the bytes are in a file."""
         return self._file is not None
 
     @property
@@ -60,7 +60,7 @@ class Content(io.RawIOBase):
 
     @property
     def checksum(self) -> str:
-        """Of the bytes, as the file table has it."""
+        """Checksum of the bytes, in the form of the file table."""
         return f"sha256:{self._digest.hexdigest()}"
 
     def writable(self) -> bool:
@@ -72,7 +72,7 @@ class Content(io.RawIOBase):
         return self.size_bytes
 
     def write(self, data: Any, /) -> int:
-        """Add bytes, of which a copy is kept.
+        """Add a copy of bytes.
 
         Raises:
             StorageError: The store failed.
@@ -109,12 +109,12 @@ class Content(io.RawIOBase):
                 self._pieces.clear()
 
     def getvalue(self) -> bytes:
-        """Return bytes that are in memory."""
+        """Return the bytes in memory."""
         self._gather()
         return b"".join(self._pieces)
 
     def take(self) -> pa.NativeFile:
-        """Return what was written so far, to be read, and begin anew."""
+        """Return what was written so far, for reading, and start again without bytes."""
         self._gather()
         if self._file is None:
             source: pa.NativeFile = pa.BufferReader(self.getvalue())
@@ -126,7 +126,7 @@ class Content(io.RawIOBase):
         return source
 
     def put(self, store: Store, key: str) -> None:
-        """Make an object of the bytes, which are gone afterwards.
+        """Make an object of the bytes, and discard them.
 
         Raises:
             StorageError: The store failed.
@@ -145,7 +145,7 @@ class Content(io.RawIOBase):
             store.put_stream(key, self._pieces, size_bytes=self.size_bytes)
 
     def discard(self) -> None:
-        """Forget the bytes; what is still written is forgotten, too."""
+        """Discard the bytes, and all that are written later."""
         self._is_discarded = True
         if self._file is not None:
             self._file.discard()

@@ -14,23 +14,23 @@ from lakebed.arrow.formats.base import FileWriter, WrittenFile
 from lakebed.arrow.formats.content import Content
 from lakebed.state.facts import ColumnFacts
 
-# Rows that are looked at to choose an encoding: enough to meet values again, a part of the whole.
+# Rows to inspect for the choice of an encoding: enough that values repeat, a part of the whole.
 _MIN_SAMPLE, _MAX_SAMPLE = 1_024, 65_536
 
 
 class ParquetWriter(FileWriter):
-    """One row group a write; the facts are those of the footer, and of what it leaves out.
+    """Writes one row group per `write`; facts come from the footer and from the values it lacks.
 
-    The bounds that Arrow writes leave NaN out, which is greater than every number for Spark, Hive
-    and others who look at them. So a column of floats that holds one has none in the whole file, as
-    if nobody had looked. What we know of it stands in our own facts.
+    Arrow's bounds leave NaN out, but NaN is greater than every number for Spark, Hive and other
+    readers of bounds. So a column of floats that holds one has no bounds in the whole file, as if
+    they had not been computed. Our own facts hold what is known of it.
     """
 
     def __init__(self, schema: pa.Schema, compression: str, content: Content | None = None) -> None:
         """Begin a file.
 
         Args:
-            schema: Of the rows.
+            schema: Schema of the rows.
             compression: One of the descriptor's names for Parquet.
             content: Takes the bytes; None for memory.
         """
@@ -69,7 +69,7 @@ class ParquetWriter(FileWriter):
         _write_group(self._writer, rows)
 
     def _see(self, rows: pa.Table, paths: frozenset[str]) -> None:
-        """Take note of what a footer without bounds does not say."""
+        """Record facts of columns that have no bounds in the footer."""
         for name in paths.intersection(rows.column_names):
             facts = self._seen.get(name, ColumnFacts(null_count=0))
             self._seen[name] = _with_values(facts, rows.column(name))
@@ -77,7 +77,7 @@ class ParquetWriter(FileWriter):
     def _write_again_without_bounds(self, writer: pq.ParquetWriter) -> None:
         """Write the row groups so far into a new file, in which no column of floats has bounds.
 
-        Which columns have them is told when a file is begun. So this happens once in a file at most.
+        The columns with bounds are fixed when a file is begun. So this happens at most once a file.
         """
         writer.close()
         before = self._sink.take()
@@ -112,7 +112,7 @@ def _write_group(writer: pq.ParquetWriter, rows: pa.Table) -> None:
 
 
 def _is_float(schema: pa.Schema, path: str) -> bool:
-    """Whether a column is of floats for whose bounds Spark asks; it does not for those in lists."""
+    """Return whether Spark uses the bounds of a column: floats, but not inside lists."""
     name, *inner = path.split(".")
     kind = schema.field(name).type
     for part in inner:
@@ -131,14 +131,14 @@ def _holds_nan(rows: pa.Table, path: str) -> bool:
 
 
 def _with_values(facts: ColumnFacts, column: pa.ChunkedArray) -> ColumnFacts:
-    """Return the facts of a column of floats and of more values, as a footer would have them."""
+    """Return the facts of a column of floats extended by more values, as in a footer."""
     bounds = pc.min_max(column)  # NaN is left out
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     assert facts.null_count is not None
     null_count = facts.null_count + column.null_count
     if low is None or math.isnan(low):
         return replace(facts, null_count=null_count)
-    # Zeros are equal, but not to whoever reads bounds.
+    # Zeros are equal, but a reader of bounds may distinguish them.
     low, high = (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
     return ColumnFacts(
         min=low if facts.min is None else min(facts.min, low),
@@ -148,16 +148,16 @@ def _with_values(facts: ColumnFacts, column: pa.ChunkedArray) -> ColumnFacts:
 
 
 def _paths(schema: pa.Schema) -> list[str]:
-    """Return the columns of a file, nested ones by dots, as its footer names them."""
+    """Return the columns of a file, nested ones with dots, as its footer names them."""
     return [path for field in schema for path in _leaves(field.name, field.type)]
 
 
 def _repetitive_columns(rows: pa.Table) -> list[str]:
-    """Return the columns to encode with a dictionary: those whose values come twice or more.
+    """Return the columns to encode with a dictionary: those whose values repeat on average.
 
-    Arrow would make one for every column, and give it up at 1 MiB: in files of one partition it
-    seldom comes to that, and a dictionary of distinct values costs more time than all else and
-    makes the file larger. Columns of nested types have one as ever.
+    Arrow would make one for every column, and give it up at 1 MiB. Files of one partition seldom
+    reach that size, and a dictionary of distinct values takes most of the time and makes the file
+    larger. Columns of nested types always have one.
     """
     sample = rows.slice(0, min(_MAX_SAMPLE, max(_MIN_SAMPLE, rows.num_rows // 8)))
     names = []
@@ -170,9 +170,9 @@ def _repetitive_columns(rows: pa.Table) -> list[str]:
 
 
 def _is_repetitive(column: pa.ChunkedArray) -> bool:
-    """Whether at most half of the values of a column are distinct."""
+    """Return whether at most half of the values of a column are distinct."""
     half = len(column) // 2
-    # Where no value comes again, as of a key, half of them and one more tell it.
+    # For distinct values, as of a key, half of them and one more decide.
     return _distinct_count(column.slice(0, half + 1)) <= half and _distinct_count(column) <= half
 
 
@@ -197,7 +197,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 def column_facts(footer: pq.FileMetaData) -> dict[str, ColumnFacts]:
     """Return the facts of the plain columns of a file, from its footer.
 
-    A bound is None where a row group does not say it, the null count likewise.
+    A bound or a null count is None if a row group lacks it.
     """
     facts: dict[str, ColumnFacts] = {}
     for position in range(footer.num_columns):

@@ -1,4 +1,4 @@
-"""Which class writes and reads the data files of which format."""
+"""Writers and readers of data files, by format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def open_writer(descriptor: DatasetDescriptor, content: Content | None = None) -
     """Begin a data file of a dataset.
 
     Args:
-        descriptor: Of the dataset.
+        descriptor: Descriptor of the dataset.
         content: Takes the bytes; None for memory.
 
     Raises:

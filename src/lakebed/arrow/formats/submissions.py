@@ -1,8 +1,8 @@
 """Submissions: files of lines of uuid, tab and JSON, compressed as a whole.
 
 Only `uuid` and `document` are in a line. The other fields of the schema are read from the JSON
-object by name: when rows are written, so that partition functions and file facts have them, and
-again when they are read, those that are asked for.
+object by name: at a write, so that partition functions and file facts have them, and at a read,
+where they are requested.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from lakebed.model.schema import Decimal, Field, Primitive, Schema
 from lakebed.state.facts import ColumnFacts
 
 _CHUNK_BYTES = 4 * 2**20
-_MAX_LINE_BYTES = 2**30  # a longer one was not written here, and would fill the memory
-# What the files begin with. A file says by itself how it is compressed.
+_MAX_LINE_BYTES = 2**30  # Lakebed writes no longer ones, and they would fill the memory
+# First bytes of the files, which show their compression.
 _CODEC_OF_MAGIC = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x8b": "gzip",
     b"\xfd7zXZ\x00": "xz",
-    b"\x5d\x00\x00": "xz",  # of LZMA as it was before, which files of others have
+    b"\x5d\x00\x00": "xz",  # the older LZMA format, which other tools may write
 }
 _GZIP_LEVEL = 6  # Arrow's own, 9, takes several times as long for a hundredth less
 _ZSTD_LEVEL = 1  # Arrow's own
@@ -46,18 +46,18 @@ def split_line(line: bytes) -> tuple[bytes, bytes]:
     """Split a line into uuid and document.
 
     Raises:
-        SchemaMismatchError: It has no tab.
+        SchemaMismatchError: The line has no tab.
     """
     uuid, tab, document = line.partition(b"\t")
     if not tab:
         raise SchemaMismatchError(
-            "There is no tab in the line.", hint="A line is a uuid, a tab and a JSON object."
+            "The line has no tab.", hint="Write a line as a uuid, a tab and a JSON object."
         )
     return uuid, document
 
 
 def is_cut_line(line: bytes) -> bool:
-    """Whether bytes are the begin of a line, and lack its end."""
+    """Return whether bytes are a line that lacks its end."""
     _, tab, document = line.partition(b"\t")
     return not tab or not document.strip() or is_cut_object(document)
 
@@ -66,7 +66,7 @@ def lines_to_batch(lines: Sequence[bytes]) -> pa.RecordBatch:
     """Return lines as `uuid` and `document`.
 
     Raises:
-        SchemaMismatchError: A line has no tab, or is no UTF-8.
+        SchemaMismatchError: A line has no tab, or is not UTF-8.
     """
     pairs: list[tuple[bytes, bytes]] = []
     for line in lines:
@@ -86,19 +86,19 @@ def _texts(values: Iterable[bytes]) -> pa.Array:
         return pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid as exc:
         raise SchemaMismatchError(
-            f"This is no UTF-8: {reason_of(exc)}.", hint="Convert the file to UTF-8."
+            f"This is not UTF-8: {reason_of(exc)}.", hint="Convert the file to UTF-8."
         ) from exc
 
 
 def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -> pa.RecordBatch:
-    """Return submissions with all fields of the schema, those of the document read from it.
+    """Return submissions with all fields of the schema, reading missing ones from the document.
 
     Args:
         batch: `uuid` and `document`, and any of the fields, which must then agree.
-        descriptor: Of the dataset that they go to.
+        descriptor: Descriptor of the dataset that receives them.
 
     Raises:
-        SchemaMismatchError: A uuid is empty or would break the line, a document is no JSON
+        SchemaMismatchError: A uuid is empty or would break the line, a document is not a JSON
             object, or a field in it is of another type.
     """
     uuids, documents = (_text_column(batch, name) for name in (UUID, DOCUMENT))
@@ -107,7 +107,7 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
         uuid = uuids.filter(broken)[0].as_py()
         raise SchemaMismatchError(
             f"Uuid {uuid[:80]!r} is empty, or holds a tab or a newline.",
-            hint="It stands before the tab of a line.",
+            hint="Give a uuid that can stand before the tab of a line.",
         )
     documents = pc.replace_substring_regex(documents, "[\r\n]", " ")
     fields = descriptor.document_fields
@@ -125,7 +125,7 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
 def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     if batch.schema.get_field_index(name) < 0:
         raise SchemaMismatchError(
-            f"The data lacks column {name!r}.", hint="A submission has a uuid and a document."
+            f"The data lacks column {name!r}.", hint="Give a uuid and a document."
         )
     column = batch.column(name)
     try:
@@ -133,7 +133,7 @@ def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
         column.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise SchemaMismatchError(
-            f"Column {name!r} is no text: {reason_of(exc)}.",
+            f"Column {name!r} is not text: {reason_of(exc)}.",
             hint="Give the uuid, and the JSON as text.",
         ) from exc
     if column.null_count:
@@ -144,7 +144,7 @@ def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _derive(uuids: pa.Array, documents: pa.Array, fields: Sequence[Field]) -> list[pa.Array]:
-    """Read fields from documents; with none they are only checked."""
+    """Read fields from documents; without fields, only check the documents."""
     reader = document_reader(tuple(fields))
     texts = documents.cast(pa.binary()).to_pylist()
     columns = reader.read_columns(texts)
@@ -176,10 +176,10 @@ def _check_agreement(batch: pa.RecordBatch, name: str, derived: pa.Array) -> Non
         same = given.cast(derived.type).equals(derived)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         same = False
-    # Arrow calls two NaN different.
+    # Arrow takes two NaN for different.
     if not same and repr(given.to_pylist()) != repr(derived.to_pylist()):
         raise SchemaMismatchError(
-            f"Column {name!r} differs from what the documents say.",
+            f"Column {name!r} differs from the documents.",
             hint="Change the documents, or leave the column out: it is read from them.",
         )
 
@@ -191,7 +191,7 @@ class SubmissionsWriter(FileWriter):
         """Begin a file.
 
         Args:
-            schema: Of the rows, which have `uuid` and `document` among their fields.
+            schema: Schema of the rows, which has `uuid` and `document` among their fields.
             compression: One of the descriptor's names for submissions.
             content: Takes the bytes; None for memory.
         """
@@ -311,8 +311,8 @@ def _translating() -> Iterator[None]:
 
 
 def _damaged(cause: object) -> CorruptMetadataError:
-    said = " ".join(str(cause).split())
+    reason = " ".join(str(cause).split())
     return CorruptMetadataError(
-        f"A file of submissions is damaged, or does not fit the schema: {said}",
+        f"A file of submissions is damaged, or does not fit the schema: {reason}",
         hint="The head names it, so it was overwritten from outside.",
     )

@@ -38,7 +38,7 @@ _ROWS_PER_CHUNK = 4_096
 
 
 class _RowChunk(Chunk):
-    """Rows that are typed already; only what the dataset asks of them can fail."""
+    """Rows with types; only checks of the dataset can fail."""
 
     def __init__(
         self, rows: pa.RecordBatch, first_number: int, left_out: Sequence[str] = ()
@@ -105,7 +105,7 @@ class ParquetReader(FormatReader):
         ]
 
     def _is_nested(self, given: pa.Schema) -> bool:
-        """Whether records inside of the columns have fields that the dataset lacks."""
+        """Return whether records inside of the columns have fields that the dataset lacks."""
         schema = arrow_schema(given)
         known = known_schema(schema, self._descriptor.schema)
         return any(one.name in known and known.get(one.name).type != one.type for one in schema)
@@ -119,12 +119,12 @@ class ParquetReader(FormatReader):
         return census
 
     def count(self, file: RawFile) -> int | None:
-        """Return the rows that the footer of a file tells."""
+        """Return the row count in the footer of a file."""
         with file.open_raw() as raw, pq.ParquetFile(raw) as opened:
             return int(opened.metadata.num_rows)
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
-        """Yield all that is in a file, in order."""
+        """Yield the content of a file, in order."""
         number = 1
         try:
             with (
@@ -147,8 +147,7 @@ class ParquetReader(FormatReader):
 
 
 def _rest_of_rows(number: int, cause: Exception) -> Reject:
-    said = reason_of(cause)
-    reason = f"The file cannot be read from row {number} on: {said}."
+    reason = f"The file cannot be read from row {number} on: {reason_of(cause)}."
     return Reject(reason, number, b"", "Look at the file.", "rest")
 
 
@@ -176,16 +175,16 @@ class AvroRowsReader(FormatReader):
         return census
 
     def count(self, file: RawFile) -> int | None:
-        """Return the rows that the blocks of a file tell; None where one is damaged."""
+        """Return the sum of the row counts of a file's blocks; None where one is damaged."""
         with file.open() as stream:
             try:
                 blocks = _fastavro().block_reader(UncompressedAvro(stream))
                 return sum(int(block.num_records) for block in blocks)
-            except Exception:  # noqa: BLE001 - fastavro fails in whatever way the bytes lead it
+            except Exception:  # noqa: BLE001 - damaged bytes make fastavro raise any exception
                 return None
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
-        """Yield all that is in a file, in order."""
+        """Yield the content of a file, in order."""
         number, waiting = 1, []
         with file.open() as stream:
             rows = _AvroRows(stream)
@@ -204,8 +203,8 @@ def avro_file_schema(file: RawFile) -> Schema:
     """Return the schema that an Avro file was written with.
 
     Raises:
-        SchemaMismatchError: It has a type that datasets have not.
-        InvalidInputError: The file is no Avro.
+        SchemaMismatchError: It has a type that datasets lack.
+        InvalidInputError: The file is not Avro.
     """
     with file.open() as stream, _translating():
         document = _fastavro().reader(UncompressedAvro(stream)).writer_schema
@@ -213,7 +212,7 @@ def avro_file_schema(file: RawFile) -> Schema:
 
 
 def _without_marks(document: Any) -> Any:
-    """Return a schema without what fastavro notes in it."""
+    """Return a schema without the marks that fastavro adds."""
     return {key: value for key, value in document.items() if not key.startswith("__")}
 
 
@@ -224,12 +223,14 @@ def _translating() -> Iterator[None]:
     except (LakebedError, OSError):
         raise
     except Exception as exc:
-        # fastavro believes the bytes of a file, and fails in whatever way they lead it.
-        raise InvalidInputError(f"This is no Avro file: {exc!r}", hint="Look at the file.") from exc
+        # fastavro trusts the bytes of a file, so that damaged ones can raise any exception.
+        raise InvalidInputError(
+            f"This is not an Avro file: {exc!r}", hint="Look at the file."
+        ) from exc
 
 
 class _AvroRows:
-    """The rows of a file as entities; what ended them early, if anything did, is `damage`."""
+    """The rows of a file as entities; `damage` is the error that ended them early, if any."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.damage: Exception | None = None
@@ -239,7 +240,7 @@ class _AvroRows:
         rows = iter(())
         try:
             rows = _fastavro().reader(UncompressedAvro(self._stream))
-        except Exception as exc:  # noqa: BLE001 - whatever the bytes led it to; it is reported
+        except Exception as exc:  # noqa: BLE001 - damaged bytes raise any exception; it is reported
             self.damage = exc
         while True:
             try:
@@ -253,7 +254,7 @@ class _AvroRows:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a value with its UUIDs as the text that a dataset holds."""
+    """Return a value with its UUIDs as text, the type in datasets."""
     match value:
         case uuid.UUID():
             return str(value)

@@ -1,4 +1,4 @@
-"""Rows of raw files in chunks, which can be cut down to the one row that does not fit."""
+"""Rows of raw files in chunks, which can be halved down to the one row that does not fit."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ class Reject:
     """A line, row or rest of a file that does not fit.
 
     Attributes:
-        reason: Why.
         line_number: From 1 on; of a row in a binary file its number.
-        line: Its bytes; of a binary file the row as JSON.
-        hint: What to do.
-        kind: How much it stands for.
+        line: Bytes of the line; for a binary file, the row as JSON.
+        hint: Remedy for the user.
+        kind: Extent of the reject.
         row_count: Rows of a whole file; None where they cannot be counted.
     """
 
@@ -45,24 +44,24 @@ class Reject:
 
 
 class Chunk(ABC):
-    """Some rows, one after the other.
+    """Some consecutive rows.
 
     Attributes:
-        ignored: What `batch` has left out of them.
+        ignored: Parts of the rows that `batch` left out.
     """
 
     ignored = Ignored()
 
     @abstractmethod
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
 
     @abstractmethod
     def batch(self) -> pa.RecordBatch:
         """Return the rows as data for the dataset.
 
         Raises:
-            InvalidInputError: One does not fit.
+            InvalidInputError: A row does not fit.
         """
 
     @abstractmethod
@@ -71,10 +70,10 @@ class Chunk(ABC):
 
     @abstractmethod
     def reject(self, cause: InvalidInputError) -> Reject:
-        """Return the only row, as one that does not fit."""
+        """Return the only row as a reject."""
 
     def halves(self) -> tuple[Chunk, Chunk]:
-        """Cut into two."""
+        """Split into two chunks."""
         middle = len(self) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
@@ -93,11 +92,11 @@ class FormatReader(ABC):
 
     @abstractmethod
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
-        """Yield all that is in a file, in order."""
+        """Yield the content of a file, in order."""
 
     @abstractmethod
     def census(self, file: RawFile) -> Census:
-        """Return what a file holds in fields that the dataset lacks; damage ends it.
+        """Return the contents of fields that the dataset lacks; damage ends the census.
 
         Cost:
             One pass over a file of lines, for CSV only where the header names such a field; the
@@ -115,11 +114,11 @@ class FormatReader(ABC):
 
 Parse = Callable[[Sequence[bytes]], tuple[pa.RecordBatch, Ignored]]
 IsCut = Callable[[bytes], bool]
-"""Says of the last line of a file, which has no newline, whether it is only the begin of one."""
+"""Returns whether the last line of a file, which has no newline, is cut off."""
 
 
 class LineChunk(Chunk):
-    """Lines, and what makes data of them."""
+    """Lines, and a parser that makes data of them."""
 
     def __init__(self, lines: Sequence[Line], parse: Parse, is_cut: IsCut) -> None:
         self._lines = lines
@@ -139,7 +138,7 @@ class LineChunk(Chunk):
         return LineChunk(self._lines[start:end], self._parse, self._is_cut)
 
     def reject(self, cause: InvalidInputError) -> Reject:
-        """Return the only row, as one that does not fit."""
+        """Return the only row as a reject."""
         (line,) = self._lines
         if line.is_open and self._is_cut(line.data):
             reason = f"The file ends inside of this line: {cause.message}"
@@ -169,12 +168,12 @@ def grouped(
 
 
 def unread(line: Line) -> Reject:
-    """Return a line with a problem as one that does not fit."""
+    """Return a line with a problem as a reject."""
     return Reject(line.problem, line.number, line.data, _LOOK, "rest" if line.is_rest else "line")
 
 
 def text_lines(file: RawFile) -> Iterator[Line]:
-    """Yield the lines of a text without the mark that some programs put before it."""
+    """Yield the lines of a text without a byte order mark."""
     for line in lines_of(file):
         if line.number == 1 and line.data.startswith(_BOM):
             yield replace(line, data=line.data.removeprefix(_BOM))
@@ -183,5 +182,5 @@ def text_lines(file: RawFile) -> Iterator[Line]:
 
 
 def without_blanks(lines: Iterable[Line]) -> Iterator[Line]:
-    """Leave out lines that hold nothing."""
+    """Leave out blank lines."""
     return (line for line in lines if line.problem or line.data.strip())

@@ -34,12 +34,12 @@ from lakebed.model.schema import Decimal, Kind, Primitive, Schema, Type
 from lakebed.model.shown import counted, shown
 from lakebed.model.values import text_hint
 
-_ROWS_PER_CHUNK = 16_384  # Arrow's parser begins slowly, and is fast then
-_MAX_RECORD_BYTES = 2**20  # looking for the end of a quoted cell goes no farther
+_ROWS_PER_CHUNK = 16_384  # Arrow's parser is slow to start
+_MAX_RECORD_BYTES = 2**20  # limit of the search for the end of a quoted cell
 
 
 class CsvReader(FormatReader):
-    """CSV by the types of the dataset; header and schema must agree, but for unknown columns."""
+    """Reads CSV by the types of the dataset; header and schema agree but for unknown columns."""
 
     def __init__(
         self, descriptor: DatasetDescriptor, options: CsvOptions, unknown: Unknown = "reject"
@@ -53,17 +53,17 @@ class CsvReader(FormatReader):
         """Compare the file with the dataset; see `FormatReader`."""
         first = next(csv_records(file, self._options), None)
         if first is not None and first.problem:
-            return  # it will be rejected with what is wrong
+            return  # it is rejected later, with the problem
         if self._options.has_header or first is not None:
             self._names(first)
 
     def _names(self, first: Line | None) -> tuple[str, ...]:
-        """Return the names of the columns of a file that begins with this line."""
+        """Return the column names of a file that begins with this line."""
         cells = () if first is None else csv_cells(first.data, self._options)
         if self._options.has_header:
             names = check_header(cells, self._options)
             known = [name for name in names if name in self._descriptor.schema]
-            # With `keep` a column that could not be added may be empty, which shows line by line.
+            # With `keep` a column that could not be added may be empty, to be checked by line.
             check_columns(names if self._unknown == "reject" else known, self._descriptor)
             return names
         names = self._descriptor.schema.names
@@ -89,7 +89,7 @@ class CsvReader(FormatReader):
         return census
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
-        """Yield all that is in a file, in order."""
+        """Yield the content of a file, in order."""
         records = csv_records(file, self._options)
         first = next(records, None)
         if first is None and not self._options.has_header:
@@ -119,7 +119,7 @@ def _note_cells(census: Census, name: str, cells: pa.ChunkedArray) -> None:
     for entry in pc.value_counts(cells.drop_null().combine_chunks()).to_pylist():
         text, count = entry["values"], entry["counts"]
         kind = kind_of_text(text)
-        # Of cells, text takes what does not go together.
+        # Cells of several types together are text.
         for noted in ("cell", str(kind)):
             census.note((name,), noted, count)
         if kind is Kind.LONG and abs(int(text)) > MAX_EXACT:
@@ -129,16 +129,16 @@ def _note_cells(census: Census, name: str, cells: pa.ChunkedArray) -> None:
 def cells_as_text(
     chunk: Sequence[Line], names: Sequence[str], options: CsvOptions, *, skips: bool
 ) -> pa.Table:
-    """Read cells as what stands in them, null where reading takes them for null.
+    """Read cells as text; null where typed reading takes them for null.
 
     Args:
-        chunk: Records.
-        names: Of the columns.
-        options: How the file is written.
-        skips: Whether records of another number of cells are passed over.
+        chunk: Records to read.
+        names: Names of the columns.
+        options: Notation of the file.
+        skips: True if records with another number of cells are skipped.
 
     Raises:
-        SchemaMismatchError: A record is none, and none shall be passed over.
+        SchemaMismatchError: A record has another number of cells, and none may be skipped.
     """
     texts = dict.fromkeys(names, pa.string())
     data = b"\n".join(line.data for line in chunk) + b"\n"
@@ -171,7 +171,7 @@ def cells_as_text(
         try:
             csv_cells(chunk[0].data, options)
             bad = bad_record(str(exc))
-        except SchemaMismatchError as error:  # it is no text at all
+        except SchemaMismatchError as error:  # it is not text at all
             bad = error
         raise SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint) from exc
 
@@ -180,7 +180,7 @@ def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Check that a file without a header has a column for each field.
 
     Raises:
-        SchemaMismatchError: It has not.
+        SchemaMismatchError: The numbers differ.
     """
     if len(cells) != len(names):
         raise SchemaMismatchError(
@@ -190,7 +190,7 @@ def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
 
 
 class _CsvParser:
-    """Turns records of CSV into data, all by the types of the dataset."""
+    """Parses records of CSV by the types of the dataset."""
 
     def __init__(
         self,
@@ -242,34 +242,34 @@ class _CsvParser:
         return rows, ignored
 
     def is_cut(self, record: bytes) -> bool:
-        """Whether a record lacks cells."""
+        """Return whether a record lacks cells."""
         try:
             return len(csv_cells(record, self._options)) < len(self._names)
         except SchemaMismatchError:
             return False
 
-    def _refused(self, records: Sequence[bytes], said: str) -> SchemaMismatchError:
-        """Say in words of the file what Arrow says in numbers of its columns."""
-        column = _BAD_COLUMN.search(said)
-        # Of many records, whoever reads them looks for the one that does not fit.
+    def _refused(self, records: Sequence[bytes], message: str) -> SchemaMismatchError:
+        """Translate Arrow's error, which numbers columns, to the names of the file."""
+        column = _BAD_COLUMN.search(message)
+        # For many records, the caller searches for the one that does not fit.
         if column and len(records) == 1:
             place = int(column[1])
             text, name = csv_cells(records[0], self._options)[place], self._names[place]
             return _no_value(text, self._types[name], name)
-        return bad_record(said)
+        return bad_record(message)
 
 
-def bad_record(said: str) -> SchemaMismatchError:
-    """Return the error for a record whose cells Arrow cannot tell apart."""
-    count = _BAD_COUNT.search(said)
+def bad_record(message: str) -> SchemaMismatchError:
+    """Return the error for a record that Arrow cannot split into columns."""
+    count = _BAD_COUNT.search(message)
     if count:
         verb = "is" if count["expected"] == "1" else "are"
         columns = counted(int(count["expected"]), "column")
         return SchemaMismatchError(
             f"The line has {counted(int(count['actual']), 'cell')}, but there {verb} {columns}.",
-            hint="Correct the file: a cell with a delimiter or a newline stands in quotes.",
+            hint="Correct the file: put a cell with a delimiter or a newline in quotes.",
         )
-    return SchemaMismatchError(f"{said.splitlines()[0]}.", hint="Correct the file.")
+    return SchemaMismatchError(f"{message.splitlines()[0]}.", hint="Correct the file.")
 
 
 # Arrow names columns by their numbers, from 0.
@@ -279,7 +279,9 @@ _BAD_COUNT = re.compile(r"Expected (?P<expected>\d+) columns, got (?P<actual>\d+
 
 def _no_value(text: str, kind: Type, column: str) -> SchemaMismatchError:
     hint = text_hint(kind) if isinstance(kind, Primitive | Decimal) else "Correct the file."
-    return SchemaMismatchError(f"Text {shown(text)} is no {kind} (column {column!r}).", hint=hint)
+    return SchemaMismatchError(
+        f"Text {shown(text)} is not a valid {kind} (column {column!r}).", hint=hint
+    )
 
 
 def _csv_type(kind: Type) -> pa.DataType:
@@ -294,7 +296,7 @@ def _from_csv(column: pa.Array, kind: Type, name: str) -> pa.Array:
     try:
         return _to_timestamps(column)
     except pa.ArrowInvalid as exc:
-        if len(column) > 1:  # whoever reads many rows at once looks for the one that fails
+        if len(column) > 1:  # the caller searches many rows for the one that fails
             raise SchemaMismatchError(f"Column {name!r}: {reason_of(exc)}.") from exc
         raise _no_value(column[0].as_py(), kind, name) from exc
 
@@ -312,7 +314,7 @@ def check_flat(schema: Schema) -> None:
     """Check that CSV can hold all fields.
 
     Raises:
-        SchemaMismatchError: One is nested, or bytes; the message names it.
+        SchemaMismatchError: A field is nested, or bytes; the message names it.
     """
     for field in schema:
         if not isinstance(field.type, Primitive | Decimal) or field.type == Primitive(Kind.BYTES):
@@ -326,13 +328,13 @@ def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
     """Return the cells of one record.
 
     Raises:
-        SchemaMismatchError: It is no UTF-8.
+        SchemaMismatchError: The record is not UTF-8.
     """
     try:
         text = record.decode()
     except UnicodeDecodeError as exc:
         raise SchemaMismatchError(
-            f"This is no UTF-8: {exc}.",
+            f"This is not UTF-8: {exc}.",
             hint="Convert the file to UTF-8; if it is Latin-1: iconv -f LATIN1 -t UTF-8.",
         ) from exc
     return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter), ()))
@@ -341,11 +343,11 @@ def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
 def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
     """Yield the records of a file, header included; a quoted cell may hold newlines.
 
-    A quote that does not end within a megabyte is a problem of its line alone.
+    A quote that does not end within a megabyte is reported for its line alone.
     """
     delimiter = options.delimiter.encode()
     source = text_lines(file)
-    ahead: deque[Line] = deque()  # lines that a quote which never ended has looked at
+    ahead: deque[Line] = deque()  # lines that the search for the end of a quote has read
     while (line := ahead.popleft() if ahead else next(source, None)) is not None:
         if line.problem or not (is_open := _ends_in_quotes(line.data, delimiter, inside=False)):
             yield line
@@ -363,7 +365,7 @@ def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
             is_open = _ends_in_quotes(following.data, delimiter, inside=True)
         if is_open:
             ahead.extendleft(reversed(seen[1:]))
-            # In the last line of a file without a newline, the end of the quote was cut off.
+            # If the last line has no newline, the end of the quote was cut off.
             is_rest = line.is_open
             yield Line(line.number, line.data, "A quote in this line has no end.", is_rest)
         else:
@@ -372,9 +374,10 @@ def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
 
 
 def _ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:
-    """Whether a record goes on in the next line; `inside` says whether this one begins in quotes.
+    """Return whether a record continues in the next line.
 
-    As in RFC 4180 a cell is quoted if it begins with a quote; two of them inside stand for one.
+    A cell is quoted if it begins with a quote, as in RFC 4180; two of them inside stand for one.
+    `inside` is True if this line begins in quotes.
     """
     if not inside and b'"' not in data:
         return False

@@ -1,4 +1,4 @@
-"""Raw files: which there are, and their bytes and lines, however they are compressed."""
+"""Raw files: lookup of files, and access to their bytes and lines, compressed or not."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ FileFormat = Literal["csv", "json", "submissions", "avro", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 
 STDIN = "-"
-MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record of anything, and would fill the memory
+MAX_LINE_BYTES = 64 * 2**20  # a longer line is not a record, and would fill the memory
 _CHUNK_BYTES = 64 * 2**10
-_HELD_BYTES = 64 * 2**20  # of a file that is checked before it is used
+_HELD_BYTES = 64 * 2**20  # for a file that is checked before it is used
 _PIECE_BYTES = 4 * 2**20
 
 _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
@@ -64,17 +64,17 @@ _CODEC_OF_MAGIC = {
     b"\xfd7zXZ": "xz",
 }
 _MAGIC_BYTES = 6
-_DELIMITERS = (",", ";", "\t", "|")  # what CSV is usually written with
+_DELIMITERS = (",", ";", "\t", "|")  # the usual ones of CSV
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
-    """How CSV is written.
+    """Notation of a CSV file.
 
     Attributes:
-        has_header: Whether the first line names the columns.
-        delimiter: One character.
-        null_text: A further text that stands for null, besides the empty cell.
+        has_header: True if the first line names the columns.
+        delimiter: Text of one character.
+        null_text: Text that stands for null, besides the empty cell.
 
     >>> CsvOptions(delimiter=";").has_header
     True
@@ -92,10 +92,10 @@ class CsvOptions:
 
 
 class Watch:
-    """Follows how much of a file is read, while it is open.
+    """Follows how much of a file has been read, while it is open.
 
     Attributes:
-        raw: The bytes of the file as they lie there.
+        raw: Open file with its raw bytes.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Watch:
 
     @property
     def position(self) -> int:
-        """How many bytes have been read; 0 while it is not open."""
+        """Number of bytes that were read; 0 while the file is not open."""
         if self.raw is None or self.raw.closed or not self.raw.seekable():
             return 0
         return int(self.raw.tell())
@@ -115,10 +115,10 @@ class RawFile:
 
     Attributes:
         location: A path of a file system that all readers see, or a URL.
-        size_bytes: As it lies there.
-        storage_options: What the store of a URL needs to know.
-        modified_at: When it was last changed; aware, UTC. None if nobody has looked.
-        watch: Follows how much of it is read; None where nothing does.
+        size_bytes: Size in storage, where it may be compressed.
+        storage_options: Options for the store of a URL.
+        modified_at: Time of the last change; aware, UTC. None if unknown.
+        watch: Follows how much of it is read; None if nothing does.
     """
 
     location: str
@@ -129,11 +129,11 @@ class RawFile:
 
     @property
     def codec(self) -> str | None:
-        """What it is compressed with, by its suffix; None for plain bytes."""
+        """Compression by its suffix; None for plain bytes."""
         return _codec_of(self.location)
 
     def open_raw(self) -> pa.NativeFile:
-        """Open its bytes as they lie there, to be read in any order.
+        """Open the raw bytes for random access.
 
         Raises:
             InvalidInputError: There is no such file.
@@ -149,12 +149,12 @@ class RawFile:
             raise _no_file(self.location) from exc
 
     def looked_at(self) -> RawFile:
-        """Return the file with what only its content tells."""
+        """Return the file with the facts that only its content shows."""
         return self
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open its bytes, uncompressed."""
+        """Open the uncompressed bytes."""
         with self.open_raw() as raw, _uncompressed(raw, self.codec) as stream:
             if self.watch is not None:
                 self.watch.raw = raw
@@ -163,15 +163,15 @@ class RawFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile(RawFile):
-    """A file in a store that is open already, under a key that tells nothing of its content.
+    """A file in a store that is open already, under a key that does not describe its content.
 
     Attributes:
-        store: Where it is.
-        key: In the store.
-        name: The path that it had, whose suffix may tell how it is compressed.
-        expected_hash: What its content shall have; None if that is not known.
-        content_codec: What its first bytes say it is compressed with.
-        content: All of it, where it was held when it was looked at.
+        store: Store that holds it.
+        key: Key in the store.
+        name: Former path, whose suffix may name the compression.
+        expected_hash: Hash that the content must have; None if it is unknown.
+        content_codec: Compression by its first bytes.
+        content: Its whole content, if it was held by an earlier check.
     """
 
     store: Store
@@ -183,11 +183,11 @@ class StoredFile(RawFile):
 
     @property
     def codec(self) -> str | None:
-        """What it is compressed with, by its content, or else by the suffix of its name."""
+        """Compression by its content, or else by the suffix of its name."""
         return self.content_codec or _codec_of(self.name)
 
     def open_raw(self) -> pa.NativeFile:
-        """Open its bytes as they lie there, to be read in any order.
+        """Open the raw bytes for random access.
 
         Raises:
             InvalidInputError: There is no such file.
@@ -200,17 +200,17 @@ class StoredFile(RawFile):
             raise _no_file(self.location) from exc
 
     def looked_at(self) -> Self:
-        """Return the file with what only its content tells.
+        """Return the file with the facts that only its content shows.
 
-        Where it shall have a hash, all of it is read before any of it is used: rows that were
-        written cannot be taken back when its end shows that it is damaged.
+        If its hash is known, all of it is read before any of it is used: written rows cannot be
+        taken back when its end turns out to be damaged.
 
         Raises:
-            FormatError: It has another hash than it shall have.
+            FormatError: It does not have the expected hash.
 
         Cost:
-            With a hash, all of it: up to 64 MiB are held, so that they are read once. Else the
-            first bytes, unless its name tells.
+            With a hash, all of it: up to 64 MiB are held, so that they are read once. Otherwise the
+            first bytes, unless its name shows the compression.
         """
         with reading(self.location):
             return self._verified()._with_codec()
@@ -221,7 +221,7 @@ class StoredFile(RawFile):
         with self.open_raw() as raw:
             held = raw.read_buffer(_HELD_BYTES + 1)
             digest = content_hash(chain([held], _pieces(raw)))
-        hint = "Restore the file, or push it again; until then it is looked at by every run."
+        hint = "Restore the file, or push it again; until then every run reads it."
         check_hash(digest, self.expected_hash, self.location, hint)
         return replace(self, content=held) if held.size <= _HELD_BYTES else self
 
@@ -256,8 +256,8 @@ def _is_url(location: str) -> bool:
     return "://" in location
 
 
-class _NothingThere(Exception):  # noqa: N818 - no error where that may be
-    """There is no file where some are looked for."""
+class _NothingThere(Exception):  # noqa: N818 - not an error where files may be missing
+    """A location has no file."""
 
     def __init__(self, error: InvalidInputError) -> None:
         super().__init__(error)
@@ -275,31 +275,31 @@ def find_files(
     storage_options: Mapping[str, str] | None = None,
     may_be_empty: bool = False,
 ) -> tuple[FileFormat, tuple[RawFile, ...]]:
-    """Find the files that are meant, and tell their format.
+    """Find the requested files, and their format.
 
     Args:
-        given: A path, a pattern such as `in/*.tsv.gz` (`**` for any depth), a directory, which
-            is searched to its depths, a URL of a file, or of a folder if it ends with `/`; or
-            several of them. Of a directory come the files whose suffix tells the format, names
-            that begin with `.` or `_` aside; with a format also those that have only the suffix
-            of a compression, such as `part-r-00000.gz`, and `part-…` without any; for submissions
-            also `.log`.
-        format: None to tell it by the suffixes.
-        storage_options: What the store of a URL needs to know.
-        may_be_empty: Whether a path may lead to no file, or all of them.
+        given: A path, a pattern such as `in/*.tsv.gz` (`**` for any depth), a directory, which is
+            searched at any depth, a URL of a file, or of a folder if it ends with `/`; or several
+            of them. A directory yields the files whose suffix names the format, except names that
+            begin with `.` or `_`; with a format also those that have only the suffix of a
+            compression, such as `part-r-00000.gz`, and `part-…` without any; for submissions also
+            `.log`.
+        format: None to derive it from the suffixes.
+        storage_options: Options for the store of a URL.
+        may_be_empty: True if some paths, or all of them, may lead to no file.
 
     Returns:
         The format, and the files in the order given; those of a directory by name.
 
     Raises:
-        InvalidInputError: A file is missing, or the format cannot be told.
+        InvalidInputError: A file is missing, or the format is unknown.
 
     Cost:
-        A look at each file; a LIST for each URL of a folder or pattern.
+        One file status for each file; a LIST for each URL of a folder or pattern.
     """
     if format is not None and format not in FILE_FORMATS:
         raise InvalidInputError(
-            f"Unknown file format {format!r}.", hint=f"Known are: {', '.join(FILE_FORMATS)}."
+            f"Unknown file format {format!r}.", hint=f"Known formats: {', '.join(FILE_FORMATS)}."
         )
     if isinstance(given, str | os.PathLike):
         given = [given]
@@ -361,14 +361,14 @@ def _local(path: Path) -> RawFile:
 
 
 def _still_there(paths: Iterable[Path]) -> Iterator[RawFile]:
-    """Yield those files that have not been moved away since they were listed."""
+    """Yield the files that still exist since they were listed."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             yield _local(path)
 
 
 def without_parents(path: str) -> str:
-    """Return a path without `..`, unless that is another place, as it may be behind a link.
+    """Return a path without `..`, unless that changes its meaning, as behind a link.
 
     >>> without_parents("/data/other/../in/a.jsonl")
     '/data/in/a.jsonl'
@@ -388,7 +388,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 def _expand_url(
     url: str, wanted: FileFormat | None, options: Mapping[str, str]
 ) -> Iterable[RawFile]:
-    options = effective_options(url, options)  # tasks may have none of their own
+    options = effective_options(url, options)  # tasks may lack options of their own
     root, _, name = url.rpartition("/")
     pattern = _PATTERN.intersection(url)
     if name and not pattern:
@@ -420,7 +420,7 @@ def _expand_url(
 
 
 def _keys_near(files: Iterable[RawFile]) -> Iterator[str]:
-    """Yield what lies in logs beside local files, and above them."""
+    """Yield the table logs beside and above local files."""
     homes = {home for file in files for home in Path(file.location).parents}
     for home in sorted(homes):
         for pattern in (f"{DELTA_LOG}/*", f"{HUDI_FOLDER}/*", f"{ICEBERG_FOLDER}/*"):
@@ -428,12 +428,12 @@ def _keys_near(files: Iterable[RawFile]) -> Iterator[str]:
 
 
 def check_no_table(given: str, files: Iterable[RawFile], keys: Iterable[str]) -> None:
-    """Check that files which were searched for are not those of a table, some of which are dead.
+    """Check that files found by a search do not belong to a table, where some may be dead.
 
     Args:
-        given: Where they were searched.
-        files: That were found.
-        keys: Of what lies beside and above them.
+        given: Location of the search.
+        files: Files that were found.
+        keys: Keys beside and above the files.
 
     Raises:
         InvalidInputError: A Parquet file lies in a table of Delta, Iceberg or Hudi.
@@ -443,7 +443,7 @@ def check_no_table(given: str, files: Iterable[RawFile], keys: Iterable[str]) ->
         table = table_of(key)
         if table is not None and any(path.startswith(f"{table[1]}/") for path in parquet):
             raise InvalidInputError(
-                f"Cannot read the files in {given!r}: {key!r} says that {table[1]!r} is a table of "
+                f"Cannot read the files in {given!r}: {key!r} shows that {table[1]!r} is a table of "
                 f"{table[0]}, so that files in it may hold rows which were deleted or replaced.",
                 hint="Read its rows by a library of the format, and append them; or adopt the table "
                 "with delta or iceberg. Files that are named one by one are read.",
@@ -451,7 +451,7 @@ def check_no_table(given: str, files: Iterable[RawFile], keys: Iterable[str]) ->
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether the parts of a URL fit those of a pattern, where `**` stands for any number."""
+    """Return whether the parts of a URL match a pattern, where `**` matches any number of parts."""
     if not pattern:
         return not parts
     first, *rest = pattern
@@ -479,31 +479,31 @@ def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None
     if not fitting:
         error = InvalidInputError(
             f"No {wanted or 'CSV, JSON lines, submissions, Avro or Parquet'} file in {directory!r}.",
-            hint="Files of a directory are known by their suffix; with a format, also those that have "
-            "none, or only that of a compression.",
+            hint="The suffix decides which files of a directory are read; with a format, also "
+            "those that have none, or only that of a compression.",
         )
         raise _NothingThere(error)
     return fitting
 
 
 def _fits(file: RawFile, wanted: FileFormat | None) -> bool:
-    told = format_of(file.location)
-    if told is not None:
-        return wanted in (None, told)
+    found = format_of(file.location)
+    if found is not None:
+        return wanted in (None, found)
     if wanted == "submissions":
         return file.codec is not None or file.location.lower().endswith(".log")
     return wanted is not None and _has_no_suffix(file)
 
 
 def _has_no_suffix(file: RawFile) -> bool:
-    """Whether a name has at most the suffix of a compression, such as Hadoop's `part-r-00000.gz`."""
+    """Return whether a name has no suffix but that of a compression, as `part-r-00000.gz` has."""
     path = PurePosixPath(file.location)
     is_part = path.name.startswith("part-") and not path.suffix
     return is_part or (file.codec is not None and not path.with_suffix("").suffix)
 
 
 def format_of(location: str) -> FileFormat | None:
-    """Tell the format of a file by its suffix, that of a compression aside; None if unknown."""
+    """Return the format of a file by its suffix, ignoring a compression; None if unknown."""
     path = PurePosixPath(location.lower())
     if path.suffix in _CODEC_OF_SUFFIX:
         path = path.with_suffix("")
@@ -513,13 +513,13 @@ def format_of(location: str) -> FileFormat | None:
 def _common_format(files: Sequence[RawFile]) -> FileFormat:
     if files[0].location == STDIN:
         return "json"
-    told = {file.location: format_of(file.location) for file in files}
-    first = told[files[0].location]
-    for location, file_format in told.items():
+    formats = {file.location: format_of(file.location) for file in files}
+    first = formats[files[0].location]
+    for location, file_format in formats.items():
         if file_format is None:
             raise InvalidInputError(
-                f"Cannot tell the format of {location!r} by its suffix.",
-                hint=f"Say it with format, or --format: {', '.join(FILE_FORMATS)}.",
+                f"Cannot derive the format of {location!r} from its suffix.",
+                hint=f"Give format, or --format: {', '.join(FILE_FORMATS)}.",
             )
         if file_format != first:
             raise InvalidInputError(
@@ -532,10 +532,10 @@ def _common_format(files: Sequence[RawFile]) -> FileFormat:
 
 @contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Name the place in what goes wrong with it.
+    """Prefix errors of the input with a location.
 
     Raises:
-        InvalidInputError: Whatever went wrong with the input.
+        InvalidInputError: An error of the input, with the location in its message.
     """
     try:
         yield
@@ -546,7 +546,7 @@ def naming(place: str) -> Iterator[None]:
 
 @contextmanager
 def reading(location: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in what goes wrong with it, and let it all be errors of the input.
+    """Turn errors of a file into errors of the input that name the file.
 
     Raises:
         InvalidInputError: The file cannot be read, or holds something else.
@@ -566,48 +566,48 @@ def read_text(path: Path) -> str:
     """Read a small text file.
 
     Raises:
-        InvalidInputError: It cannot be read.
+        InvalidInputError: The file cannot be read.
     """
     with reading(path):
         return path.read_text(encoding="utf-8-sig")
 
 
 def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]:
-    """Return the names of a header if there are any, each once.
+    """Return the names of a header, which must be unique.
 
     Raises:
-        SchemaMismatchError: There is none, a column stands twice in it, or another delimiter
-            stands between them.
+        SchemaMismatchError: The header is missing, a column comes twice in it, or it uses another
+            delimiter.
     """
     if not names:
         raise SchemaMismatchError(
-            "The file is empty, it lacks even a header.", hint="Leave the file out."
+            "The file is empty and lacks even a header.", hint="Leave the file out."
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaMismatchError(
-            f"Column {twice!r} stands twice in the header.", hint="Rename one of them."
+            f"Column {twice!r} comes twice in the header.", hint="Rename one of them."
         )
-    # No field has a name with one of these in it.
+    # Field names hold none of these characters.
     between = next((delimiter for delimiter in _DELIMITERS if delimiter in names[0]), None)
     if len(names) == 1 and between is not None:
         raise SchemaMismatchError(
-            f"The header {shown(names[0])} is one column, since no {options.delimiter!r} is in it.",
-            hint=f"Say what stands between the cells with delimiter, or --delimiter {between!r}.",
+            f"The header {shown(names[0])} is one column: it has no {options.delimiter!r}.",
+            hint=f"Give the character between the cells by delimiter, or --delimiter {between!r}.",
         )
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line, or what was left of one.
+    """A line, or the readable part of one.
 
     Attributes:
-        number: From 1 on.
-        data: Its bytes, without the newline.
-        problem: Why it is no whole line; empty if it is.
-        is_rest: Whether nothing after it can be read.
-        is_open: Whether the file ends in it, without a newline.
+        number: Number of the line, from 1 on.
+        data: Bytes without the newline.
+        problem: Reason why it is incomplete; empty if it is complete.
+        is_rest: True if nothing after it can be read.
+        is_open: True if the file ends in it, without a newline.
     """
 
     number: int
@@ -620,8 +620,8 @@ class Line:
 def lines_of(file: RawFile) -> Iterator[Line]:
     """Yield the lines of a file, compressed or not.
 
-    Where the file is damaged, the lines before the damage come whole, and last a line whose
-    problem says what is wrong and where. A line that is too long comes in pieces.
+    In a damaged file, the lines before the damage come whole. The last line then has a problem,
+    which describes the damage and its position. A line that is too long comes in pieces.
     """
     pending: list[bytes] = []
     pending_bytes, number, is_cut = 0, 1, False
@@ -649,11 +649,11 @@ _TOO_LONG = f"The line is longer than {MAX_LINE_BYTES:,} bytes; it is kept in pi
 
 
 class _DamageError(Exception):
-    """A compressed file does not decode from here on."""
+    """A compressed file does not decode from this point on."""
 
 
 def _chunks(file: RawFile) -> Iterator[bytes]:
-    """Yield the bytes of a file, all that can be had before a damage."""
+    """Yield the bytes of a file that can be read before any damage."""
     good = 0
     try:
         with file.open() as stream:
@@ -665,13 +665,13 @@ def _chunks(file: RawFile) -> Iterator[bytes]:
         if file.codec is None or (isinstance(exc, OSError) and exc.errno is not None):
             raise
         cause = reason_of(exc)
-    # A read that fails gives nothing of what it had decoded; single bytes give it all.
+    # A failed read returns nothing of what it decoded; reading single bytes returns it all.
     last = b"".join(_bytes_after(file.open, good))
     if last:
         yield last
     raise _DamageError(
         f"The file is damaged after {good + len(last):,} bytes of text: {cause}. "
-        "What follows could not be read."
+        "The rest could not be read."
     )
 
 

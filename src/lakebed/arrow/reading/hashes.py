@@ -1,4 +1,4 @@
-"""The hash that tells whether a content is what was stored."""
+"""The hash that shows whether a content is what was stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def content_hash(pieces: Iterable[Buffer]) -> str:
 
 
 def can_verify(expected_hash: str) -> bool:
-    """Tell whether a hash is one of ours; callers of the originals could give anything."""
+    """Return whether a hash is one of ours; callers of the original tools could give any text."""
     return _OWN_HASH.fullmatch(expected_hash) is not None
 
 
@@ -39,8 +39,8 @@ def check_hash(actual: str, expected: str | None, where: str, hint: str) -> None
     """Check a hash; None fits every content.
 
     Raises:
-        FormatError: It is another.
+        FormatError: The hashes differ.
     """
     if expected not in {None, actual}:
-        msg = f"The content of {where} has the hash {actual}, but its metadata says {expected}."
+        msg = f"The content of {where} has the hash {actual}, but its metadata has {expected}."
         raise FormatError(msg, hint=hint)

@@ -1,4 +1,4 @@
-"""Schemas from the rows of raw files: the narrowest types that hold every row looked at."""
+"""Schemas from the rows of raw files: the narrowest types that hold every inspected row."""
 
 from __future__ import annotations
 
@@ -53,36 +53,36 @@ def infer_schema(
     unfit: Literal["error", "skip"] = "error",
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Schema:
-    r"""Find a schema that every row looked at fits, without loss.
+    r"""Infer a schema that every inspected row fits, without loss.
 
-    CSV: whole numbers of 64 bits are long, other numbers double, as long as they have no more
-    digits than it holds; `true` and `false` boolean; ISO dates and times date and timestamp. A
-    number with leading zeros is text, and so is a column in which types mix. JSON: objects are
-    structs, whole numbers and others in one field are double, text stays text, and types that do
-    not go together are an error. A field in which nothing stands is text. Avro and Parquet
-    files have a schema, which is taken.
+    CSV: integers of 64 bits are long; other numbers are double, if a double holds all their
+    digits; `true` and `false` are boolean; ISO dates and times are date and timestamp. A number
+    with leading zeros is text, and so is a column of mixed types. JSON: objects are structs,
+    integers and other numbers in one field are double, text stays text, and types that do not go
+    together are an error. A field without values is text. Avro and Parquet files have a schema,
+    which is used.
 
     Args:
         paths: As for `Dataset.load`.
         format: As for `Dataset.load`.
-        rows: How many rows of each file are looked at; 0 for all.
-        require: Names of fields that shall not be nullable; all others are.
-        csv: How CSV is written.
-        name: Of the record, for Avro.
-        storage_options: What the store of a URL needs to know.
-        unfit: What a line does that is no row, or whose JSON does not go together with the others:
-            an error; or skip it, as what sets such lines aside. Then a field has the type that most
-            lines give it.
-        on_progress: Receives how far the files are looked at.
+        rows: Number of rows of each file to inspect; 0 for all.
+        require: Names of fields that must not be nullable; all others are.
+        csv: Notation of CSV files.
+        name: Name of the record, for Avro.
+        storage_options: Options for the store of a URL.
+        unfit: Effect of a line that is not a row, or whose JSON conflicts with other lines: an
+            error, or it is skipped, as in an ingest that sets such lines aside. In the latter case
+            a field has the type that most lines give it.
+        on_progress: Receives the progress of the inspection.
 
     Raises:
         InvalidNameError: A column has a name that no field may have; a legal one is suggested.
         SchemaMismatchError: Types of a field conflict, with both lines; a required field is
-            unknown or null; or a line is no row.
+            unknown or null; or a line is not a row.
         InvalidInputError: A file cannot be read.
 
     Cost:
-        Reads the rows that are looked at.
+        Reads the inspected rows.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -93,13 +93,13 @@ def infer_schema(
     code: string n: double
     """
     if rows < 0:
-        raise InvalidInputError(f"{rows} rows to look at.", hint="Give 0 for all.")
+        raise InvalidInputError(f"Cannot look at {rows} rows.", hint="Give 0 for all.")
     if unfit not in ("error", "skip"):
         raise InvalidInputError(f"unfit is {shown(unfit)}.", hint="Give 'error' or 'skip'.")
-    told, files = find_files(paths, format, storage_options=storage_options)
+    found, files = find_files(paths, format, storage_options=storage_options)
     tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
     look = _Look(rows=rows or None, csv=csv or CsvOptions(), skips=unfit == "skip", tally=tally)
-    schema, nulls = _INFER[told](files, look)
+    schema, nulls = _INFER[found](files, look)
     tally.finish()
     for required in require:
         if required not in schema:
@@ -116,18 +116,18 @@ def infer_schema(
     return Schema(fields=tuple(fields), name=name)
 
 
-_Inferred = tuple[Schema, Mapping[str, str]]  # a schema, and where a field is null first
+_Inferred = tuple[Schema, Mapping[str, str]]  # a schema, and the first position of a null by field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """How files are looked at.
+    """Options of an inspection.
 
     Attributes:
-        rows: How many of each; None for all.
-        csv: How CSV is written.
-        skips: Whether lines that do not fit are passed over, which else are an error.
-        tally: Receives what has been looked at.
+        rows: Number of rows of each file; None for all.
+        csv: Notation of CSV files.
+        skips: True if lines that do not fit are skipped, instead of being an error.
+        tally: Receives the progress.
     """
 
     rows: int | None
@@ -137,25 +137,25 @@ class _Look:
 
 
 class _Looking:
-    """One file that is being looked at.
+    """One file under inspection.
 
     Attributes:
-        file: To be read.
+        file: File to read, with a watch of its progress.
     """
 
     def __init__(self, file: RawFile, tally: Tally) -> None:
-        self._watch, self._tally, self._told_bytes = Watch(), tally, 0
+        self._watch, self._tally, self._reported_bytes = Watch(), tally, 0
         self.file = replace(file, watch=self._watch)
 
     def move(self) -> None:
-        """Report how much of it has been read."""
-        size_bytes = max(0, self._watch.position - self._told_bytes)
-        self._told_bytes += size_bytes
+        """Report how much of the file has been read."""
+        size_bytes = max(0, self._watch.position - self._reported_bytes)
+        self._reported_bytes += size_bytes
         self._tally.add(size_bytes=size_bytes)
 
     def finish(self) -> None:
-        """Report that it is done."""
-        self._tally.add(self.file.location, size_bytes=-self._told_bytes)
+        """Report the end of the file."""
+        self._tally.add(self.file.location, size_bytes=-self._reported_bytes)
 
 
 def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
@@ -207,7 +207,7 @@ def _chunked(lines: Iterable[Line], look: _Look) -> Iterator[list[Line]]:
 
 
 class _Column:
-    """What the texts of a column of CSV can be."""
+    """Possible types of the texts in a column of CSV."""
 
     def __init__(self) -> None:
         self._kinds: set[Kind] = set()
@@ -217,7 +217,7 @@ class _Column:
     def add(self, texts: pa.ChunkedArray, chunk: Sequence[Line], location: str) -> None:
         if texts.null_count and not self.null_at:
             position = texts.is_null().to_pylist().index(True)
-            # Empty lines are passed over, so that rows and lines may differ by then.
+            # Empty lines are skipped, so that row numbers and line numbers may differ.
             is_aligned = len(texts) == len(chunk)
             line = f", line {chunk[position].number}" if is_aligned else ""
             self.null_at = f"{location}{line}"
@@ -253,7 +253,7 @@ def _from_submissions(files: Sequence[RawFile], look: _Look) -> _Inferred:
     for file in files:
         _add_documents(root, file, look, is_submission=True)
     for name in (UUID, DOCUMENT):
-        root.fields.pop(name, None)  # the line's own come first
+        root.fields.pop(name, None)  # those of the line come first
     own = tuple(
         Field(name=name, type=Primitive(Kind.STRING), nullable=False) for name in (UUID, DOCUMENT)
     )
@@ -275,7 +275,7 @@ def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bo
                 data = _whole(line).data
                 with naming(f"Line {line.number}"):
                     document = decode_object(split_line(data)[1] if is_submission else data)
-                if look.skips:  # by itself first: of a line that does not fit, no part counts
+                if look.skips:  # alone first: a line that does not fit must not count in part
                     _Node().add(document, "", place, depth=0)
             except InvalidInputError:
                 if not look.skips:
@@ -300,10 +300,10 @@ def _schema_of(root: _Node) -> _Inferred:
 
 @dataclass(slots=True)
 class _Node:
-    """What has been seen of a value in JSON, and where first.
+    """Values seen for a path in JSON, and the position of the first one.
 
-    Where lines vote for a type, values of a kind that does not go together with the first one are
-    in a node of their own.
+    Where lines vote for a type, values of a kind that conflicts with the first one are in a node of
+    their own.
     """
 
     kind: str = ""
@@ -385,7 +385,7 @@ class _Node:
 
 
 def _family(kind: str) -> str:
-    """Return what a kind of JSON goes together with."""
+    """Return the family of a kind of JSON; kinds of one family go together."""
     return "number" if kind in ("long", "double") else kind
 
 

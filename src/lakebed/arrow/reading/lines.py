@@ -43,11 +43,11 @@ class JsonReader(FormatReader):
         _look_into(file)
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
-        """Yield all that is in a file, in order."""
+        """Yield the content of a file, in order."""
         return grouped(without_blanks(text_lines(file)), self._parse, is_cut_object)
 
     def census(self, file: RawFile) -> Census:
-        """Return what a file holds in fields that the dataset lacks."""
+        """Return the contents of fields that the dataset lacks."""
         census = Census()
         census.note_documents(_documents(file), self._descriptor.schema.fields, ())
         return census
@@ -89,11 +89,11 @@ class SubmissionLinesReader(FormatReader):
         _look_into(file)
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
-        """Yield all that is in a file, in order."""
+        """Yield the content of a file, in order."""
         return grouped(without_blanks(text_lines(file)), self._parse, is_cut_line)
 
     def census(self, file: RawFile) -> Census:
-        """Return what the documents of a file hold in fields that the dataset lacks."""
+        """Return the contents of document fields that the dataset lacks."""
         census = Census()
         documents = _documents(file, is_submission=True)
         census.note_documents(documents, self._fields.document_fields, (UUID, DOCUMENT))
@@ -107,7 +107,7 @@ class SubmissionLinesReader(FormatReader):
 
 
 def _documents(file: RawFile, *, is_submission: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the objects of those lines that hold one."""
+    """Yield the objects of the lines that hold one."""
     for line in text_lines(file):
         if line.problem:
             continue
@@ -116,7 +116,7 @@ def _documents(file: RawFile, *, is_submission: bool = False) -> Iterator[dict[s
 
 
 def _look_into(file: RawFile) -> None:
-    """Look whether the file can be read; what it holds shows line by line."""
+    """Check that the file can be opened; its content is checked line by line."""
     if file.location != STDIN:
         with file.open_raw() as raw:
             raw.read(1)

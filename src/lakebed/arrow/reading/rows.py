@@ -1,4 +1,4 @@
-"""From the name of a format to its reader, and files as one stream of rows."""
+"""Lookup of readers by format, and files as one stream of rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_files(
 ) -> None:
     """Compare the headers and schemas of files with a dataset, before any row is read.
 
-    A file that is damaged where its schema should be is left to be rejected when it is read.
+    A file that is damaged at its schema passes, and is rejected when it is read.
 
     Raises:
         SchemaMismatchError: A header or schema does not fit; the message names the file.
@@ -72,7 +72,7 @@ def check_files(
 
 
 def is_damage(exc: InvalidInputError) -> bool:
-    """Whether an error of a check is about bytes that cannot be decoded."""
+    """Return whether an error of a check comes from bytes that cannot be decoded."""
     is_mismatch = type(exc) is not InvalidInputError
     is_storage = isinstance(exc.__cause__, OSError) and exc.__cause__.errno is not None
     return exc.__cause__ is not None and not is_mismatch and not is_storage
@@ -122,7 +122,7 @@ def _strict(reader: FormatReader, files: Sequence[RawFile]) -> Iterator[pa.Recor
 
 
 def _batch_or_place(chunk: Chunk) -> pa.RecordBatch:
-    """Return the rows of a chunk, or name the line that does not fit."""
+    """Return the rows of a chunk, or raise an error that names the line that does not fit."""
     try:
         return chunk.batch()
     except InvalidInputError as exc:

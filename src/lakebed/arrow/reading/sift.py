@@ -1,4 +1,4 @@
-"""Raw files into data files: what fits is staged as rows, what does not is set aside."""
+"""Raw files into data files: fitting rows are staged, the others are set aside."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from lakebed.model.progress import NO_PROGRESS
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
-# Rejects are gathered up to this size before they are set aside in a file.
+# Rejects are gathered up to this size before they are written to a file.
 _REJECT_BYTES = 32 * 2**20
-# To look for the lines that do not fit one by one takes long where none does.
+# Searching for single lines that do not fit takes long where none fits.
 ENOUGH_REJECTS = 1_000
 
 REJECTS = pa.schema(
@@ -46,7 +46,7 @@ REJECTS = pa.schema(
         pa.field("line", pa.binary(), nullable=False),
     ]
 )
-# While they wait, also how much each stands for, and what to do about it.
+# While rejects wait, their extent and hint are kept as well.
 _WAITING = pa.schema(
     [
         *REJECTS,
@@ -59,16 +59,16 @@ _WAITING = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is to be read, and where it goes. Travels to Spark tasks.
+    """An ingest of files. Travels to Spark tasks.
 
     Attributes:
-        target: Where the rows go.
-        format: Of the files.
-        csv: How CSV is written.
-        rejects_files: Whether a file whose header or schema does not fit is set aside as a
+        target: Batch that receives the rows.
+        format: Format of the files.
+        csv: Notation of CSV files.
+        rejects_files: True if a file whose header or schema does not fit is set aside as a
             whole, instead of being an error.
-        stops_early: Whether a worker stops at `ENOUGH_REJECTS`, since nothing will be used.
-        unknown: What becomes of fields that the dataset lacks.
+        stops_early: True if a worker stops at `ENOUGH_REJECTS`, since the result will not be used.
+        unknown: Rule for fields that the dataset lacks.
     """
 
     target: BatchTarget
@@ -79,28 +79,29 @@ class Job:
     stops_early: bool = False
 
     def open_reader(self) -> FormatReader:
-        """Return what reads the files."""
+        """Return the reader of the files."""
         return open_reader(self.format, self.target.descriptor, self.csv, self.unknown)
 
     def new_reject_key(self) -> str:
-        """Return a key for rejects that nobody else uses, in the staging of the batch."""
+        """Return a unique key for rejects, in the staging of the batch."""
         return f"{staging_folder(self.target.dataset, self.target.batch_id)}/{uuid.uuid4().hex}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of one file.
+    """Result of one file.
 
     Attributes:
         row_count: Rows that were staged.
-        rejected_count: Lines, or rests of damaged files, that were not.
-        is_damaged: Whether it is not what was stored, so that nothing of it was taken.
-        rest_count: How many of the rejects are rests of the file, whose extent is unknown.
-        unknown_count: How many of the rejects are about a field that the dataset lacks.
-        reason: Of the first reject; empty if there is none.
-        refusal: Why all of it is one reject: its header or schema does not fit; else empty.
+        rejected_count: Lines, or rests of damaged files, that were rejected.
+        is_damaged: True if its content is not what was stored, so that no row of it was taken.
+        rest_count: Number of rejects that are rests of the file, whose extent is unknown.
+        unknown_count: Number of rejects for a field that the dataset lacks.
+        reason: Reason of the first reject; empty if there is none.
+        refusal: Reason why the whole file is one reject, as its header or schema does not fit; else
+            empty.
         refused_row_count: Rows of a refused file; None where they cannot be counted.
-        ignored: What was left out of the rows.
+        ignored: Fields that were left out of the rows.
     """
 
     row_count: int
@@ -115,45 +116,45 @@ class Counts:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it could not be read to its end."""
+        """True if the file could not be read to its end."""
         return self.rest_count > 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether one reject stands for all of it."""
+        """True if one reject stands for the whole file."""
         return self.is_damaged or bool(self.refusal)
 
     @property
     def line_count(self) -> int:
-        """How many of the rejects are lines or rows."""
+        """Number of rejects that are lines or rows."""
         return 0 if self.is_whole else self.rejected_count - self.rest_count
 
     @property
     def rejected_share(self) -> float:
-        """The part that was not loaded, from 0 to 1."""
+        """Share of the rejects, from 0 to 1."""
         total = self.row_count + self.rejected_count
         return self.rejected_count / total if total else 0.0
 
 
 OnFile = Callable[[str, Counts], None]
-"""Is told the location of each file that has been read, and what became of it."""
+"""Receives the location of each file that has been read, and its counts."""
 
 
 OnRows = Callable[[int, int], None]
-"""Receives of a file that is not read to its end yet how many more rows, and its bytes so far."""
+"""Receives, for a file in progress, the number of further rows and its bytes so far."""
 
 _ROWS_TOLD = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
-    """What became of some files. Travels from Spark tasks.
+    """Result of some files. Travels from Spark tasks.
 
     Attributes:
-        written: The rows that were staged; their origins are locations, if the target is traced.
-        reject_keys: Of the files that hold the rejects, for a while.
-        rejected_count: How many rejects they hold.
-        counts: What became of each file, by location.
+        written: Staged rows; their origins are locations, if the target is traced.
+        reject_keys: Keys of the temporary files that hold the rejects.
+        rejected_count: Number of rejects in them.
+        counts: Results of the files, by location.
     """
 
     written: Written
@@ -180,28 +181,28 @@ def sift_all(
     `on_rows` is called where one worker reads in this process.
 
     Raises:
-        LakebedError: As of `sift`; what all workers have written is deleted.
+        LakebedError: As of `sift`; what the workers wrote is deleted.
 
     Cost:
-        As `sift`. From each task of Spark come some hundred bytes for each file that was written.
+        As `sift`. Each task of Spark returns some hundred bytes for each file that was written.
     """
     groups = _groups_of(workers, files)
-    # Workers cannot see one another: each admits its part of the values that caps leave room for.
+    # Workers cannot see one another: each admits its share of the values that caps leave room for.
     job = replace(job, target=replace(job.target, admitting_writers=len(groups)))
-    tell_once = _TellingOnce(on_file)
-    tell = NO_PROGRESS if on_file is NO_PROGRESS else workers.telling(tell_once)
-    # Tasks that fail are run again, and would tell of rows twice.
-    tell_rows = on_rows if isinstance(workers, Threads) and workers.count == 1 else NO_PROGRESS
+    report_once = _ReportingOnce(on_file)
+    report = NO_PROGRESS if on_file is NO_PROGRESS else workers.telling(report_once)
+    # Tasks that fail are run again, and would report rows twice.
+    report_rows = on_rows if isinstance(workers, Threads) and workers.count == 1 else NO_PROGRESS
 
     def sift_group(group: Sequence[RawFile]) -> Sifted:
-        return sift(store, job, group, tell, tell_rows)
+        return sift(store, job, group, report, report_rows)
 
     parts = gather(
         store, workers.map(sift_group, groups, Sifted), lambda part: part.keys(job.target)
     )
     counts = {location: became for part in parts for location, became in part.counts.items()}
     for location, became in counts.items():
-        tell_once(location, became)
+        report_once(location, became)
     empty = Written.nothing(job.target.descriptor.stored_schema)
     return Sifted(
         written=joined([empty, *(part.written for part in parts)]),
@@ -218,7 +219,7 @@ def census_of(
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
 ) -> Census:
-    """Return what files hold in fields that the dataset lacks, divided among workers.
+    """Return the contents of fields that the dataset lacks, divided among workers.
 
     A file that cannot be read, or whose header does not fit, adds nothing.
 
@@ -252,18 +253,18 @@ def _groups_of(workers: Workers, files: Sequence[RawFile]) -> list[list[RawFile]
     ]
 
 
-class _TellingOnce:
-    """Passes on each file once, however often and from where it is told of it."""
+class _ReportingOnce:
+    """Passes on each file once, however often it is reported."""
 
     def __init__(self, on_file: OnFile) -> None:
         self._on_file = on_file
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._lock = threading.Lock()
 
     def __call__(self, location: str, counts: Counts) -> None:
         with self._lock:
-            if location not in self._told:  # a task that failed is run again
-                self._told.add(location)
+            if location not in self._reported:  # a task that failed is run again
+                self._reported.add(location)
                 self._on_file(location, counts)
 
 
@@ -274,17 +275,17 @@ def sift(
     on_file: OnFile = NO_PROGRESS,
     on_rows: OnRows = NO_PROGRESS,
 ) -> Sifted:
-    """Stage the rows of files, and set aside what does not fit, with the reason.
+    """Stage the rows that fit, and set the others aside, with the reason.
 
-    A file that cannot be decoded gives the rows before the damage, and one reject for the rest;
-    one that has not the hash that it shall have gives one reject and no row.
+    A file that cannot be decoded gives the rows before the damage, and one reject for the rest. A
+    file without its expected hash gives one reject and no row.
 
     Raises:
         InvalidInputError: A file cannot be opened, or its header does not fit.
         LakebedError: The store failed. What was written is deleted.
 
     Cost:
-        One pass over the files. Where rows do not fit, their chunks are read some times more.
+        One pass over the files. Where rows do not fit, their chunks are read a few times more.
     """
     writer, rejects = KernelWriter(store, job.target), _RejectWriter(store, job)
     reader = job.open_reader()
@@ -325,7 +326,7 @@ def _sift_file(
     rejects: _RejectWriter,
     on_rows: OnRows,
 ) -> Counts:
-    """Stage the rows of one file; return what has become of it."""
+    """Stage the rows of one file; return its counts."""
     rejects.begin()
     refusal = _refusal(file, reader) if job.rejects_files else None
     if refusal is not None:
@@ -357,7 +358,7 @@ def _sift_file(
 
 
 def _refusal(file: RawFile, reader: FormatReader) -> Reject | None:
-    """Return why a file does not fit as a whole; None if it does, or is damaged."""
+    """Return the reason why a whole file does not fit; None if it does, or is damaged."""
     try:
         with reading(file.location):
             reader.check(file)
@@ -381,10 +382,10 @@ def _next_piece(pieces: Iterator[Chunk | Reject], file: RawFile) -> Chunk | Reje
 def _add(
     chunk: Chunk, file: RawFile, number: int, writer: KernelWriter, rejects: _RejectWriter
 ) -> tuple[int, Ignored]:
-    """Write a chunk, or cut it until only the rows that do not fit are left.
+    """Write a chunk, or split it until only the rows that do not fit are left.
 
     Returns:
-        How many rows were written, and what was left out of them.
+        Number of rows that were written, and the fields that were left out of them.
     """
     waiting, row_count, ignored = [chunk], 0, Ignored()
     while waiting and not rejects.is_enough:
@@ -409,14 +410,14 @@ def _add(
 
 
 def _row_of(chunk: Chunk, cause: InvalidInputError) -> int | None:
-    """Return which row of a chunk an error is about, if that is known."""
+    """Return the row of a chunk that an error is about, if it is known."""
     if len(chunk) == 1:
         return 0
     return cause.row if isinstance(cause, SchemaMismatchError) else None
 
 
 class _RejectWriter:
-    """Sets rejects aside in files that nothing refers to."""
+    """Writes rejects to files that nothing refers to."""
 
     def __init__(self, store: Store, job: Job) -> None:
         self._store = store
@@ -470,10 +471,10 @@ class _RejectWriter:
 
 
 def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what `sift` has set aside: `REJECTS`, and for each its kind, rows and a hint.
+    """Yield the rejects that `sift` wrote: `REJECTS`, and for each its kind, rows and a hint.
 
     Raises:
-        CorruptMetadataError: It is not what was written.
+        CorruptMetadataError: A file is not what was written.
     """
     for key in keys:
         try:
@@ -487,5 +488,5 @@ def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch,
                 raise
             raise CorruptMetadataError(
                 f"Rejects in {key!r} cannot be read: {exc}.",
-                hint="They wait there between two steps of a call: make the call again.",
+                hint="They are kept there only during a call: repeat the call.",
             ) from exc

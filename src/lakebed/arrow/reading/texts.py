@@ -1,4 +1,4 @@
-"""What a text of a raw file can be."""
+"""Types of texts in raw files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from lakebed.model.schema import Kind
 
-MAX_EXACT = 2**53  # up to here a double holds every whole number
+MAX_EXACT = 2**53  # up to here a double holds every integer
 _MAX_DIGITS = 17  # of a double; more of them are lost
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -20,7 +20,7 @@ _TIME = re.compile(
 
 
 def kind_of_text(text: str) -> Kind:
-    """Return the narrowest type whose value says as much as the text."""
+    """Return the narrowest type that holds the text without loss."""
     if text in ("true", "false"):
         return Kind.BOOLEAN
     if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:

@@ -1,4 +1,4 @@
-"""Fields of raw files that the dataset lacks: left out of rows, or found to be added to the schema."""
+"""Fields of raw files that the dataset lacks: left out of rows, or added to the schema."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ out of the rows, and counted. `keep`: the field is added to the schema of the da
 
 _LIST, _MAP = "[]", "{}"
 _BETWEEN = "\x1f"  # of the parts of a path; no name has it
-_TYPED = "avro:"  # begins what says a whole type
+_TYPED = "avro:"  # prefix of a whole type
 _FAMILIES = {"long": "number", "double": "number", "inexact": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """What was left out of some rows.
+    """Fields that were left out of some rows.
 
     Attributes:
         row_count: Rows that had a value in a field that was left out.
-        fields: Paths of these fields.
+        fields: Paths of fields that were left out.
     """
 
     row_count: int = 0
@@ -48,7 +48,7 @@ class Ignored:
         return Ignored(self.row_count + other.row_count, self.fields | other.fields)
 
 
-# Rows of which fields are left out.
+# Removal of fields from rows.
 
 
 def known_part(
@@ -57,9 +57,9 @@ def known_part(
     """Return an entity without fields that the dataset lacks, at any depth.
 
     Args:
-        entity: As it was read.
-        fields: Of the dataset.
-        unknown: With `keep` only those that are null are left out: the others do not fit.
+        entity: Entity as it was read.
+        fields: Fields of the dataset.
+        unknown: With `keep`, only null values are left out: others do not fit.
     """
     left_out: set[str] = set()
     known = _known_of(entity, fields, unknown, left_out, "")
@@ -81,7 +81,7 @@ def _known_of(
             known[name] = _known_value(value, types[name], unknown, left_out, path)
         elif value is not None:
             if unknown == "keep":
-                known[name] = value  # which does not fit, and is refused by name
+                known[name] = value  # does not fit, and is refused by name later
             left_out.add(f"{place}{name}")
     return known
 
@@ -127,7 +127,7 @@ def _known_type(given: Type, declared: Type) -> Type:
 
 
 def values_of(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> Ignored:
-    """Return what is left out with some columns: rows that have a value in one of them."""
+    """Return the effect of leaving columns out: the number of rows that have a value in one."""
     mask: Any = None
     names = set()
     for name, column in columns:
@@ -138,7 +138,7 @@ def values_of(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> Igno
     return Ignored(0 if mask is None else int(pc.sum(mask).as_py()), frozenset(names))
 
 
-# The fields that files have and the dataset lacks.
+# Fields that files have and the dataset lacks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Census:
     """Values of fields that the dataset lacks. Travels from Spark tasks.
 
     Attributes:
-        counts: By path of a field, and of what is inside of it: how many values of which kind.
+        counts: For each path of a field, or of a part of one: the number of values by kind.
     """
 
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Census:
         kinds[kind] = kinds.get(kind, 0) + count
 
     def add(self, other: Census) -> None:
-        """Count what another census has counted."""
+        """Add the counts of another census."""
         for path, kinds in other.counts.items():
             for kind, count in kinds.items():
                 self.note(tuple(path.split(_BETWEEN)), kind, count)
@@ -165,12 +165,12 @@ class Census:
     def note_documents(
         self, documents: Iterable[Mapping[str, Any]], fields: Sequence[Field], skip: Iterable[str]
     ) -> None:
-        """Count what JSON objects hold beside some fields.
+        """Count the values of JSON objects outside of known fields.
 
         Args:
-            documents: The objects.
-            fields: Of the dataset.
-            skip: Names that are not fields of an object.
+            documents: Objects to inspect.
+            fields: Fields of the dataset.
+            skip: Names of members that are not fields.
         """
         skipped = frozenset(skip)
         for document in documents:
@@ -215,7 +215,7 @@ class Census:
                 self.note(path, "double")
 
     def note_schema(self, given: Schema, declared: Schema, row_count: int) -> None:
-        """Count the rows of a file with a schema by the types of what the dataset lacks."""
+        """Count the rows of a file with a schema, by the types of fields that the dataset lacks."""
         self._note_fields(given.fields, declared.fields, (), max(row_count, 1))
 
     def _note_fields(
@@ -248,7 +248,7 @@ class Census:
 
 
 def arrow_schema(given: pa.Schema) -> Schema:
-    """Return the schema of a file, but for columns in which all is null, or of no type of ours."""
+    """Return the schema of a file, without columns of only nulls, or of unsupported types."""
     fields: list[Field] = []
     for column in given:
         try:
@@ -260,10 +260,10 @@ def arrow_schema(given: pa.Schema) -> Schema:
 
 
 def widened(descriptor: DatasetDescriptor, census: Census) -> DatasetDescriptor:
-    """Return what a dataset is with the fields that a census has found, all of them nullable.
+    """Return a descriptor extended by the fields of a census, all of them nullable.
 
-    A field has the type that most values of it have; whole numbers and others are double. One that
-    cannot be added, such as for its name, is left out.
+    A field has the type of most of its values; integers and other numbers together are double. A
+    field that cannot be added, such as for its name, is left out.
     """
     tree = _Tree.of(census)
     for name in list(tree.inside):
@@ -309,7 +309,7 @@ class _Tree:
         )
 
     def extended(self, fields: Sequence[Field]) -> tuple[Field, ...]:
-        """Return fields of the dataset with what they lack."""
+        """Return fields of the dataset with the parts that they lack."""
         known = [
             replace(one, type=self.inside[one.name].wider(one.type))
             if one.name in self.inside
@@ -320,7 +320,7 @@ class _Tree:
         return (*known, *(one for one in self._fields() if one.name not in names))
 
     def wider(self, kind: Type) -> Type:
-        """Return a type of the dataset with the fields that are lacking in its records."""
+        """Return a type of the dataset with the fields that its records lack."""
         match kind:
             case Struct(fields):
                 return Struct(self.extended(fields))
@@ -365,7 +365,7 @@ class _Tree:
                 return Primitive(Kind(other))
 
     def _type_of_cells(self, families: Mapping[str, int]) -> Type:
-        """Return the type of a column of CSV: text where its cells mix."""
+        """Return the type of a column of CSV: text where its cells have several types."""
         kinds = families.keys() - {"cell"}
         if kinds == {"number"} and "double" in self.kinds:
             is_exact = "long" not in self.kinds or "inexact" not in self.kinds
@@ -378,7 +378,7 @@ class _Tree:
 
 
 def _widest(typed: Mapping[str, int]) -> Type:
-    """Return the type that takes all of some, or else the most frequent one."""
+    """Return the type that holds all of some types, or else the most frequent one."""
     schemas = {
         text: schema_from_avro(json.loads(text.removeprefix(_TYPED))) for text in sorted(typed)
     }
@@ -399,7 +399,7 @@ def _fits(given: Schema, descriptor: DatasetDescriptor) -> bool:
 
 
 def _nullable(kind: Type) -> Type:
-    """Return a type of which every part may be null: other files may lack it."""
+    """Return a type with every part nullable: other files may lack it."""
     match kind:
         case ListOf(element):
             return ListOf(_nullable(element))
