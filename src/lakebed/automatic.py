@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from lakebed import delta, hive, iceberg
-from lakebed.errors import LakebedError
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.hive.directories import ScatteredError
+from lakebed.hive.session import is_session_running
 from lakebed.model import publishing
 from lakebed.model.predicate import TRUE
 from lakebed.model.publishing import Mode, PublicationTarget
@@ -123,6 +124,12 @@ class _Publisher:
 
     def _to_hive(self, target: PublicationTarget) -> None:
         """Publish to a metastore; write again what a table cannot show for where it lies."""
+        if self.metastore is None and not is_session_running():
+            raise InvalidInputError(
+                f"No Spark session runs, and {METASTORE} names no metastore.",
+                hint=f"Set the environment variable {METASTORE} to thrift://host:port, or to the "
+                "directory of an embedded metastore.",
+            )
         options = target.options
         how = hive.publication.PublishOptions(
             mode=cast("Mode | None", options.get("mode")), root=options.get("root")

@@ -136,3 +136,24 @@ def test_verb_whose_commit_a_table_cannot_show_ends_with_a_code_of_its_own(
 
     assert {table["is_in_step"] for table in cli.json("publish", automatic)} == {True}
     assert "Not published" not in cli("history", automatic).stderr
+
+
+def test_append_without_a_metastore_says_how_to_name_one(lake, tmp_path):
+    properties = {"publish.hive": "true", "publish.hive.table": "a.b"}
+    schema = pa.schema([("p", pa.string()), ("n", pa.int64())])
+    lake.create("hived", lakebed.DatasetDescriptor(schema=schema, properties=properties))
+    address = f"{lake.uri.removeprefix('file://')}/hived"
+
+    # In another process: in this one a session of other tests may run.
+    done = subprocess.run(
+        [*(sys.executable, "-m", "lakebed", "append", address), rows_in(tmp_path, "a")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 9, done.stderr
+    assert "not published to hive a.b: No Spark session runs" in done.stderr
+    assert "LAKEBED_METASTORE" in done.stderr
+    assert lake.open("hived").count() == 1

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -96,25 +95,57 @@ def test_metastore_is_said_by_the_process_and_not_by_storage(
     assert_in_step(spark, auto, table)
 
 
-def test_table_is_in_step_after_each_of_ten_days_with_two_places_and_late_files(
-    spark, lake, days, table, caplog
+def test_table_is_in_step_after_each_of_ten_ingests_of_two_places_with_late_files(
+    spark, lake, days, table, tmp_path, caplog
 ):
     auto = create_hive(lake, days, table)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    places = lakebed.Ingest(
+        name="places", into=auto.uri, source=lakebed.FromFiles(paths=str(raw / "*.jsonl"))
+    )
     batch = 0
-    for number in range(10):
-        for late in (0, 0, 3):
-            batch += 1
-            commit = auto.append(rows(batch, f"d{max(0, number - late)}"), run=f"run {batch % 4}")
-            assert not commit.not_published
-            assert commit.row_count == 2
+
+    def arrive(place: str, day: int) -> None:
+        nonlocal batch
+        batch += 1
+        lines = (json.dumps(row) + "\n" for row in rows(batch, f"d{day}"))
+        (raw / f"{place}-{batch}.jsonl").write_text("".join(lines))
+
+    for day in range(10):
+        for place in ("north", "south"):
+            arrive(place, day)
+            report = places.run()
+            assert (report.row_count, report.not_published) == (2, ())
+            assert_in_step(spark, auto, table)
+        arrive("late", max(0, day - 3))
+        assert not places.run().not_published
         assert_in_step(spark, auto, table)
 
     assert "not published" not in caplog.text
-    per_partition = Counter(Path(file.key).parent.parent.name for file in auto.files())
     homes = {Path(file.key).parent for file in auto.files()}
-    assert len(homes) == len(per_partition) == 10
+    assert len(homes) == len({home.parent for home in homes}) == 10
     assert auto.count() == 60
     assert auto.publish(spark, table=table, check=True).was_in_step
+
+
+def test_ingest_that_finds_nothing_to_read_brings_a_stale_table_into_step(
+    spark, lake, days, table, tmp_path, monkeypatch
+):
+    auto = create_hive(lake, days, table)
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows(1, "a")[0]))
+    ingest = lakebed.Ingest(
+        name="places", into=auto.uri, source=lakebed.FromFiles(paths=str(tmp_path / "a.jsonl"))
+    )
+    monkeypatch.setenv("LAKEBED_METASTORE", "thrift://127.0.0.1:1")
+    assert ingest.run().not_published
+    assert ingest.run().not_published
+    monkeypatch.delenv("LAKEBED_METASTORE")
+
+    report = ingest.run()
+
+    assert (report.commit, report.not_published) == (None, ())
+    assert_in_step(spark, auto, table)
 
 
 def test_append_and_the_gathering_of_its_partition_are_one_put_and_two_versions(

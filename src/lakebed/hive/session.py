@@ -25,6 +25,16 @@ _ADDRESS = re.compile(r"[^/\\]+:\d{1,5}|thrift:.*", re.IGNORECASE)
 _CONNECT_TIMEOUT_S = 5.0
 
 
+def is_session_running() -> bool:
+    """Whether a Spark session of this process can name a metastore.
+
+    Raises:
+        MissingDependencyError: pyspark is not installed.
+    """
+    require_pyspark()
+    return find_running() is not None
+
+
 def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> SparkSession:
     """Return a session that reaches a metastore.
 

@@ -40,6 +40,7 @@ from lakebed.pipeline.identity import find_due
 from lakebed.pipeline.report import IngestReport
 from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
+from lakebed.state.after import catch_up
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head
 from lakebed.state.sources import Hold, SourceFile, Sources
@@ -415,6 +416,11 @@ class Ingest:
             schema_changes=done.schema_changes,
             size_bytes=sum(candidate.file.size_bytes for candidate in due.files),
             carried_count=done.carried_count,
+            not_published=(
+                catch_up(store, read_head(store, name).state)
+                if done.commit is None
+                else done.commit.not_published
+            ),
             quarantine=self.quarantine_name,
             duration_s=time.monotonic() - began,
         )

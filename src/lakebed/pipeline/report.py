@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lakebed.commit import Commit
 from lakebed.model.html import facts_to_html
 from lakebed.model.shown import counted, facts_of
+from lakebed.state.after import NotPublished
 from lakebed.work.ingest.due import LeftOut
 
 _log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class IngestReport:
         size_bytes: Of the files that were read, as they lie there.
         carried_count: Rows of other files that were written anew, since they shared a data file
             with rows that were replaced.
+        not_published: Tables that the properties of the dataset name and that do not show it, with
+            the reason; also where there was nothing to read.
         quarantine: Name of the dataset that holds what did not fit.
         duration_s: How long it took.
 
@@ -73,6 +76,7 @@ class IngestReport:
     schema_changes: tuple[str, ...] = ()
     size_bytes: int = 0
     carried_count: int = 0
+    not_published: tuple[NotPublished, ...] = ()
     quarantine: str
     duration_s: float = 0.0
 

@@ -139,6 +139,24 @@ def wants_publication(state: State) -> bool:
     return any(name.startswith(PREFIX) for name in state.descriptor.properties)
 
 
+def catch_up(store: Store, state: State) -> tuple[NotPublished, ...]:
+    """Publish a dataset whose tables are behind, where nothing had to be committed.
+
+    Returns:
+        The tables that do not show the current version.
+
+    Cost:
+        Nothing where no property is about publication; else one LIST, and one GET a table.
+    """
+    if not wants_publication(state):
+        return ()
+    from lakebed.state import published
+
+    if not any(table.is_stale for table in published.tables(store, state)):
+        return ()
+    return after_commit(store, state)
+
+
 def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     """Publish a dataset that wants to be, after a commit that was made.
 
