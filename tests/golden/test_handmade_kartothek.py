@@ -362,7 +362,7 @@ def test_their_column_called_batch_id_gets_no_dataset_of_ours(root):
     with pytest.raises(PartitionSpecError, match="'batch_id', which every batch adds"):
         repository.create("copy", theirs)
     with pytest.raises(PartitionSpecError, match="'batch_id', which every batch adds"):
-        ours.update(theirs)
+        ours.update(theirs, base=0)
 
     assert repository.list() == ["old", "ours"]
 
