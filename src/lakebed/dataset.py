@@ -534,7 +534,7 @@ class Dataset(View):
         Rows that are there stay; `rollback` or `delete` takes them out. A file of a folder is held
         by its path, whatever it holds later; an archived one by its id. A run of an ingest that
         has begun before does not commit rows of a file that is held meanwhile. A file that was
-        never read is held by `Ingest.hold`.
+        never read is held by `Ingest.hold`. `load` reads what it is given, held or not.
 
         Args:
             files: One or several that were read: the location or path of each, or its id in the
@@ -629,7 +629,8 @@ class Dataset(View):
         commit comes before that of the rows, in place of what an earlier attempt of the same run
         set aside: a crash between the two loses no line, and the run can be started again. A
         named run that has been loaded is not loaded twice, unless a rollback or an empty rerun
-        has taken out rows of it: then all that is there of the run is replaced.
+        has taken out rows of it: then all that is there of the run is replaced. Files are read
+        whether they are held or not; see `hold`.
 
         Args:
             paths: A path, a pattern, a directory, a URL, or several; see `find_files` in
@@ -825,9 +826,7 @@ class Dataset(View):
         Cost:
             As `append`, and what is known of runs and of files, of which there are few objects.
         """
-        scope = dataclasses.replace(
-            _scope_of_run(run), partitions=None if partitions else frozenset()
-        )
+        scope = _scope_of_run(run, partitions=partitions)
         return self._write("rerun", data, run, scope, options, commit_options, base)
 
     def sink(
@@ -904,6 +903,7 @@ class Dataset(View):
         operation: Literal["append", "overwrite", "rerun"] = "append",
         *,
         run: str | None = None,
+        partitions: bool = False,
         view: View | None = None,
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
@@ -916,6 +916,7 @@ class Dataset(View):
             data: As for `append`.
             operation: What the commit shall be.
             run: Name of the run, which a rerun needs.
+            partitions: As for `rerun`.
             view: For an append, in which all data must be; for an overwrite, what is replaced.
             base: What the data of an overwrite was made from, as for `overwrite`.
             lease: How long the batch is kept from cleanup, such as `7d` or `12h`.
@@ -941,6 +942,12 @@ class Dataset(View):
                 f"A staged {operation} with a base.",
                 hint="Stage an overwrite, or write at once: append and rerun have a base.",
             )
+        if partitions and operation != "rerun":
+            raise InvalidInputError(
+                f"Cannot stage an {operation} with partitions=True: only a rerun takes it.",
+                hint="Leave it out. An overwrite without a view replaces the partitions that its "
+                "rows touch.",
+            )
         read = self._base_of(base)
         narrowed: View = self
         if view is not None:
@@ -953,7 +960,7 @@ class Dataset(View):
             case "overwrite":
                 scope = None if view is None else narrowed._whole()
             case "rerun" if view is None:
-                scope = _scope_of_run(run)
+                scope = _scope_of_run(run, partitions=partitions)
             case _:
                 raise InvalidInputError(
                     f"A {operation} cannot be staged{' for a view' if view else ''}.",
@@ -1843,12 +1850,12 @@ def _check_moment(verb: str, version: int | None, time: object, batch_id: int | 
     check_number("batch_id", batch_id)
 
 
-def _scope_of_run(run: str | None) -> RunFiles:
+def _scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
     if not isinstance(run, str) or not run:
         raise InvalidInputError(
             f"Rerun of the run {run!r}.", hint="Name it by a text, such as '2013-01'."
         )
-    return RunFiles(run)
+    return RunFiles(run, partitions=None if partitions else frozenset())
 
 
 def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:

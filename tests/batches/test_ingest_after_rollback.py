@@ -489,3 +489,15 @@ def test_a_rollback_with_hold_names_the_runs_that_it_cannot_hold(folder: Folder)
 
     assert commit is not None
     assert "the run 'by hand'" in commit.notes[0]
+
+
+def test_load_reads_the_files_that_it_is_given_though_they_are_held(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    path = folder.raw / "a.jsonl"
+    folder.dataset.hold(str(path))
+    folder.dataset.rollback(version=0)
+
+    report = folder.dataset.load(path)
+
+    assert (report.file_count, folder.content()) == (1, [("x", 1)])
+    assert folder.ingest.run().held_count == 1

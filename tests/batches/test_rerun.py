@@ -455,6 +455,47 @@ def test_the_first_rerun_of_a_name_says_beside_which_runs_it_adds_rows(
     assert first.notes[0] in caplog.text
 
 
+def test_the_first_staged_rerun_of_a_name_says_it_too(dataset: Dataset) -> None:
+    dataset.append(rows(("a", 1)), run="daily")
+    staged = dataset.stage(rows(("a", 2)), "rerun", run="fix")
+
+    first, again = staged.commit(), staged.commit()
+
+    assert [note.partition(":")[0] for note in first.notes] == ["The run 'fix' is new"]
+    assert again.notes == ()
+
+
+def test_a_staged_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset) -> None:
+    dataset.append(rows(("a", 1), ("b", 1)), run="daily")
+    staged = dataset.stage(rows(("a", 3)), "rerun", run="fix", partitions=True)
+    before = content(dataset)
+
+    foreseen = content(staged.dataset)
+    commit = dataset.open_staged(staged.batch_id).commit()
+
+    assert before == [("a", 1), ("b", 1)]
+    assert foreseen == content(dataset) == [("a", 3), ("b", 1)]
+    assert commit.notes == ()
+
+
+def test_a_staged_rerun_of_partitions_conflicts_with_what_came_since(dataset: Dataset) -> None:
+    staged = dataset.stage(rows(("a", 3)), "rerun", run="fix", partitions=True)
+    dataset.append(rows(("a", 2)))
+
+    with pytest.raises(CommitConflictError, match="p=a"):
+        staged.commit()
+
+    assert content(dataset) == [("a", 2)]
+
+
+@pytest.mark.parametrize("operation", ["append", "overwrite"])
+def test_only_a_rerun_is_staged_with_partitions(dataset: Dataset, operation: Any) -> None:
+    with pytest.raises(InvalidInputError, match="only a rerun") as caught:
+        dataset.stage(rows(("a", 1)), operation, partitions=True)
+
+    assert "overwrite" in str(caught.value.hint)
+
+
 def test_a_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1), ("b", 1)), run="daily")
     dataset.append(rows(("a", 2)))

@@ -111,6 +111,15 @@ def test_commit_may_be_repeated_with_its_checks(cli, address, rows) -> None:
     assert found["has_passed"]
 
 
+def test_staged_rerun_may_replace_whole_partitions(cli, address, rows) -> None:
+    how = ("--operation", "rerun", "--run", "fix", "--partitions")
+    staged = cli.json("stage", address, rows, *how)
+    cli("commit", address, staged["batch_id"])
+
+    assert sorted(flights_of(cli, address)) == [-1, 7, 9]
+    assert cli.error("stage", address, rows, "--partitions")["code"] == "invalid-input"
+
+
 def test_staged_view_may_be_emptied(cli, address) -> None:
     where = ("--where", "dt = '2013-01-01'")
     staged = cli.json("stage", address, "--operation", "overwrite", *where, "--empty")

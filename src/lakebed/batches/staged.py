@@ -214,7 +214,8 @@ class Staged(Generic[_D]):
             CommitUnknownError: The store stopped answering; commit it again.
 
         Cost:
-            Besides the checks: the history, two PUTs and one conditional PUT.
+            Besides the checks: the history, two PUTs and one conditional PUT; for a rerun, what is
+            known of runs.
         """
         store, name = self._source.store, self._source.name
         todo = tuple(checks)
@@ -235,7 +236,7 @@ class Staged(Generic[_D]):
             except PreconditionFailedError:
                 todo, head = again, self._source.load()
             else:
-                return Commit.of(made, base)
+                return Commit.of(made, base, staged.notes_of(store, base, self._record, made))
         raise CommitConflictError(
             f"Batch {self.batch_id} of {name!r} passed its checks {_ROUNDS_OF_CHECKS} times, and "
             "each time another commit had changed the dataset meanwhile.",

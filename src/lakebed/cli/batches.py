@@ -75,16 +75,19 @@ def _batch_record(batch: Batch) -> dict[str, object]:
     return {column: getattr(batch, column) for column in _BATCH_COLUMNS}
 
 
+_partitions_option = click.option(
+    "--partitions",
+    is_flag=True,
+    help="Of a rerun: replace the partitions that the rows touch, too, whoever wrote them.",
+)
+
+
 @verb("rerun", example="lakebed rerun lake/flights january.csv --run 2013-01")
 @takes_dataset
 @takes_files(required=False)
 @click.option("--run", required=True, help="Name of the run that is repeated.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
-@click.option(
-    "--partitions",
-    is_flag=True,
-    help="Replace the partitions that the rows touch, too, whoever wrote them.",
-)
+@_partitions_option
 @base_option
 @begun_option
 def rerun(
@@ -273,6 +276,7 @@ def rollback(
     "--lease", default="7d", show_default=True, help="Keep it so long from cleanup: 7d or 12h."
 )
 @run_option
+@_partitions_option
 @base_option
 def stage(
     output: Output,
@@ -285,6 +289,7 @@ def stage(
     is_empty: bool,
     lease: str,
     run: str | None,
+    partitions: bool,
     base: int | None,
 ) -> None:
     """Write a batch that nobody sees before its commit.
@@ -302,6 +307,7 @@ def stage(
             rows,
             operation,  # type: ignore[arg-type]  # a click.Choice
             run=run,
+            partitions=partitions,
             view=view,
             base=base,
             lease=lease,

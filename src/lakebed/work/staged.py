@@ -33,6 +33,7 @@ from lakebed.state.state import Change, State, apply
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
+from lakebed.work.writer import notes_of_run
 
 _log = logging.getLogger(__name__)
 
@@ -220,6 +221,24 @@ def commit(
     with Transaction.on(store, base, record.operation, options=options) as transaction:
         committed = transaction.commit_staged(change, only_on=only_on, until=record.lease_until)
     return committed, base
+
+
+def notes_of(
+    store: Store, base: State, record: BatchRecord, made: Entry | Committed
+) -> tuple[str, ...]:
+    """Return what the caller has to know of the commit of a staged batch, in sentences.
+
+    Args:
+        store: The store that holds the dataset.
+        base: A state of the dataset before the commit.
+        record: Of the batch.
+        made: What its commit returned; an entry is of an earlier call, which has told it.
+
+    Cost:
+        As `notes_of_run`.
+    """
+    scope = change_of(base, record).scope
+    return () if isinstance(made, Entry) else notes_of_run(store, base, scope, made.entry)
 
 
 def discard(store: Store, dataset: str, batch_id: int) -> None:
