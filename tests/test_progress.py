@@ -140,6 +140,14 @@ VERBS = {
         8,  # each of the four is looked at, and then written anew
         rows=4,
     ),
+    "reroute": Verb(
+        lambda lake, tell: lake.channels.promote(
+            {"channel": ["esr"]}, reroute=True, on_progress=tell
+        ),
+        "reroute channels",
+        16,  # each of the eight is looked at, and then written again
+        rows=8,
+    ),
     "check": Verb(
         lambda lake, tell: lake.channels.check(on_progress=tell),
         "list files of channels",

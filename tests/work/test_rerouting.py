@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 from typing import Any
 
@@ -96,6 +97,35 @@ def test_growth_with_the_choice_is_an_ordinary_promotion() -> None:
     assert report.rewritten_file_count == 3
     assert report.read_file_count == 3  # of OTHER alone
     assert dataset.promote({"channel": ["beta", "esr"]}, reroute=True).commit is None
+
+
+def test_growth_of_a_cap_with_the_choice_is_an_ordinary_promotion() -> None:
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.dimension("channel", cap=1)]
+    )
+    dataset = written_by(descriptor, [row(channel, 1) for channel in ("beta", "beta", "esr")])
+    wider = DimensionSchema(
+        dimensions=(
+            DimensionRule(field_name="channel", allowed=read_allowed("*", "channel"), cap=2),
+        )
+    )
+
+    report = dataset.promote(wider, reroute=True)
+
+    assert [(move.target, move.row_count) for move in report.moves] == [
+        ("channel_dimension=esr", 1)
+    ]
+    assert dataset.promote(wider, reroute=True).commit is None
+
+
+def test_a_table_that_a_rerouting_could_not_be_published_to_is_named() -> None:
+    dataset = three()
+    properties = {"publish.hive": "true", "publish.hive.table": "nowhere.d"}
+    dataset.update(lambda old: dataclasses.replace(old, properties=properties))
+
+    report = dataset.promote({"channel": ["esr"]}, reroute=True)
+
+    assert [failed.dataset for failed in report.commit.not_published] == [dataset.name]
 
 
 RULES = [

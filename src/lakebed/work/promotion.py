@@ -8,22 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow import scan
 from lakebed.arrow.caps import admitted_values
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
-from lakebed.arrow.rewrite import (
-    RewriteJob,
-    Routed,
-    file_partition,
-    keep,
-    rewrite_all,
-    works_on,
-)
-from lakebed.arrow.workers import Workers
+from lakebed.arrow.rewrite import Routed
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError, PartitionSpecError
 from lakebed.model.allowed import OTHER, TOKENS, Between, OneOf, read_allowed
@@ -51,23 +41,24 @@ from lakebed.model.shown import counted
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
-from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.work.moving_rows import (
+    CATCHING_UP,
+    ROUNDS,
+    THREADS,
+    Looked,
+    Mover,
+    groups_of,
+    routed,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
-_ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
-_THREADS = 4
-_REWRITTEN = "rewritten/"  # before labels of files that are written anew
-_FILES_AT_ONCE = 32  # that are looked at by one task
 
 Allowed = DimensionSchema | Mapping[str, object]
 """A dimension schema; or allowed values, as `by.dimension` takes them, by field."""
@@ -171,12 +162,12 @@ def promote(
     if not grown:
         return PromotionReport(dataset=name, is_dry_run=is_dry_run), new
     purpose = f"promote {name}"
-    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1), purpose=purpose)
+    workers = workers_for(spark, store, threads=min(THREADS, os.cpu_count() or 1), purpose=purpose)
     if is_dry_run:
-        promotion = _Promotion(store, workers, new, grown, Tally(on_progress, purpose))
+        promotion = _Promotion(Mover(store, workers, Tally(on_progress, purpose)), new, grown)
         looks = promotion.look_at(state, promotion.candidates(state))
         return promotion.report(state, looks, None, is_dry_run=True), new
-    for round_ in range(_ROUNDS):
+    for round_ in range(ROUNDS):
         try:
             with Transaction.begin(store, name, "promote", options=options) as transaction:
                 # Anew: others may have changed the descriptor.
@@ -185,11 +176,13 @@ def promote(
                 grown = grown_dimensions(old, new)
                 if not grown:
                     break
-                promotion = _Promotion(store, workers, new, grown, Tally(on_progress, purpose))
+                promotion = _Promotion(
+                    Mover(store, workers, Tally(on_progress, purpose)), new, grown
+                )
                 return promotion.run(transaction), new
         except CommitConflictError:
             # Others added to OTHER, or rewrote files of it, at the last moment.
-            if round_ == _ROUNDS - 1:
+            if round_ == ROUNDS - 1:
                 raise
     return PromotionReport(dataset=name, is_dry_run=False), new
 
@@ -254,28 +247,13 @@ def dimension_of(dimensions: Sequence[Dimension], name: str) -> Dimension:
     )
 
 
-class _Looked(msgspec.Struct, frozen=True):
-    """What was found in a file.
-
-    Attributes:
-        label: Of the file.
-        texts: For each combination of the partitions that its rows would have in the grown
-            dimensions: how many rows; only of rows that would move.
-    """
-
-    label: str
-    texts: list[tuple[tuple[str, ...], int]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Promotion:
     """Moves rows of dimensions that allow more."""
 
-    store: Store
-    workers: Workers
+    mover: Mover
     new: DatasetDescriptor
     grown: tuple[str, ...]
-    tally: Tally
 
     @property
     def functions(self) -> tuple[Dimension, ...]:
@@ -289,7 +267,7 @@ class _Promotion:
     def candidates(self, state: State) -> tuple[DataFile, ...]:
         """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
         predicate = bind(self._predicate(state), state.layout.predicate_types)
-        return plan(state, predicate, requests=0, store=self.store).files
+        return plan(state, predicate, requests=0, store=self.mover.store).files
 
     def _predicate(self, state: State) -> Predicate:
         before = {function.name: function for function in state.descriptor.partition_by}
@@ -301,33 +279,17 @@ class _Promotion:
             terms.append(all_of([in_other, _newly_allowed(old, function, state.descriptor.schema)]))
         return any_of(terms)
 
-    def look_at(self, state: State, files: Sequence[DataFile]) -> list[_Looked]:
+    def look_at(self, state: State, files: Sequence[DataFile]) -> list[Looked]:
         """Read the sources of the grown dimensions, and find what would move."""
         look = _Look(self.functions, state.descriptor.schema)
-        store, layout = self.store, state.layout
-        length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
-        chunks = [files[at : at + length] for at in range(0, len(files), length)]
-        counts = file_table.read_counts(store, state.lists.files)
-        known = {file.label: counts.get(file.label, (0, 0)) for file in files}
-        self.tally.expect(
-            {label: size_bytes for label, (_, size_bytes) in known.items()},
-            {label: row_count for label, (row_count, _) in known.items()},
-        )
-        tell = self.workers.telling(self.tally.listener)
+        store, layout = self.mover.store, state.layout
 
-        def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            looks = []
-            for file in chunk:
-                looks.append(look.at(store, layout, replace(file, is_filtered=False)))
-                tell(file.label)
-            return looks
+        def look_at(file: DataFile) -> Looked:
+            return look.at(store, layout, replace(file, is_filtered=False))
 
-        parts = self.workers.map(of_chunk, chunks, list[_Looked])
-        looks = [looked for part in parts for looked in part]
-        self.tally.add(*(looked.label for looked in looks))
-        return looks
+        return self.mover.look_at(state, files, look_at)
 
-    def admitted(self, state: State, looks: Iterable[_Looked]) -> dict[str, frozenset[str]]:
+    def admitted(self, state: State, looks: Iterable[Looked]) -> dict[str, frozenset[str]]:
         """Return for each grown dimension that is capped the values that get a partition.
 
         Those that have one keep it; the most frequent others share the room that is left.
@@ -340,7 +302,7 @@ class _Promotion:
             return {}
         names = [function.name for function in self.functions]
         for looked in looks:
-            for texts, count in looked.texts:
+            for texts, count in looked.groups:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
                         counts[name][text] += count
@@ -355,19 +317,13 @@ class _Promotion:
     def run(self, transaction: Transaction) -> PromotionReport:
         """Write what moves anew and commit it."""
         base = transaction.base
-        target = BatchTarget(
-            dataset=base.name,
-            batch_id=transaction.batch_id,
-            descriptor=self.new,
-            options=WriteOptions(memory_bytes=self.workers.share_of(WriteOptions().memory_bytes)),
-            schema_number=base.lineage.number,
-        )
-        looked: list[_Looked] = []
+        target = self.mover.target(transaction, self.new)
+        looked: list[Looked] = []
         known: set[str] = set()
         state, route = base, None
         # Appends may go on meanwhile: what they add to OTHER is looked at too, until a commit has
         # a chance.
-        for _ in range(_CATCHING_UP):
+        for _ in range(CATCHING_UP):
             levels = {encode_level(name, OTHER) for name in self.grown}
             new = {
                 label for label in state.labels if not levels.isdisjoint(label.split("/"))
@@ -377,58 +333,27 @@ class _Promotion:
             known |= new
             if route is None:
                 route = _Moving(self.functions, base.descriptor.schema, self.admitted(state, looks))
-            transaction.add(*self._rewrite(state, target, route, files, looks))
+            moving = {file.label for file in looks if route.moves(file)}
+            affected = [file for file in files if file.label in moving]
+            transaction.add(*self.mover.rewrite(state, target, route, affected))
             looked += looks
-            now = read_head(self.store, base.name).state
+            now = read_head(self.mover.store, base.name).state
             if now.labels == state.labels or now.descriptor != base.descriptor:
                 break
             state = now
         assert route is not None  # there is at least one round
-        affected = frozenset(file.label for file in looked if route.moves(file))
+        taken_out = frozenset(file.label for file in looked if route.moves(file))
         committed = transaction.commit(
-            scope=PromotedFiles(affected, frozenset(levels), frozenset(known)),
+            scope=PromotedFiles(taken_out, frozenset(levels), frozenset(known)),
             descriptor=self.new,
         )
         commit = Commit.of(committed, base)
         return self.report(base, looked, commit, is_dry_run=False, route=route)
 
-    def _rewrite(
-        self,
-        state: State,
-        target: BatchTarget,
-        route: _Moving,
-        files: Sequence[DataFile],
-        looks: Sequence[_Looked],
-    ) -> list[Written]:
-        moving = {file.label for file in looks if route.moves(file)}
-        affected = [file for file in files if file.label in moving]
-        if not affected:
-            return []
-        job = RewriteJob(layout=state.layout, target=target, route=route)
-        counts = file_table.read_counts(self.store, state.lists.files)
-        works = works_on(self.store, state.lists, affected, self.workers.count)
-        # What was looked at is read once more, and told of once more.
-        again = {_REWRITTEN + file.label: counts.get(file.label, (0, 0))[1] for file in affected}
-        self.tally.expect(again)
-        tell = self.tally.listener
-
-        def on_read(label: str) -> None:
-            tell(_REWRITTEN + label)
-
-        written = rewrite_all(
-            self.workers,
-            self.store,
-            job,
-            works,
-            on_read=NO_PROGRESS if tell is NO_PROGRESS else on_read,
-        )
-        self.tally.add(*again)
-        return written
-
     def report(
         self,
         state: State,
-        looked: Sequence[_Looked],
+        looked: Sequence[Looked],
         commit: Commit | None,
         *,
         is_dry_run: bool,
@@ -444,7 +369,7 @@ class _Promotion:
             directory = file.label.rpartition("/")[0]
             values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
-            for texts, count in file.texts:
+            for texts, count in file.groups:
                 target = route.target(own, texts)
                 if target != encode_path(own):
                     moved[encode_path(own), target] += count
@@ -484,7 +409,7 @@ class _Look:
     functions: tuple[Dimension, ...]
     schema: Schema
 
-    def at(self, store: Store, layout: Layout, file: DataFile) -> _Looked:
+    def at(self, store: Store, layout: Layout, file: DataFile) -> Looked:
         columns = tuple(dict.fromkeys(function.source.split(".")[0] for function in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
         with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
@@ -494,7 +419,7 @@ class _Look:
                     counts[combination] += len(rows)
         present = tuple(str(file.partition[function.name]) for function in self.functions)
         counts.pop(present, None)
-        return _Looked(file.label, sorted(counts.items()))
+        return Looked(file.label, sorted(counts.items()))
 
 
 def texts_of(
@@ -517,17 +442,11 @@ def texts_of(
 def _combinations(
     columns: Sequence[pa.Array], row_count: int
 ) -> list[tuple[tuple[str, ...], np.ndarray]]:
-    """Return each combination of texts, and the places of its rows."""
-    codes = np.zeros(row_count, np.int64)
-    for column in columns:
-        encoded = column.dictionary_encode()
-        _, codes = np.unique(
-            codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True
-        )
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    groups = np.split(order, starts[1:]) if row_count else []
-    return [(tuple(column[int(rows[0])].as_py() for column in columns), rows) for rows in groups]
+    """Return each combination of texts, and the positions of its rows."""
+    return [
+        (tuple(column[int(rows[0])].as_py() for column in columns), rows)
+        for rows in groups_of(columns, row_count)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,17 +465,12 @@ class _Moving:
 
     def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
         own = {name: value for name, value in file.partition.items() if name != BATCH_ID}
-        here = encode_path(own)
-        by_target: dict[str, list[np.ndarray]] = {}
         texts = texts_of(self.functions, self.schema, file, batch)
-        for combination, rows in _combinations(texts, batch.num_rows):
-            target = self.target(own, combination)
-            by_target.setdefault(file_partition(file) if target == here else target, []).append(
-                rows
-            )
-        if list(by_target) == [file_partition(file)]:
-            return keep(file, batch, start)
-        return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in by_target.items()]
+        groups = (
+            (self.target(own, combination), rows)
+            for combination, rows in _combinations(texts, batch.num_rows)
+        )
+        return routed(file, batch, start, encode_path(own), groups)
 
     def target(self, own: Mapping[str, Scalar], texts: Sequence[str]) -> str:
         """Return the path of rows by the texts that they have in the dimensions."""
@@ -570,12 +484,12 @@ class _Moving:
         is_beyond = admitted is not None and text not in TOKENS and text not in admitted
         return OTHER if is_beyond else text
 
-    def moves(self, looked: _Looked) -> bool:
+    def moves(self, looked: Looked) -> bool:
         """Whether rows of a file go to another partition."""
         names = [function.name for function in self.functions]
         return any(
             self._limited(name, text) not in TOKENS
             and encode_level(name, text) not in looked.label.split("/")
-            for texts, _ in looked.texts
+            for texts, _ in looked.groups
             for name, text in zip(names, texts, strict=True)
         )

@@ -13,14 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow import scan
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
-from lakebed.arrow.rewrite import RewriteJob, Routed, file_partition, keep, rewrite_all, works_on
-from lakebed.arrow.workers import Workers
+from lakebed.arrow.rewrite import Routed
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError
 from lakebed.model.allowed import OTHER, TOKENS, OneOf, read_allowed
@@ -34,14 +31,21 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
-from lakebed.state import file_table
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import ReroutedFiles
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.work.moving_rows import (
+    CATCHING_UP,
+    ROUNDS,
+    THREADS,
+    Looked,
+    Mover,
+    groups_of,
+    routed,
+)
 from lakebed.work.promotion import (
     Allowed,
     Move,
@@ -53,11 +57,6 @@ from lakebed.work.promotion import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
-_ROUNDS = 4  # in which all is done again, since others were faster at the last moment
-_THREADS = 4
-_FILES_AT_ONCE = 32  # that are looked at by one task
 
 
 def reroute(
@@ -81,16 +80,16 @@ def reroute(
         return promote(
             store,
             name,
-            {one.name: one.allowed for one in new.partition_by if isinstance(one, Dimension)},
+            allowed,
             spark=spark,
             is_dry_run=is_dry_run,
             options=options,
             on_progress=on_progress,
         )
     purpose = f"reroute {name}"
-    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1), purpose=purpose)
-    for round_ in range(_ROUNDS):
-        rerouting = _Rerouting(store, workers, new, Tally(on_progress, purpose))
+    workers = workers_for(spark, store, threads=min(THREADS, os.cpu_count() or 1), purpose=purpose)
+    for round_ in range(ROUNDS):
+        rerouting = _Rerouting(Mover(store, workers, Tally(on_progress, purpose)), new)
         if is_dry_run:
             looks = rerouting.look_at(state)
             return rerouting.report(state, looks, rerouting.route(state, looks)), new
@@ -101,7 +100,7 @@ def reroute(
                     break
                 return replace(rerouting, new=new).run(transaction), new
         except CommitConflictError:
-            if round_ == _ROUNDS - 1:
+            if round_ == ROUNDS - 1:
                 raise
     return PromotionReport(dataset=name, is_dry_run=False), new
 
@@ -164,18 +163,6 @@ def _with(before: Dimension, rule: object, cap: int | None) -> Dimension:
     return replace(before, allowed=allowed, cap=kept if cap is None else cap)
 
 
-class _Looked(msgspec.Struct, frozen=True):
-    """What was found in a file.
-
-    Attributes:
-        label: Of the file.
-        groups: For each combination of levels that its rows would have: how many rows.
-    """
-
-    label: str
-    groups: list[tuple[tuple[str, ...], int]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Route:
     """Says where rows go. Travels to Spark tasks.
@@ -189,27 +176,20 @@ class _Route:
     admitted: Mapping[str, frozenset[str]] | None = None
 
     def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
-        here = _partition_of(file)
-        by_target: dict[str, list[np.ndarray]] = {}
-        for levels, rows in self.groups(file, batch):
-            target = self.target(levels)
-            path = file_partition(file) if target == here else target
-            by_target.setdefault(path, []).append(rows)
-        if list(by_target) == [file_partition(file)]:
-            return keep(file, batch, start)
-        return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in by_target.items()]
+        groups = ((self.target(levels), rows) for levels, rows in self.groups(file, batch))
+        return routed(file, batch, start, _partition_of(file), groups)
 
     def groups(
         self, file: DataFile, batch: pa.RecordBatch
     ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-        """Yield each combination of levels that rows of a file have, and the places of its rows."""
+        """Yield each combination of levels that rows of a file have, and the positions of its rows."""
         strategy, schema = self.new.partition_by, self.new.schema
         provided = {one.name: file.partition[one.name] for one in strategy if not one.takes_source}
         columns = strategy.arrays(batch, schema, provided)
         names = [one.name for one in strategy]
-        for places in _groups_of(columns, batch.num_rows):
-            values = [column[int(places[0])].as_py() for column in columns]
-            yield tuple(map(encode_level, names, values)), places
+        for rows in groups_of(columns, batch.num_rows):
+            values = [column[int(rows[0])].as_py() for column in columns]
+            yield tuple(map(encode_level, names, values)), rows
 
     def target(self, levels: Sequence[str]) -> str:
         """Return the path of rows by their levels."""
@@ -225,7 +205,7 @@ class _Route:
         admitted = (self.admitted or {}).get(name)
         return admitted is None or level in admitted or level in _tokens(name)
 
-    def moves(self, state: State, looked: _Looked) -> bool:
+    def moves(self, state: State, looked: Looked) -> bool:
         """Whether rows of a file go to another partition."""
         here = _path(state.layout, looked.label)
         return any(self.target(levels) != here for levels, _ in looked.groups)
@@ -244,65 +224,37 @@ def _path(layout: Layout, label: str) -> str:
     return encode_path({name: value for name, value in values.items() if name != BATCH_ID})
 
 
-def _groups_of(columns: Sequence[pa.Array], row_count: int) -> list[np.ndarray]:
-    """Return the places of rows that are equal in all columns, group by group."""
-    codes = np.zeros(row_count, np.int64)
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        _, codes = np.unique(
-            codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True
-        )
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    return np.split(order, starts[1:]) if row_count else []
-
-
 @dataclass(frozen=True, slots=True)
 class _Rerouting:
     """Moves rows to where other dimensions send them."""
 
-    store: Store
-    workers: Workers
+    mover: Mover
     new: DatasetDescriptor
-    tally: Tally
 
-    def look_at(self, state: State, known: frozenset[str] = frozenset()) -> list[_Looked]:
+    def look_at(self, state: State, known: frozenset[str] = frozenset()) -> list[Looked]:
         """Read the sources of all partition fields, and find where rows go.
 
         Args:
             state: Whose files are read.
             known: Files that have been looked at.
         """
-        everything = plan(state, TRUE, requests=0, store=self.store).files
-        files = [file for file in everything if file.label not in known]
-        store, layout, route = self.store, state.layout, _Route(self.new)
+        files = [file for file in self._files(state) if file.label not in known]
+        store, layout, route = self.mover.store, state.layout, _Route(self.new)
         columns = tuple(
             dict.fromkeys(
                 one.source.split(".")[0] for one in self.new.partition_by if one.takes_source
             )
         )
-        counts = file_table.read_counts(store, state.lists.files)
-        sizes = {file.label: counts.get(file.label, (0, 0)) for file in files}
-        self.tally.expect(
-            {label: size_bytes for label, (_, size_bytes) in sizes.items()},
-            {label: row_count for label, (row_count, _) in sizes.items()},
-        )
-        tell = self.workers.telling(self.tally.listener)
 
-        def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
-            looks = []
-            for file in chunk:
-                looks.append(_look(store, layout, route, file, columns))
-                tell(file.label)
-            return looks
+        def look_at(file: DataFile) -> Looked:
+            return _look(store, layout, route, file, columns)
 
-        length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
-        chunks = [files[at : at + length] for at in range(0, len(files), length)]
-        looks = [one for part in self.workers.map(of_chunk, chunks, list[_Looked]) for one in part]
-        self.tally.add(*(looked.label for looked in looks))
-        return looks
+        return self.mover.look_at(state, files, look_at)
 
-    def route(self, state: State, looks: Iterable[_Looked]) -> _Route:
+    def _files(self, state: State) -> tuple[DataFile, ...]:
+        return plan(state, TRUE, requests=0, store=self.mover.store).files
+
+    def route(self, state: State, looks: Iterable[Looked]) -> _Route:
         """Choose which values of dimensions with a cap have a partition.
 
         Those that have one keep it; the most frequent others share the room that is left.
@@ -328,46 +280,32 @@ class _Rerouting:
     def run(self, transaction: Transaction) -> PromotionReport:
         """Write what moves again and commit it."""
         base = transaction.base
-        target = BatchTarget(
-            dataset=base.name,
-            batch_id=transaction.batch_id,
-            descriptor=self.new,
-            options=WriteOptions(memory_bytes=self.workers.share_of(WriteOptions().memory_bytes)),
-            schema_number=base.lineage.number,
-        )
-        looked: list[_Looked] = []
+        target = self.mover.target(transaction, self.new)
+        looked: list[Looked] = []
         known: frozenset[str] = frozenset()
         state, route = base, None
         # Appends may go on meanwhile: what they add is looked at too, until a commit has a chance.
-        for _ in range(_CATCHING_UP):
+        for _ in range(CATCHING_UP):
             looks = self.look_at(state, known)
             known |= {one.label for one in looks}
             route = route or self.route(state, looks)
-            transaction.add(*self._rewrite(state, target, route, looks))
+            moving = {one.label for one in looks if route.moves(state, one)}
+            affected = [file for file in self._files(state) if file.label in moving]
+            transaction.add(*self.mover.rewrite(state, target, route, affected))
             looked += looks
-            now = read_head(self.store, base.name).state
+            now = read_head(self.mover.store, base.name).state
             if now.labels == state.labels or now.descriptor != base.descriptor:
                 break
             state = now
         assert route is not None  # there is at least one round
-        affected = frozenset(one.label for one in looked if route.moves(base, one))
-        committed = transaction.commit(scope=ReroutedFiles(affected, known), descriptor=self.new)
-        return self.report(base, looked, route, Commit.of(committed.entry, base))
-
-    def _rewrite(
-        self, state: State, target: BatchTarget, route: _Route, looks: Sequence[_Looked]
-    ) -> list[Written]:
-        moving = {one.label for one in looks if route.moves(state, one)}
-        everything = plan(state, TRUE, requests=0, store=self.store).files
-        affected = [file for file in everything if file.label in moving]
-        job = RewriteJob(layout=state.layout, target=target, route=route)
-        works = works_on(self.store, state.lists, affected, self.workers.count)
-        return rewrite_all(self.workers, self.store, job, works)
+        taken_out = frozenset(one.label for one in looked if route.moves(base, one))
+        committed = transaction.commit(scope=ReroutedFiles(taken_out, known), descriptor=self.new)
+        return self.report(base, looked, route, Commit.of(committed, base))
 
     def report(
         self,
         state: State,
-        looked: Sequence[_Looked],
+        looked: Sequence[Looked],
         route: _Route,
         commit: Commit | None = None,
     ) -> PromotionReport:
@@ -399,7 +337,7 @@ class _Rerouting:
 
 def _look(
     store: Store, layout: Layout, route: _Route, file: DataFile, columns: tuple[str, ...]
-) -> _Looked:
+) -> Looked:
     counts: collections.Counter[tuple[str, ...]] = collections.Counter()
     alone = Scan(layout=layout, files=(replace(file, is_filtered=False),))
     # Without a source, any column tells how many rows there are.
@@ -408,4 +346,4 @@ def _look(
         for batch in batches:
             for levels, rows in route.groups(file, batch):
                 counts[levels] += len(rows)
-    return _Looked(file.label, sorted(counts.items()))
+    return Looked(file.label, sorted(counts.items()))

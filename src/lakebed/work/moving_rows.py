@@ -1,0 +1,159 @@
+"""Rows that move between partitions: files are looked at, and written again where rows move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.rewrite import (
+    RewriteJob,
+    Route,
+    Routed,
+    file_partition,
+    keep,
+    rewrite_all,
+    works_on,
+)
+from lakebed.arrow.workers import Workers
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.progress import NO_PROGRESS, Tally
+from lakebed.plan.plan import DataFile
+from lakebed.state import file_table
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
+from lakebed.store.base import Store
+
+CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
+ROUNDS = 4  # in which all is done again, since others were faster at the last moment
+THREADS = 4
+_REWRITTEN = "rewritten/"  # before labels of files that are written again
+_FILES_AT_ONCE = 32  # that are looked at by one task
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """The rows of a file that may move, by where they would be.
+
+    Attributes:
+        label: Of the file.
+        groups: For each combination of partition values: how many rows.
+    """
+
+    label: str
+    groups: list[tuple[tuple[str, ...], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """Looks at files and writes them again, by workers that report their progress."""
+
+    store: Store
+    workers: Workers
+    tally: Tally
+
+    def target(self, transaction: Transaction, descriptor: DatasetDescriptor) -> BatchTarget:
+        """Return where rows go that move by a transaction."""
+        memory_bytes = self.workers.share_of(WriteOptions().memory_bytes)
+        return BatchTarget(
+            dataset=transaction.base.name,
+            batch_id=transaction.batch_id,
+            descriptor=descriptor,
+            options=WriteOptions(memory_bytes=memory_bytes),
+            schema_number=transaction.base.lineage.number,
+        )
+
+    def look_at(
+        self, state: State, files: Sequence[DataFile], look: Callable[[DataFile], Looked]
+    ) -> list[Looked]:
+        """Look at files of a state, each of which a worker gives to `look`."""
+        counts = file_table.read_counts(self.store, state.lists.files)
+        known = {file.label: counts.get(file.label, (0, 0)) for file in files}
+        self.tally.expect(
+            {label: size_bytes for label, (_, size_bytes) in known.items()},
+            {label: row_count for label, (row_count, _) in known.items()},
+        )
+        tell = self.workers.telling(self.tally.listener)
+
+        def of_chunk(chunk: Sequence[DataFile]) -> list[Looked]:
+            looks = []
+            for file in chunk:
+                looks.append(look(file))
+                tell(file.label)
+            return looks
+
+        length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
+        chunks = [files[at : at + length] for at in range(0, len(files), length)]
+        parts = self.workers.map(of_chunk, chunks, list[Looked])
+        looks = [looked for part in parts for looked in part]
+        self.tally.add(*(looked.label for looked in looks))
+        return looks
+
+    def rewrite(
+        self, state: State, target: BatchTarget, route: Route, files: Sequence[DataFile]
+    ) -> list[Written]:
+        """Write files of a state again, whose rows go where the route says."""
+        if not files:
+            return []
+        job = RewriteJob(layout=state.layout, target=target, route=route)
+        counts = file_table.read_counts(self.store, state.lists.files)
+        works = works_on(self.store, state.lists, files, self.workers.count)
+        # What was looked at is read once more, and counts once more.
+        again = {_REWRITTEN + file.label: counts.get(file.label, (0, 0))[1] for file in files}
+        self.tally.expect(again)
+        tell = self.tally.listener
+
+        def on_read(label: str) -> None:
+            tell(_REWRITTEN + label)
+
+        written = rewrite_all(
+            self.workers,
+            self.store,
+            job,
+            works,
+            on_read=NO_PROGRESS if tell is NO_PROGRESS else on_read,
+        )
+        self.tally.add(*again)
+        return written
+
+
+def routed(
+    file: DataFile,
+    batch: pa.RecordBatch,
+    start: int,
+    here: str,
+    groups: Iterable[tuple[str, np.ndarray]],
+) -> Iterable[Routed]:
+    """Send rows of a file to their partitions; rows of its own stay in its directory.
+
+    Args:
+        file: Which holds the rows.
+        batch: Of the file.
+        start: Position of the batch in the file.
+        here: Path of the file's partition.
+        groups: For some rows of the batch, given by position: the path of their partition.
+    """
+    by_target: dict[str, list[np.ndarray]] = {}
+    for target, rows in groups:
+        path = file_partition(file) if target == here else target
+        by_target.setdefault(path, []).append(rows)
+    if list(by_target) == [file_partition(file)]:
+        return keep(file, batch, start)
+    return [Routed(path, np.sort(np.concatenate(rows))) for path, rows in by_target.items()]
+
+
+def groups_of(columns: Sequence[pa.Array], row_count: int) -> list[np.ndarray]:
+    """Return the positions of rows that are equal in all columns, group by group."""
+    codes = np.zeros(row_count, np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(
+            codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True
+        )
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    return np.split(order, starts[1:]) if row_count else []
