@@ -197,6 +197,64 @@ def test_unpublication_beside_a_publication_leaves_a_whole_table_or_none(door, t
         assert_next_publication_is_whole(door, lake, at)
 
 
+class Putting(DelegatingStore):
+    """Keeps deletes back until they are told to land, and stands still after the first of them."""
+
+    def __init__(self, inner) -> None:
+        super().__init__(inner)
+        self.kept: list[Callable[[], object]] = []
+
+    def _delete(self, keys):
+        keys = list(keys)
+        self.kept.append(lambda: self.inner.delete(keys))
+
+    def _delete_if_match(self, key, etag):
+        self.kept.append(lambda: self.inner.delete_if_match(key, etag=etag))
+        return True
+
+    def _list(self, begins_with, *, recursive):
+        if self.kept:
+            raise Killed
+        return super()._list(begins_with, recursive=recursive)
+
+
+def publishing_never(lake: lakebed.Repository) -> None:
+    lake.create("days", DESCRIPTOR).append(rows(1, "a"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("before", ["never", "twice", "given up"])
+def test_table_that_was_published_outlives_deletes_of_an_unpublication_that_land_late(
+    before, door, tmp_path
+):
+    setup = publishing_never if before == "never" else publishing_twice(door)
+    kept = []
+
+    def begin(lake: lakebed.Repository) -> None:
+        setup(lake)
+        if before == "given up":
+            door.unpublish(lake.open("days"))
+
+    def publish(lake: lakebed.Repository) -> None:
+        days = lake.open("days")
+        days.append(rows(5, "b"))
+        assert door.publish(days).is_in_step
+
+    def unpublish(lake: lakebed.Repository) -> None:
+        late = Putting(store_of(lake.open("days")))
+        with contextlib.suppress(Killed):
+            door.unpublish(lakebed.Repository(late).open("days"))
+        kept[:] = late.kept
+
+    for at, lake in at_each_call(tmp_path, begin, publish, unpublish):
+        for land in kept:
+            land()
+        days = lake.open("days")
+        if list(folder_of(door, days).glob("*.json")):
+            assert_shows(door, days)
+        assert_next_publication_is_whole(door, lake, at)
+
+
 @pytest.mark.thorough
 def test_unpublication_that_is_killed_leaves_what_the_next_publication_makes_whole(door, tmp_path):
     unpublish = lambda lake: door.unpublish(lake.open("days"))  # noqa: E731

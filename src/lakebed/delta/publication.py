@@ -91,7 +91,7 @@ def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
     if is_log and not note.is_there and not log.is_ours(keys):
         raise _not_ours(log)
     if not dry_run and (keys or note.is_there):
-        give_up(store, note, log.keys, number_of=number_of, pointers=[log.pointer])
+        give_up(store, note, log.keys, number_of=number_of, first=0, pointers=[log.pointer])
     return is_log
 
 

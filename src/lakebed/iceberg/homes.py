@@ -304,7 +304,7 @@ class FilesBeside:
 
     def drop(self, note: Note) -> None:
         """See `TableHome`."""
-        give_up(self._store, note, self.keys, number_of=number_of, pointers=[self._hint])
+        give_up(self._store, note, self.keys, number_of=number_of, first=1, pointers=[self._hint])
 
     def close(self) -> None:
         """See `TableHome`."""

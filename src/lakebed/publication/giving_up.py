@@ -30,6 +30,7 @@ def give_up(
     keys: Callable[[], Sequence[str]],
     *,
     number_of: NumberOf,
+    first: int,
     pointers: Sequence[str],
 ) -> None:
     """Give up a table, and delete its metadata.
@@ -39,6 +40,7 @@ def give_up(
         note: Of the table.
         keys: Lists its metadata.
         number_of: Finds the numbers.
+        first: The number that a new table begins with.
         pointers: Keys by which readers begin, which every table uses again.
 
     Raises:
@@ -58,7 +60,7 @@ def give_up(
         numbers = [number for number in map(number_of, held) if number is not None]
         # And the number that follows: a publisher at work may be about to begin a table with it,
         # whose manifests, which have none, are among what is deleted.
-        if not note.give_table_up(max(note.given_up, *numbers, -1) + 1):
+        if not note.give_table_up(max(note.given_up, first - 1, *numbers) + 1):
             if is_given_up:
                 return  # it is published again
             continue
