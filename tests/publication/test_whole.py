@@ -294,9 +294,12 @@ def test_namesake_of_a_dataset_whose_drop_was_killed_is_published_whole(door, tm
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("meanwhile", ["dropped", "created again", "published again"])
 def test_publication_that_outlives_its_dataset_does_not_harm_the_one_of_the_namesake(
-    door, tmp_path
+    meanwhile, door, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
+
     def publish(lake: lakebed.Repository) -> None:
         days = lake.open("days")
         days.overwrite(rows(5, "b"))
@@ -304,16 +307,38 @@ def test_publication_that_outlives_its_dataset_does_not_harm_the_one_of_the_name
 
     def replace(lake: lakebed.Repository) -> None:
         lake.drop("days")
-        days = lake.create("days", DESCRIPTOR)
-        days.append(rows(7, "b"))
-        door.publish(days)
+        if meanwhile != "dropped":
+            lake.create("days", DESCRIPTOR).append(rows(7, "b"))
+        if meanwhile == "published again":
+            door.publish(lake.open("days"))
 
     for at, lake in at_each_call(tmp_path, publishing_twice(door), publish, replace):
+        if not lake.exists("days"):
+            lake.create("days", DESCRIPTOR).append(rows(7, "b"))
         days = lake.open("days")
-        days.append(rows(9, "c"))
-        door.publish(days, repair=True)
+        assert door.publish(days).is_in_step, at
         assert_shows(door, days)
-        assert door.publish(days, check=True).was_in_step, at
+        assert_next_publication_is_whole(door, lake, at)
+
+
+def test_commit_of_a_dropped_dataset_that_lands_after_one_of_its_namesake_is_noticed(days):
+    """As `publish` writes it that has looked at the log before the drop."""
+    for n in range(2):
+        days.append(rows(n, "a"))
+        days.publish_delta()
+    old = (folder_of(DELTA, days) / f"{1:020d}.json").read_bytes()
+    lake = lakebed.Repository(store_of(days))
+    lake.drop("days")
+    days = lake.create("days", DESCRIPTOR)
+    days.append(rows(2, "b"))
+    days.publish_delta()
+    (folder_of(DELTA, days) / f"{1:020d}.json").write_bytes(old)
+
+    assert not days.publish_delta(check=True).was_in_step
+    days.publish_delta()
+
+    assert_shows(DELTA, days)
+    assert days.publish_delta(check=True).was_in_step
 
 
 def test_table_that_was_unpublished_begins_above_what_was_given_up(door, days):
@@ -475,6 +500,22 @@ def test_commit_that_no_log_reaches_is_named_and_unpublished(days):
     assert days.unpublish_delta()
     days.publish_delta()
     assert_shows(DELTA, days)
+
+
+def test_cleanup_goes_by_no_checkpoint_without_its_commit(days, monkeypatch):
+    """As one that lands late leaves it, of a dataset of the same name that was dropped."""
+    days.append(rows(1, "a"))
+    days.publish_delta()
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
+        days.append(rows(2, "a"))
+        days.publish_delta()
+    folder = folder_of(DELTA, days)
+    (folder / f"{1:020d}.checkpoint.parquet").rename(folder / f"{7:020d}.checkpoint.parquet")
+
+    days.cleanup("0s", **AT_ONCE)
+
+    assert len(list(folder.glob("*.json"))) == 2
 
 
 class Standing(DelegatingStore):

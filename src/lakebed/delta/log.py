@@ -152,13 +152,16 @@ class Log:
             commits.append(commit)
         return tuple(commits)
 
-    def last(self) -> LogCommit | None:
-        """Return the last commit; None if there is no log.
+    def last(self, keys: Iterable[str]) -> LogCommit | None:
+        """Return the last commit; None if there is none.
+
+        Args:
+            keys: Of the log.
 
         Cost:
-            One LIST for each thousand objects of the log, and one GET.
+            One GET.
         """
-        numbers = _numbers(self.keys(), COMMIT)
+        numbers = _numbers(keys, COMMIT)
         return self.read(max(numbers)) if numbers else None
 
     def next_number(self) -> int:

@@ -151,6 +151,7 @@ class _DeltaTarget:
         self._dataset = dataset
         self._log = Log(store, dataset)
         self._is_repairing = is_repairing
+        self._made = -1  # number of the last commit that this publisher has made
 
     @property
     def title(self) -> str:
@@ -162,18 +163,21 @@ class _DeltaTarget:
         commits = self._log.commits_since(place) if place is not None else ()
         if not commits:
             # Nobody has noted how far it goes, or somebody has taken it away.
-            tip = self._log.last()
+            keys = self._log.keys()
+            tip = self._log.last(keys)
             commits, is_full = (() if tip is None else (tip,)), True
-        if not commits:
-            look = _Look(state=state, metadata=metadata, tip=None, mark=None, added=state.labels)
-            if note.given_up >= 0:
-                look = self._beginning(look, note)
-            return self._proven(look)
+            if tip is None:
+                look = _Look(state=state, metadata=metadata, tip=None, mark=None)
+                look = replace(look, added=state.labels)
+                if keys or note.given_up >= 0:
+                    # A checkpoint that landed late leads readers away from the first commit.
+                    look = self._beginning(look, note)
+                return self._proven(look)
         look = self._met(commits, state, metadata, is_noted=place is not None)
         if look.foreign and not is_full:
             raise self._written_by_others(look.foreign)
         if look.mark is not None:
-            look = self._begun(look, look.mark, commits[-1], note)
+            look = self._begun(look, look.mark, commits, note)
         since = None
         if look.mark is not None and not (is_full or look.is_beginning):
             since = self._since(state, look.mark)
@@ -228,13 +232,19 @@ class _DeltaTarget:
             number=commits[-1].number + 1,
         )
 
-    def _begun(self, look: _Look, mark: Mark, tip: LogCommit, note: Note) -> _Look:
+    def _begun(self, look: _Look, mark: Mark, commits: Sequence[LogCommit], note: Note) -> _Look:
         """Say whether the log goes on, or begins again."""
-        is_other = mark.created_at != look.state.created_at
+        is_other = any(
+            commit.number >= mark.begins_at and not self._is_own(commit, look.state)
+            for commit in commits
+            if commit.mark is not None
+        )
         if is_other or mark.begins_at <= note.given_up:
             # Who drops the other dataset, or has given the log up, deletes it sooner or later.
             return self._beginning(replace(look, mark=None), note)
-        trouble = self._log.trouble(tip, mark)
+        trouble = self._log.trouble(commits[-1], mark)
+        if not trouble and self._made > commits[-1].number:
+            trouble = f"It lacks commits before {self._log.key(self._made)!r}."
         if trouble:
             return self._beginning(replace(look, damaged=(trouble,)), note)
         return look
@@ -320,6 +330,7 @@ class _DeltaTarget:
         check_deadline(note, self.title)
         if not self._log.add(number, lines):
             return False
+        self._made = number
         note.place = str(number)
         if due is not None:
             with self._warning_of_no_checkpoint(now):

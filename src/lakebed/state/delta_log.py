@@ -34,7 +34,8 @@ def dead_log_keys(
 ) -> OldMetadata:
     """Return what lies before the last checkpoint that is at least as old as a moment.
 
-    Whoever began to read since then needs nothing that was before it.
+    Whoever began to read since then needs nothing that was before it. A checkpoint without its
+    commit is of a table that is gone, and landed late.
 
     Args:
         dataset: Its name.
@@ -43,10 +44,12 @@ def dead_log_keys(
     """
     folder = f"{delta_folder(dataset)}/"
     names = {info: info.key[len(folder) :] for info in objects if info.key.startswith(folder)}
+    commits = {number_in(name, COMMIT) for name in names.values()}
     checkpoints = (
         number_in(name, CHECKPOINT) for info, name in names.items() if info.modified_at <= cutoff
     )
-    first = max((number for number in checkpoints if number is not None), default=0)
+    numbers = (number for number in checkpoints if number is not None)
+    first = max((number for number in numbers if number in commits), default=0)
     dead = set()
     for info, name in names.items():
         for pattern in (COMMIT, CHECKPOINT):
