@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakebed
-from lakebed.hive.jvm import JvmCatalog
-from lakebed.hive.session import session_of
+from lakebed.tables.hive.jvm import JvmCatalog
+from lakebed.tables.hive.metastore_session import session_of
 
 
 def timed(run: Callable[[], object]) -> float:

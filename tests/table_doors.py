@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.dataset import Dataset
-from lakebed.publication.report import TablePublication
+from lakebed.tables.outcome import TablePublication
 
 Rows = list[dict[str, Any]]
 

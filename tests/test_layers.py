@@ -40,9 +40,9 @@ OFFENDERS = [
 ]
 CONTRACTS = [
     "Imports go down only",
-    "Only lakebed.datasource, lakebed.hive and lakebed.spark import pyspark",
+    "Only lakebed.datasource, lakebed.tables.hive and lakebed.spark import pyspark",
     "Only lakebed.store imports obstore",
-    "Only lakebed.archive_http and lakebed.lake_http import starlette and uvicorn",
+    "Only lakebed.archive.http and lakebed.web import starlette and uvicorn",
 ]
 
 

@@ -23,8 +23,8 @@ import pytest
 import lakebed
 from lakebed.archive import open_archive, open_index
 from lakebed.cli import main
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError, LakebedError, redacted, to_document
-from lakebed.model.redaction import StorageOptions
 from lakebed.store import open_store
 
 SOURCE = Path(lakebed.__file__).parents[1]

@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
-from lakebed.model.lazy import lazily as _lazily
+from lakebed.common.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from lakebed import by as by
@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from lakebed.batches.transaction import DatasetTransaction as DatasetTransaction
     from lakebed.checks import Audit as Audit
     from lakebed.commit import Commit as Commit
+    from lakebed.common.progress import Progress as Progress
     from lakebed.dataset import Dataset as Dataset
     from lakebed.errors import LakebedError as LakebedError
-    from lakebed.hive.provider import HiveMetadataProvider as HiveMetadataProvider
     from lakebed.model.descriptor import DatasetDescriptor as DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema as DimensionSchema
     from lakebed.model.partition import PartitionStrategy as PartitionStrategy
-    from lakebed.model.progress import Progress as Progress
-    from lakebed.model.provider import MetadataProvider as MetadataProvider
     from lakebed.model.schema import Schema as Schema
     from lakebed.pipeline.candidates import FromArchive as FromArchive
     from lakebed.pipeline.candidates import FromFiles as FromFiles
@@ -42,11 +40,13 @@ if TYPE_CHECKING:
     from lakebed.repository import open_uri as open_uri
     from lakebed.state.commit import CommitOptions as CommitOptions
     from lakebed.state.file_provider import FileMetadataProvider as FileMetadataProvider
+    from lakebed.state.metadata_provider import MetadataProvider as MetadataProvider
     from lakebed.state.protections import Protection as Protection
     from lakebed.state.sources import Hold as Hold
     from lakebed.state.sources import SourceFile as SourceFile
-    from lakebed.trees.telemetry import TelemetryExport as TelemetryExport
-    from lakebed.trees.telemetry import TelemetryOptions as TelemetryOptions
+    from lakebed.tables.hive.hive_provider import HiveMetadataProvider as HiveMetadataProvider
+    from lakebed.tables.trees.telemetry import TelemetryExport as TelemetryExport
+    from lakebed.tables.trees.telemetry import TelemetryOptions as TelemetryOptions
     from lakebed.view import View as View
     from lakebed.work.check import CheckReport as CheckReport
     from lakebed.work.cleanup import CleanupReport as CleanupReport
@@ -74,12 +74,12 @@ else:
             "Commit": "lakebed.commit",
             "Dataset": "lakebed.dataset",
             "LakebedError": "lakebed.errors",
-            "HiveMetadataProvider": "lakebed.hive.provider",
+            "HiveMetadataProvider": "lakebed.tables.hive.hive_provider",
             "DatasetDescriptor": "lakebed.model.descriptor",
             "DimensionSchema": "lakebed.model.dimensions",
             "PartitionStrategy": "lakebed.model.partition",
-            "Progress": "lakebed.model.progress",
-            "MetadataProvider": "lakebed.model.provider",
+            "Progress": "lakebed.common.progress",
+            "MetadataProvider": "lakebed.state.metadata_provider",
             "Schema": "lakebed.model.schema",
             "FromArchive": "lakebed.pipeline.candidates",
             "FromFiles": "lakebed.pipeline.candidates",
@@ -96,8 +96,8 @@ else:
             "FileMetadataProvider": "lakebed.state.file_provider",
             "Protection": "lakebed.state.protections",
             "SourceFile": "lakebed.state.sources",
-            "TelemetryExport": "lakebed.trees.telemetry",
-            "TelemetryOptions": "lakebed.trees.telemetry",
+            "TelemetryExport": "lakebed.tables.trees.telemetry",
+            "TelemetryOptions": "lakebed.tables.trees.telemetry",
             "View": "lakebed.view",
             "CheckReport": "lakebed.work.check",
             "CleanupReport": "lakebed.work.cleanup",

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.floats import with_one_zero_and_nan
+from lakebed.common.html import facts_to_html
+from lakebed.common.shown import counted
 from lakebed.errors import ChecksFailedError, InvalidInputError
-from lakebed.model.html import facts_to_html
 from lakebed.model.predicate import NullCheck, complement
-from lakebed.model.shown import counted
 from lakebed.view import View
 
 if TYPE_CHECKING:

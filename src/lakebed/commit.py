@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.items import Items
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.items import Items
+from lakebed.common.shown import counted, shown
 from lakebed.model.keys import BATCH_ID, decode_path, partition_of_label, split_label
 from lakebed.model.schema import Schema, Type
-from lakebed.model.shown import counted, shown
 from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar
 from lakebed.state.after import NotPublished

@@ -8,28 +8,29 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import batches, delta, hive, iceberg, work
+from lakebed import batches, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
+from lakebed.common.given import check_number, given_names
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.items import Items
+from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_number, given_names
-from lakebed.model.html import facts_to_html, shortened
-from lakebed.model.items import Items
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.provider import telling
 from lakebed.model.schema import Schema
 from lakebed.model.times import to_moment
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
+from lakebed.state.metadata_provider import telling
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
 from lakebed.state.streams import Epoch
+from lakebed.tables import delta, hive, iceberg
 from lakebed.view import Base, View
 from lakebed.work.defaults import (
     CLOCK_SKEW,
@@ -47,16 +48,16 @@ if TYPE_CHECKING:
     from lakebed.batches.listing import Batch
     from lakebed.batches.staged import Staged
     from lakebed.batches.transaction import DatasetTransaction
-    from lakebed.hive.publication import Publication
     from lakebed.model.publishing import Mode
     from lakebed.plots import Plots
-    from lakebed.publication.report import TablePublication
     from lakebed.state.after import NotPublished
     from lakebed.state.commit import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.published import OldMetadata, PublishedTable
     from lakebed.state.sources import Hold, SourceFile
     from lakebed.store.base import ObjectInfo, Store
+    from lakebed.tables.hive.to_hive import Publication
+    from lakebed.tables.outcome import TablePublication
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -1213,7 +1214,10 @@ class Dataset(View):
         match published:
             case "ask":
                 return functools.partial(
-                    hive.shown.shown_directories, self._source.store, self.name, metastore
+                    hive.shown_directories.shown_directories,
+                    self._source.store,
+                    self.name,
+                    metastore,
                 )
             case "noted" if metastore is None:
                 return None
@@ -1321,10 +1325,10 @@ class Dataset(View):
             docs/design/006-hive.md
         """
         self._check_writable()
-        options = hive.publication.PublishOptions(
+        options = hive.to_hive.PublishOptions(
             mode=mode, root=root, check=check, repair=repair, dry_run=dry_run
         )
-        return hive.publication.publish(
+        return hive.to_hive.publish(
             self._source.store, self.name, metastore, table, options, on_progress
         )
 
@@ -1347,8 +1351,8 @@ class Dataset(View):
         Cost:
             As `publish`, `publish_delta` and `publish_iceberg`, for each that is named.
         """
-        from lakebed import automatic
         from lakebed.model import publishing
+        from lakebed.tables import automatic
 
         self._check_writable()
         state = self._source.load().state
@@ -1417,7 +1421,7 @@ class Dataset(View):
             StorageError: The metastore failed.
         """
         self._check_writable()
-        return hive.publication.unpublish(
+        return hive.to_hive.unpublish(
             self._source.store, self.name, metastore, table, dry_run=dry_run
         )
 
@@ -1461,7 +1465,7 @@ class Dataset(View):
             docs/design/007-delta-iceberg.md
         """
         self._check_writable()
-        return delta.publication.publish(
+        return delta.to_delta.publish(
             self._source.store,
             self.name,
             check=check,
@@ -1488,7 +1492,7 @@ class Dataset(View):
             written once, and the deletion of its files.
         """
         self._check_writable()
-        return delta.publication.unpublish(self._source.store, self.name, dry_run=dry_run)
+        return delta.to_delta.unpublish(self._source.store, self.name, dry_run=dry_run)
 
     def publish_iceberg(
         self,
@@ -1536,7 +1540,7 @@ class Dataset(View):
             docs/design/007-delta-iceberg.md
         """
         self._check_writable()
-        return iceberg.publication.publish(
+        return iceberg.to_iceberg.publish(
             self._source.store,
             self.name,
             catalog=catalog,
@@ -1571,7 +1575,7 @@ class Dataset(View):
             and its note, which stays; of a catalog, one call.
         """
         self._check_writable()
-        return iceberg.publication.unpublish(
+        return iceberg.to_iceberg.unpublish(
             self._source.store, self.name, catalog=catalog, table=table, dry_run=dry_run
         )
 
@@ -1869,7 +1873,7 @@ def _dead_metadata_of_tables(
     store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
 ) -> OldMetadata:
     """Judge the metadata of Delta and Iceberg tables beside the data."""
-    from lakebed.state.delta_log import dead_log_keys
+    from lakebed.tables.delta.log_names import dead_log_keys
 
     of_delta = dead_log_keys(store, dataset, objects, cutoff)
     return of_delta | iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff)

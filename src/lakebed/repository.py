@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lakebed import hive, sql, trees
+from lakebed import sql, work
+from lakebed.common.given import check_given, given_names
+from lakebed.common.html import facts_to_html
+from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     DatasetExistsError,
@@ -19,39 +24,36 @@ from lakebed.errors import (
 )
 from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_given, given_names
-from lakebed.model.html import facts_to_html
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.names import check_dataset_name
-from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.provider import MetadataProvider, telling
-from lakebed.model.redaction import StorageOptions
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
-from lakebed.publication.giving_up import (
-    delete_unchanged,
-    delete_with_tables,
-    etags_of,
-    pointers_in,
-)
-from lakebed.publication.signs import check_plain
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
+from lakebed.state.metadata_provider import MetadataProvider, telling
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import list_names, read_head
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
+from lakebed.tables import hive, trees
+from lakebed.tables.giving_up import (
+    delete_unchanged,
+    delete_with_tables,
+    etags_of,
+    pointers_in,
+)
+from lakebed.tables.signs import check_plain
 from lakebed.view import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lakebed.hive.adoption import Adoption
     from lakebed.model.dimensions import DimensionSchema
+    from lakebed.work.adoption import Adoption
 
 
 class Repository:
@@ -234,7 +236,7 @@ class Repository:
         Source:
             docs/design/006-hive.md
         """
-        if isinstance(source, hive.adoption.Adoption):
+        if isinstance(source, work.adoption.Adoption):
             self._check_adoptable(name)
             if source.name != name:
                 raise InvalidInputError(
@@ -264,7 +266,7 @@ class Repository:
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
             "drop it, which leaves them where they are."
         ):
-            hive.adoption.commit_adoption(self._store, created.name, adoption)
+            work.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.invalidate()
         return created
 
@@ -323,10 +325,10 @@ class Repository:
         known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
         check_plain(self._store, name, self._opened, known)
         if delta:
-            return trees.tables.find_delta(self._store, name, on_progress)
+            return trees.log_tables.find_delta(self._store, name, on_progress)
         if iceberg:
             metadata_file = None if iceberg is True else os.fspath(iceberg)
-            return trees.tables.find_iceberg(self._store, name, metadata_file, on_progress)
+            return trees.log_tables.find_iceberg(self._store, name, metadata_file, on_progress)
         if telemetry is not None:
             return trees.telemetry.find_telemetry(
                 self._store, name, telemetry, on_progress=on_progress
@@ -334,12 +336,15 @@ class Repository:
         if kite:
             metadata = self._opened(f"{self.uri}/{name}/{trees.kite.METADATA}")
             return trees.kite.find_kite(self._store, metadata, name, on_progress=on_progress)
-        return hive.adoption.find_adoption(
+        table = None
+        if hive.from_hive.is_table(source):
+            table = partial(hive.from_hive.partitions_of, self._store, name, str(source), metastore)
+        return work.adoption.find_adoption(
             self._store,
             name,
             source,
             partition_by,
-            metastore,
+            table,
             current,
             batch_level,
             on_progress,
@@ -537,7 +542,7 @@ class Repository:
             For each dataset the head, the history, the file table, and a LIST of what it has on
             storage. Memory: the files of the 40 largest datasets, as `Dataset.files`.
         """
-        from lakebed.report import write_report
+        from lakebed.web.build import write_report
 
         page = Path(path)
         opened: Callable[[str], Dataset] = self.open

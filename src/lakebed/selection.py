@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol, Self
 import pyarrow as pa
 
 from lakebed.commit import File, files_of
+from lakebed.common.given import given_names
+from lakebed.common.items import Items
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMismatchError
-from lakebed.model.given import given_names
-from lakebed.model.items import Items
 from lakebed.model.names import nearest
 from lakebed.model.predicate import Dnf, Predicate
-from lakebed.model.shown import shown
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import Store
 

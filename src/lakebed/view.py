@@ -15,6 +15,10 @@ import pyarrow as pa
 
 from lakebed import work
 from lakebed.commit import Commit
+from lakebed.common.given import given_names
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.shown import cut, shown
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -23,8 +27,6 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.given import given_names
-from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
@@ -45,10 +47,8 @@ from lakebed.model.predicate import (
     from_dnf,
     roots_of,
 )
-from lakebed.model.progress import NO_PROGRESS, OnProgress
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
-from lakebed.model.shown import cut, shown
 from lakebed.model.sql import parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from lakebed.state.commit import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.written import Written
-    from lakebed.trees.telemetry import TelemetryExport, TelemetryOptions
+    from lakebed.tables.trees.telemetry import TelemetryExport, TelemetryOptions
     from lakebed.work.merge import MergeReport
     from lakebed.work.writer import EntityWriter
 
@@ -865,7 +865,7 @@ class View(Readable):
         """
         from lakebed.model.dimensions import DimensionSchema
         from lakebed.store import open_store
-        from lakebed.trees import telemetry
+        from lakebed.tables.trees import telemetry
 
         if schema is not None and not isinstance(schema, DimensionSchema):
             schema = DimensionSchema.from_json(schema)

@@ -32,9 +32,9 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.archive import Archive, to_epoch_ms
-from lakebed.archive_http import create_app, serve
-from lakebed.archive_http.answers import Refusal
-from lakebed.archive_http.content import byte_range, content_type
+from lakebed.archive.http import create_app, serve
+from lakebed.archive.http.answers import Refusal
+from lakebed.archive.http.content import byte_range, content_type
 from lakebed.errors import InvalidInputError, MissingDependencyError
 
 T0 = 1426809600000  # 2015-03-20

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from browsing import LOOKS, Look, crawled, listening, opened
 
-from lakebed.lake_http import create_app
+from lakebed.web import create_app
 
 pytestmark = pytest.mark.browser
 

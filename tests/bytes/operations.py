@@ -46,9 +46,9 @@ from fixed_world import BEGIN, fixed_world
 import lakebed
 from lakebed import by, checks
 from lakebed.cli import main as command
-from lakebed.delta import publication
 from lakebed.errors import LakebedError, StorageError
 from lakebed.store import Store, open_store
+from lakebed.tables.delta import to_delta
 from lakebed.testing import CountingStore, DelegatingStore, FailingStore
 
 HOUR = dt.timedelta(hours=1)
@@ -1270,7 +1270,7 @@ def publish_a_checkpoint(lake):
     rows = [flight(98), {**flight(98), "carrier": None}]
     names = lake["shown"].arrow().schema.names
     lake["shown"].append([{name: row[name] for name in names} for row in rows])
-    with mock.patch.object(publication, "COMMITS_A_CHECKPOINT", 1):
+    with mock.patch.object(to_delta, "COMMITS_A_CHECKPOINT", 1):
         return shown(lake).publish_delta()
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import lakebed
-from lakebed.model import progress
+from lakebed.common import progress
 
 
 def test_lines_tell_how_far_it_is_where_there_is_no_terminal(cli, address, monkeypatch):
@@ -20,7 +20,7 @@ def test_lines_tell_how_far_it_is_where_there_is_no_terminal(cli, address, monke
     quiet = cli("check", address, "--deep", "-o", "json", "--quiet")
 
     assert json.loads(told.stdout) == json.loads(quiet.stdout) == []
-    assert "INFO lakebed.model.progress: compare files of flights files=0/2" in told.stderr
+    assert "INFO lakebed.common.progress: compare files of flights files=0/2" in told.stderr
     assert quiet.stderr == ""
 
 

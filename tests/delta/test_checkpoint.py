@@ -9,11 +9,11 @@ from inside import store_of
 from table_doors import DELTA, assert_shows
 
 import lakebed
-from lakebed.delta import checkpoint, publication
-from lakebed.delta.actions import adds
-from lakebed.publication.facts import shown_files
 from lakebed.state.reader import read_own_head
 from lakebed.store.posix import PosixStore
+from lakebed.tables.delta import checkpoint, to_delta
+from lakebed.tables.delta.actions import adds
+from lakebed.tables.shown_facts import shown_files
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 @pytest.fixture
 def days(tmp_path, monkeypatch):
     """A dataset whose Delta log has a checkpoint after each commit."""
-    monkeypatch.setattr(publication, "COMMITS_A_CHECKPOINT", 1)
+    monkeypatch.setattr(to_delta, "COMMITS_A_CHECKPOINT", 1)
     lake = lakebed.Repository(PosixStore(tmp_path, durable=False))
     return lake.create("days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p"))
 

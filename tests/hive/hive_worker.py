@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import lakebed
-from lakebed.hive.session import session_of
+from lakebed.tables.hive.metastore_session import session_of
 
 
 def answer(spark: Any, do: str, given: dict[str, Any]) -> Any:

@@ -19,11 +19,11 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.hive import batch_directories
-from lakebed.hive.adoption import find_adoption
 from lakebed.model.keys import adopted_file_name
 from lakebed.model.layout import TABLE, Folder, Naming
 from lakebed.testing import FailingStore
+from lakebed.work import batch_directories
+from lakebed.work.adoption import find_adoption
 
 MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
 

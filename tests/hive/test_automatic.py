@@ -183,7 +183,7 @@ def test_append_and_the_gathering_of_its_partition_are_one_put_and_two_versions(
 def test_append_survives_that_what_it_gathered_is_taken_out_meanwhile(
     spark, lake, days, table, monkeypatch
 ):
-    from lakebed import automatic
+    from lakebed.tables import automatic
 
     auto = create_hive(lake, days, table)
     auto.append(rows(1, "a", "b"))

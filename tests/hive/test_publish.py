@@ -13,9 +13,9 @@ import pytest
 import lakebed
 from lakebed import by
 from lakebed.errors import AlreadyExistsError, InvalidInputError, ReadOnlyError, StorageError
-from lakebed.hive.jvm import JvmCatalog
-from lakebed.hive.metastore import Metastore
 from lakebed.state import published
+from lakebed.tables.hive.jvm import JvmCatalog
+from lakebed.tables.hive.metastore import Metastore
 
 pytestmark = pytest.mark.spark
 

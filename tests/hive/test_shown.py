@@ -9,9 +9,9 @@ from inside import store_of
 
 import lakebed
 from lakebed.errors import InvalidInputError
-from lakebed.hive.jvm import JvmCatalog
-from lakebed.hive.shown import directories_in
 from lakebed.state import published
+from lakebed.tables.hive.jvm import JvmCatalog
+from lakebed.tables.hive.shown_directories import directories_in
 
 BATCH = "days/data/dt=a/batch_id=1"
 NOTED = "lake.days"

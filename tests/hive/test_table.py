@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
-from lakebed.hive.metastore import plain_location
-from lakebed.hive.table import Column, Spec, columns_of, ddl_type, unescape
 from lakebed.model.publishing import TableName
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
+from lakebed.store.root import plain_location
+from lakebed.tables.hive.table import Column, Spec, columns_of, ddl_type, unescape
 
 TEXT = Column(name="Text", type="string")
 NUMBER = Column(name="number", type="bigint")

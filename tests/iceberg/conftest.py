@@ -112,5 +112,5 @@ def known_catalog(
             return load_catalog("doors", **settings)
 
         # pyiceberg reads its configuration once a process; `test_configuration` does, in another.
-        monkeypatch.setattr("lakebed.iceberg.homes.load_catalog", load)
+        monkeypatch.setattr("lakebed.tables.iceberg.homes.load_catalog", load)
         yield KnownCatalog("doors", f"web_{uuid.uuid4().hex}.days", settings, catalog)

@@ -22,8 +22,8 @@ from lakebed.errors import (
     MissingDependencyError,
     StorageError,
 )
-from lakebed.iceberg import publication
 from lakebed.state import published
+from lakebed.tables.iceberg import to_iceberg
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 
@@ -136,7 +136,7 @@ def test_catalog_whose_package_is_missing_names_it(days, monkeypatch):
     days.append([{"p": "a", "n": 1}])
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.hive", None)
     monkeypatch.setattr(
-        "lakebed.iceberg.homes.load_catalog",
+        "lakebed.tables.iceberg.homes.load_catalog",
         lambda name: load_catalog(name, type="hive", uri="thrift://127.0.0.1:1"),
     )
 
@@ -206,7 +206,7 @@ def names_in(location: str) -> set[str]:
 
 def a_day_later(monkeypatch):
     """Let snapshots of before be read by nobody any more."""
-    monkeypatch.setattr("lakebed.iceberg.commit._READ_BY_MS", -1)
+    monkeypatch.setattr("lakebed.tables.iceberg.commit._READ_BY_MS", -1)
 
 
 def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, days, monkeypatch):
@@ -236,7 +236,7 @@ def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, 
 
 def test_metadata_of_old_versions_is_deleted(known_catalog, days, monkeypatch):
     monkeypatch.setitem(
-        publication._PROPERTIES_IN_A_CATALOG, "write.metadata.previous-versions-max", "3"
+        to_iceberg._PROPERTIES_IN_A_CATALOG, "write.metadata.previous-versions-max", "3"
     )
     for n in range(8):
         days.append([{"p": "a", "n": n}])

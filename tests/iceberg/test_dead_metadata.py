@@ -8,8 +8,8 @@ from inside import store_of
 from table_doors import ICEBERG, assert_shows
 
 import lakebed
-from lakebed.iceberg import homes
 from lakebed.store.posix import PosixStore
+from lakebed.tables.iceberg import homes
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 

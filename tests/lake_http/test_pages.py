@@ -30,8 +30,8 @@ from shown_page import ShownPage
 import lakebed
 from lakebed import by
 from lakebed.errors import InvalidInputError
-from lakebed.lake_http import create_app
-from lakebed.lake_http.application import disposition
+from lakebed.web import create_app
+from lakebed.web.routes import disposition
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])

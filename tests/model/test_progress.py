@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from lakebed.model import progress as module
-from lakebed.model.progress import NO_PROGRESS, Progress, Tally
+from lakebed.common import progress as module
+from lakebed.common.progress import NO_PROGRESS, Progress, Tally
 
 
 def test_files_and_bytes_add_up_and_each_file_counts_once() -> None:

@@ -14,13 +14,13 @@ import sys
 import pyarrow.parquet  # noqa: F401 - before the fork, as all that takes long to load
 from table_doors import DOORS
 
-from lakebed.delta import publication
-from lakebed.iceberg import commit, homes  # noqa: F401 - same
 from lakebed.repository import Repository
 from lakebed.store.posix import PosixStore
+from lakebed.tables.delta import to_delta
+from lakebed.tables.iceberg import commit, homes  # noqa: F401 - same
 from lakebed.testing import DelegatingStore
 
-publication.COMMITS_A_CHECKPOINT = 1  # so that publishers die at these, too
+to_delta.COMMITS_A_CHECKPOINT = 1  # so that publishers die at these, too
 
 
 class Deadly(DelegatingStore):

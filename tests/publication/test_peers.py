@@ -15,7 +15,7 @@ import pytest
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
-from lakebed.delta import publication
+from lakebed.tables.delta import to_delta
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-doors" / "bin" / "python"
@@ -203,7 +203,7 @@ def test_each_verb_is_read_back(peers, lake, monkeypatch):
         lambda: days.overwrite([{"p": "c", "n": n} for n in range(5)]),
         lambda: days.delete(days.where("n > 2")),
         lambda: days.merge([{"p": "a", "n": 1}, {"p": "d", "n": 9}], ["p", "n"], run="merge"),
-        lambda: monkeypatch.setattr(publication, "COMMITS_A_CHECKPOINT", 1),
+        lambda: monkeypatch.setattr(to_delta, "COMMITS_A_CHECKPOINT", 1),
         lambda: days.compact(gather=True),
         lambda: days.rollback(version=1),
         lambda: days.cleanup("0s", dry_run=False),

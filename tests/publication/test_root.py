@@ -12,9 +12,9 @@ import pytest
 
 import lakebed
 from lakebed.errors import InvalidInputError
-from lakebed.publication.root import key_at, root_of
 from lakebed.store import open_store
 from lakebed.store.posix import PosixStore
+from lakebed.store.root import key_at, root_of
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 KEYS = {"access_key_id": "a", "secret_access_key": "b"}

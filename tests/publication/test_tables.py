@@ -35,11 +35,11 @@ from lakebed.errors import (
     ObjectExistsError,
     StorageError,
 )
-from lakebed.hive.publication import Publication
 from lakebed.model import publishing
-from lakebed.publication.report import TablePublication
 from lakebed.state import published
 from lakebed.store.posix import PosixStore
+from lakebed.tables.hive.to_hive import Publication
+from lakebed.tables.outcome import TablePublication
 from lakebed.testing import CountingStore, DelegatingStore
 
 SCHEMA = pa.schema([("p", pa.string()), ("batch", pa.int64()), ("n", pa.int64())])
@@ -506,7 +506,7 @@ def write_by_force(door, dataset) -> None:
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.table import StaticTable
 
-    from lakebed.iceberg.homes import FilesBeside
+    from lakebed.tables.iceberg.homes import FilesBeside
 
     home = FilesBeside(store_of(dataset), dataset.name, store_of(dataset).uri)
     found = home.find("")
@@ -775,9 +775,9 @@ def test_files_of_what_was_shown_stay_for_the_retention_since_it_was_shown_last(
 
 
 def test_old_metadata_is_cleaned_up_and_the_table_stays_whole(door, days, monkeypatch):
-    from lakebed.delta import publication
+    from lakebed.tables.delta import to_delta
 
-    monkeypatch.setattr(publication, "COMMITS_A_CHECKPOINT", 4)
+    monkeypatch.setattr(to_delta, "COMMITS_A_CHECKPOINT", 4)
     for batch in range(12):
         days.overwrite(rows(batch, "a", "b"))
         door.publish(days)
@@ -905,7 +905,7 @@ def test_property_without_effect_that_an_older_release_accepted_is_told(
 
 
 def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, monkeypatch):
-    from lakebed.delta import publication
+    from lakebed.tables.delta import to_delta
 
     properties = {"publish.delta": "true", "publish.iceberg": "true"}
     auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties))
@@ -913,7 +913,7 @@ def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, 
     def burn(*_):
         raise ArithmeticError("it burns")
 
-    monkeypatch.setattr(publication, "publish", burn)
+    monkeypatch.setattr(to_delta, "publish", burn)
     auto.append(rows(1, "a"))
 
     assert "delta: ArithmeticError('it burns')" in caplog.text
@@ -922,7 +922,7 @@ def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, 
 
 def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, monkeypatch):
     days.append(rows(1, "a"))
-    gone = ("lakebed.iceberg.", "pyiceberg", "deltalake")
+    gone = ("lakebed.tables.iceberg.", "pyiceberg", "deltalake")
     for name in [name for name in sys.modules if name.startswith(gone)]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("pyiceberg", "deltalake"):

@@ -18,7 +18,6 @@ from inside import store_of
 from table_doors import DELTA, DOORS, ICEBERG, Door, assert_shows
 
 import lakebed
-from lakebed.delta import publication as delta_publication
 from lakebed.errors import (
     CorruptMetadataError,
     DatasetExistsError,
@@ -26,6 +25,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.store.posix import PosixStore
+from lakebed.tables.delta import to_delta as delta_publication
 from lakebed.testing import CountingStore, DelegatingStore
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lakebed
-from lakebed.delta.actions import path_of
-from lakebed.delta.log import LiveFiles, Log
 from lakebed.errors import DatasetNotFoundError, LakebedError, VersionNotFoundError
-from lakebed.iceberg.homes import FilesBeside
-from lakebed.iceberg.manifests import live_files
 from lakebed.state import history
 from lakebed.state.history import replay
-from lakebed.state.iceberg_names import hint_key
 from lakebed.state.readable import protected_versions
 from lakebed.state.reader import read_head
 from lakebed.state.state import State
+from lakebed.tables.delta.actions import path_of
+from lakebed.tables.delta.log import LiveFiles, Log
+from lakebed.tables.iceberg.homes import FilesBeside
+from lakebed.tables.iceberg.manifests import live_files
+from lakebed.tables.iceberg.metadata_names import hint_key
 from schedules.verbs import AT_FIRST, LEVEL, NAME, ROOT
 from schedules.world import Attempt, HeadEvent, World
 

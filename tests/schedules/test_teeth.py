@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lakebed.delta.log import Log
 from lakebed.state import conflicts, creation, updates
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import Reservation
 from lakebed.store.base import delete_or_leave
 from lakebed.store.memory import MemoryStore
+from lakebed.tables.delta.log import Log
 from lakebed.work import indexing, staged
 from schedules.plans import schedule_of
 from schedules.play import play, simulated

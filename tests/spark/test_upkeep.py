@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakebed
+from lakebed.common.progress import Progress
 from lakebed.errors import StorageError
-from lakebed.model.progress import Progress
 from lakebed.spark.session import described
 from lakebed.testing import FailingStore
 

@@ -50,7 +50,7 @@ class Lake:
         return max(n for n in range(version + 1) if partition in self.touched[n])
 
     def publisher(self) -> Iterator[None]:
-        """Publish as `lakebed.hive.publication` does, and let others go on between any two steps."""
+        """Publish as `lakebed.tables.hive.to_hive` does, and let others go on between any two steps."""
         note, version, is_open = note_of(self.store), None, True
         while is_open or version != self.head:
             version = self.head

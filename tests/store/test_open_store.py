@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
-from lakebed.model.redaction import StorageOptions
 from lakebed.store import open_store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore

@@ -18,6 +18,7 @@ from dimension_documents import NIGHTLY, TELEMETRY, UNIFIED, document
 
 import lakebed
 from lakebed import DimensionSchema, by
+from lakebed.common.grouping import balanced_groups
 from lakebed.errors import (
     FormatError,
     InvalidInputError,
@@ -25,7 +26,6 @@ from lakebed.errors import (
     PartitionSpecError,
     PredicateError,
 )
-from lakebed.model.grouping import balanced_groups
 from lakebed.model.telemetry_layout import (
     Selection,
     TelemetryLayout,

@@ -21,7 +21,7 @@ from lakebed.errors import (
     InvalidInputError,
 )
 from lakebed.store import Store, open_store
-from lakebed.trees.exported import ExportedTree
+from lakebed.tables.trees.exported import ExportedTree
 
 LINES = DatasetDescriptor(
     schema={

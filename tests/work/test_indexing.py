@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
+from lakebed.common.progress import Progress
 from lakebed.dataset import Dataset
 from lakebed.errors import (
     CommitConflictError,
@@ -19,7 +20,6 @@ from lakebed.errors import (
 )
 from lakebed.index import kartothek, merge
 from lakebed.index.segment import size_of
-from lakebed.model.progress import Progress
 from lakebed.repository import Repository
 from lakebed.state.reader import read_head
 from lakebed.state.state import State

@@ -42,7 +42,7 @@ from lakebed.errors import (
     PartitionSpecError,
     StorageError,
 )
-from lakebed.model.provider import MetadataProvider
+from lakebed.state.metadata_provider import MetadataProvider
 from lakebed.store.posix import PosixStore
 from lakebed.testing import FailingStore
 

@@ -24,13 +24,13 @@ from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
 from lakebed.archive.translator import translate
 from lakebed.arrow.reading.hashes import can_verify
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
     LakebedError,
     RecordNotFoundError,
 )
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.store import Store, open_store
 from lakebed.store.at_once import at_once
 from lakebed.store.memory import MemoryStore

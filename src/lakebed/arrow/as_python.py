@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
-from lakebed.model.shown import shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,11 +22,11 @@ from lakebed.arrow import scan
 from lakebed.arrow.digest import RowDigest, row_hashes
 from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter
 from lakebed.arrow.workers import Workers, gather
+from lakebed.common.grouping import balanced_groups
+from lakebed.common.progress import NO_PROGRESS, OnFileDone
 from lakebed.errors import CorruptMetadataError, StorageError
-from lakebed.model.grouping import balanced_groups
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.layout import Layout
-from lakebed.model.progress import NO_PROGRESS, OnFileDone
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.state import file_table, runs, sources

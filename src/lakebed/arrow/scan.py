@@ -16,13 +16,13 @@ from lakebed.arrow.formats.registry import find_reader
 from lakebed.arrow.fragments import dataset_of, grouped, types_in
 from lakebed.arrow.intact import open_intact, translating, with_recorded
 from lakebed.arrow.older import OlderFiles
+from lakebed.common.given import given_names
 from lakebed.errors import (
     CorruptMetadataError,
     DamagedFileError,
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.given import given_names
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate, map_leaves, roots_of

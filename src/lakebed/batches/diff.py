@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow.floats import with_one_zero_and_nan
+from lakebed.common.given import given_names
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.model.given import given_names
-from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import ListOf, MapOf, Struct, Type
-from lakebed.model.shown import counted
 from lakebed.model.totals import known_total
 from lakebed.state import file_table
 from lakebed.state.snapshot import Snapshot, Source

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakebed.model.html import facts_to_html
+from lakebed.common.html import facts_to_html
 from lakebed.model.keys import started_ms
 from lakebed.model.values import EPOCH
 from lakebed.state.history import Entry, replay

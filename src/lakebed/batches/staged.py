@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakebed.checks import Audit, Check, look_at
 from lakebed.commit import Commit
+from lakebed.common.html import facts_to_html
 from lakebed.errors import CommitConflictError, PreconditionFailedError
-from lakebed.model.html import facts_to_html
 from lakebed.state.commit import CommitOptions
 from lakebed.state.reservation import BatchRecord, Staging
 from lakebed.state.snapshot import Snapshot, Source

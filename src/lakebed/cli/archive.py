@@ -25,16 +25,16 @@ from lakebed.archive import (
     open_archive,
 )
 from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
+from lakebed.archive.http import serve as serve_archive
+from lakebed.archive.http.server import OWN_ADDRESSES
 from lakebed.archive.keys import KeyForm
 from lakebed.archive.target import DEFAULT_TEMPLATE
-from lakebed.archive_http import serve as serve_archive
-from lakebed.archive_http.server import OWN_ADDRESSES
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.listening import listens
 from lakebed.cli.options import Verb, parse_pairs, storage_option, verb
 from lakebed.cli.output import Output
+from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.model.shown import counted
 from lakebed.spark.session import get_session
 
 STORAGE_VARIABLE = "LAKEBED_ARCHIVE_STORAGE"

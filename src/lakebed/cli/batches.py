@@ -26,9 +26,9 @@ from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_time, takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, no_commit_record
+from lakebed.common.shown import counted, facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
-from lakebed.model.shown import counted, facts_of
 from lakebed.repository import Repository
 
 _BATCH_COLUMNS = (

@@ -9,8 +9,8 @@ import click
 
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
+from lakebed.common.shown import counted, human_size
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.shown import counted, human_size
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat

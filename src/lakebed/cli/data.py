@@ -27,9 +27,9 @@ from lakebed.cli.options import (
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.commit import Commit
+from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, LakebedError
-from lakebed.model.shown import facts_of
 from lakebed.repository import Repository, open_repository
 from lakebed.state.commit import CommitOptions
 from lakebed.view import View

@@ -27,6 +27,7 @@ from lakebed.cli.records import (
     dataset_facts,
     dataset_record,
 )
+from lakebed.common.shown import counted, visible
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
@@ -35,7 +36,6 @@ from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema
-from lakebed.model.shown import counted, visible
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import NoReturn
 
 from lakebed.cli.doctor_lines import DoctorLine, doctor_line
+from lakebed.common.shown import counted
 from lakebed.errors import AccessDeniedError, LakebedError, redacted
-from lakebed.model.shown import counted
 from lakebed.repository import open_repository
 from lakebed.store import Store, open_store
 from lakebed.store.base import location_exists

@@ -11,10 +11,10 @@ import click
 from lakebed.cli.data import where_option
 from lakebed.cli.options import AttachedOption, takes_state, verb
 from lakebed.cli.output import Output
+from lakebed.common.shown import counted
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS
-from lakebed.model.shown import counted
-from lakebed.trees.telemetry import MAX_BYTES, IfChanged, TelemetryOptions
+from lakebed.tables.trees.telemetry import MAX_BYTES, IfChanged, TelemetryOptions
 
 _TOLD = 5  # directories that are named
 

@@ -17,14 +17,14 @@ from lakebed.cli.records import (
     dataset_record,
     published_record,
 )
+from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
-from lakebed.hive.adoption import Adoption
-from lakebed.hive.publication import Publication
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.publishing import MODES
-from lakebed.model.shown import facts_of
-from lakebed.publication.report import TablePublication
 from lakebed.repository import Repository
+from lakebed.tables.hive.to_hive import Publication
+from lakebed.tables.outcome import TablePublication
+from lakebed.work.adoption import Adoption
 
 _DRIFT_EXIT_CODE = 1
 _NEWEST = "newest"  # metadata of an Iceberg table

@@ -25,11 +25,11 @@ from lakebed.cli.load import (
 )
 from lakebed.cli.options import parse_pairs, split_address, storage_option, verb
 from lakebed.cli.output import Output
+from lakebed.common.shown import counted, facts_of
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.shown import counted, facts_of
 from lakebed.pipeline import (
     FromArchive,
     FromFiles,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakebed.arrow.reading.files import STDIN, CsvOptions, FileFormat, RawFile, find_files
+from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.model.shown import counted
 
 _LABELS: dict[FileFormat, str] = {
     "csv": "CSV",

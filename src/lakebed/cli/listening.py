@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lakebed.archive_http.server import DEFAULT_HOST, DEFAULT_PORT
+from lakebed.archive.http.server import DEFAULT_HOST, DEFAULT_PORT
 from lakebed.cli.options import Verb
 
 

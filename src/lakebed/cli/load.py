@@ -23,12 +23,12 @@ from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import AttachedOption, Verb, takes_dataset, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
+from lakebed.common.progress import OnProgress
+from lakebed.common.shown import counted, facts_of
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.progress import OnProgress
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
-from lakebed.model.shown import counted, facts_of
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
 from lakebed.state.commit import CommitOptions

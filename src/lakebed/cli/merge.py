@@ -26,12 +26,12 @@ from lakebed.cli.data import (
 from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
+from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched
 from lakebed.model.schema import Schema
-from lakebed.model.shown import facts_of
 from lakebed.repository import Repository
 from lakebed.view import View
 from lakebed.work.merge import MergeReport

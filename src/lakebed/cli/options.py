@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from lakebed.cli.output import Output, OutputFormat
+from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, LakebedError, NotPublishedError
 from lakebed.model.locations import refuse_credentials
-from lakebed.model.redaction import StorageOptions
 from lakebed.model.times import to_moment
 from lakebed.model.uri import KINDS, parse_uri
 from lakebed.repository import Repository, open_repository

@@ -31,8 +31,8 @@ from typing import Any
 
 import click
 
-from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.shown import visible
+from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.shown import visible
 
 
 class OutputFormat(StrEnum):

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakebed.model import progress as told
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Progress
-from lakebed.model.shown import counted, human_size
+from lakebed.common import progress as told
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Progress
+from lakebed.common.shown import counted, human_size
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from lakebed.cli.options import (
     storage_option,
 )
 from lakebed.cli.output import Output, OutputFormat
+from lakebed.common.shown import counted
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lakebed.model.names import nearest
-from lakebed.model.shown import counted
 from lakebed.repository import Repository, open_repository
 from lakebed.store.base import location_exists
 

@@ -17,13 +17,13 @@ from lakebed.cli.group import VerbGroup
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.options import parse_pairs, takes_dataset, takes_state, verb
 from lakebed.cli.output import Output
+from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import changes
 from lakebed.model.schema import MISSING, Schema, dotted_types
-from lakebed.model.shown import shown
 from lakebed.repository import Repository
 
 _FIELD_COLUMNS = ("field", "type", "nullable", "default", "since", "doc")

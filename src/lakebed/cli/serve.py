@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import click
 
 from lakebed.archive import open_archive
-from lakebed.archive_http.server import OWN_ADDRESSES
+from lakebed.archive.http.server import OWN_ADDRESSES
 from lakebed.cli.listening import listens
 from lakebed.cli.options import REPOSITORY_VARIABLE, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.report import find_lake
-from lakebed.lake_http.server import serve as serve_lake
+from lakebed.web.serving import serve as serve_lake
 
 TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
 

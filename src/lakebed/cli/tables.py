@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakebed.model.shown import visible
+from lakebed.common.shown import visible
 
 # A rule under the header and nothing else, in ASCII.
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)

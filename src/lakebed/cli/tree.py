@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lakebed.commit import Partition
-from lakebed.model.shown import human_size
+from lakebed.common.shown import human_size
 from lakebed.model.totals import known_total
 
 COLUMNS = ("partition", "files", "rows", "bytes", "size")

@@ -11,7 +11,7 @@ import click
 from lakebed.cli.data import show_commit
 from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
-from lakebed.model.shown import counted
+from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
 from lakebed.work.cleanup import CleanupReport, parse_age

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, get_args
 
 from lakebed.arrow.kernel import WriteOptions as FileOptions
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.names import nearest
-from lakebed.model.redaction import StorageOptions
 from lakebed.model.times import to_moment
 from lakebed.model.uri import KINDS, Address, parse_uri
 

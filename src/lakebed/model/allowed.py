@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError
 from lakebed.model.schema import Kind, Primitive, Type
-from lakebed.model.shown import cut
 from lakebed.model.values import FLOATS, INTEGERS, Scalar, check_value, parse_value
 
 OTHER = "OTHER"  # stands for values that are not allowed

@@ -12,18 +12,18 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from lakebed.common.given import check_given, given_names, read_given
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
-from lakebed.model.given import check_given, given_names, read_given
-from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
-from lakebed.model.shown import cut
 from lakebed.model.spark_types import schema_from_spark
 
 # What each format's files can be compressed with; the first is the default.

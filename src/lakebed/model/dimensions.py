@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from lakebed.common.given import read_given
 from lakebed.errors import (
     FormatError,
     InvalidInputError,
@@ -25,7 +26,6 @@ from lakebed.errors import (
     UnsupportedVersionError,
 )
 from lakebed.model.allowed import AllowedValues, read_allowed
-from lakebed.model.given import read_given
 from lakebed.model.names import nearest
 from lakebed.model.partition import Dimension
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, get_args
 
+from lakebed.common.given import check_given
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
-from lakebed.model.given import check_given
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     TRUE,
@@ -28,7 +29,6 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct, Type
-from lakebed.model.shown import shown
 from lakebed.model.sql import Compared, parse_sql, parse_term
 from lakebed.model.terms import Constant, OfColumn, Term, columns_in
 from lakebed.model.values import Scalar, check_value

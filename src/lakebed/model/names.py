@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidNameError
-from lakebed.model.shown import shown
 
 # Kartothek's rule for a uuid. A full match: theirs lets a final newline through.
 _DATASET_NAME = re.compile(r"[A-Za-z0-9+\-_]+")

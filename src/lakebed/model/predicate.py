@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from lakebed.common.html import shortened
 from lakebed.errors import InvalidInputError, PredicateError
-from lakebed.model.html import shortened
 from lakebed.model.names import nearest
 from lakebed.model.schema import Type, path_of
 from lakebed.model.values import Scalar, check_value, is_nan

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from lakebed.common.html import MAX_ITEMS, facts_to_html, shortened
 from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.html import MAX_ITEMS, facts_to_html, shortened
 from lakebed.model.names import find_alike, nearest
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.predicate import (
     FALSE,
@@ -24,7 +25,6 @@ from lakebed.model.predicate import (
     negate,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.shown import shown
 from lakebed.model.terms import Computed, Constant, Function, OfColumn, Term
 from lakebed.model.values import (
     FLOATS,

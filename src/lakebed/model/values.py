@@ -9,9 +9,9 @@ import re
 import struct
 from collections.abc import Callable
 
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.shown import shown
 
 Scalar = bool | int | float | str | bytes | dt.date | dt.datetime | decimal.Decimal | None
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lakebed.model.lazy import lazily
+from lakebed.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from lakebed.model.progress import NO_PROGRESS as NO_PROGRESS
+    from lakebed.common.progress import NO_PROGRESS as NO_PROGRESS
     from lakebed.pipeline.candidates import FromArchive as FromArchive
     from lakebed.pipeline.candidates import FromFiles as FromFiles
     from lakebed.pipeline.following import IngestQuery as IngestQuery
@@ -18,7 +18,7 @@ else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
-            "NO_PROGRESS": "lakebed.model.progress",
+            "NO_PROGRESS": "lakebed.common.progress",
             "FromArchive": "lakebed.pipeline.candidates",
             "FromFiles": "lakebed.pipeline.candidates",
             "IngestQuery": "lakebed.pipeline.following",

@@ -12,10 +12,10 @@ import msgspec
 
 from lakebed.arrow.reading.files import CsvOptions, without_parents
 from lakebed.arrow.reading.unknown import Unknown
+from lakebed.common.given import read_given
 from lakebed.errors import FormatError, InvalidInputError, NotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.given import read_given
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
 from lakebed.pipeline.candidates import FromArchive, FromFiles, Supersede

@@ -15,15 +15,15 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.commit import Commit
+from lakebed.common.given import given_names
+from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
-from lakebed.model.given import given_names
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import check_dataset_name, nearest
-from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
 from lakebed.pipeline.attempts import Again, Attempts
 from lakebed.pipeline.candidates import (

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from lakebed.commit import Commit
-from lakebed.model.html import facts_to_html
-from lakebed.model.shown import counted, facts_of
+from lakebed.common.html import facts_to_html
+from lakebed.common.shown import counted, facts_of
 from lakebed.state.after import NotPublished
 from lakebed.work.ingest.due import LeftOut
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakebed.model.html import MAX_LENGTH
-from lakebed.model.shown import counted, cut
+from lakebed.common.html import MAX_LENGTH
+from lakebed.common.shown import counted, cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

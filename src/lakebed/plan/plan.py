@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakebed.model.html import facts_to_html
+from lakebed.common.html import facts_to_html
+from lakebed.common.shown import counted, cut
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate
-from lakebed.model.shown import counted, cut
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.explanation import Account, Explanation
 from lakebed.state.state import State

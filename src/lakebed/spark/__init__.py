@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lakebed.model.lazy import lazily
+from lakebed.common.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.spark import session as session

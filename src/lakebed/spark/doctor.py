@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import AccessDeniedError, InvalidInputError, LakebedError, ReadOnlyError
-from lakebed.model.redaction import StorageOptions
 from lakebed.spark.session import get_session, is_classic
 from lakebed.spark.travel import find_worker_error, loading
 from lakebed.store import Store, open_store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.model.redaction import StorageOptions
+from lakebed.common.redaction import StorageOptions
 from lakebed.spark.tables import HasStore
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.arrow.reading.files import Line, StoredFile, lines_of, reading
+from lakebed.common.grouping import balanced_groups
 from lakebed.errors import FormatError
 from lakebed.model.arrow_types import schema_from_arrow
-from lakebed.model.grouping import balanced_groups
 from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 

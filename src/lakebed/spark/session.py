@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, MissingDependencyError
-from lakebed.model.shown import shown
 from lakebed.spark.java import ensure_java
 from lakebed.spark.travel import naming_worker_errors
 

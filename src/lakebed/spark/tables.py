@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from lakebed.common.given import given_names
+from lakebed.common.html import facts_to_html
+from lakebed.common.shown import shown
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
-from lakebed.model.given import given_names
-from lakebed.model.html import facts_to_html
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
-from lakebed.model.shown import shown
 from lakebed.plan.plan import plan
 from lakebed.spark.read import read_frame
 from lakebed.spark.session import get_session

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pyarrow as pa
 
 from lakebed.arrow.workers import Threads, Workers
+from lakebed.common.progress import NO_PROGRESS
 from lakebed.errors import LakebedError
-from lakebed.model.progress import NO_PROGRESS
 from lakebed.spark.answers import ANSWER, answer, refusal, results
 from lakebed.spark.raw_files import cores_of
 from lakebed.spark.session import described, get_session

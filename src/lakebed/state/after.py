@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PUBLISHER = "lakebed.automatic"
+_PUBLISHER = "lakebed.tables.automatic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

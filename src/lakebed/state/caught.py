@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lakebed.model.shown import counted
+from lakebed.common.shown import counted
 
 MAX_SAMPLE = 5
 

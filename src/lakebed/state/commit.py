@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lakebed.common.given import check_given
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -23,7 +24,6 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.model.batch_ids import FIRST_MOMENT
-from lakebed.model.given import check_given
 from lakebed.state import conflicts
 from lakebed.state.after import NotPublished
 from lakebed.state.history import Entry

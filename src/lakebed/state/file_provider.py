@@ -17,7 +17,7 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import check_dataset_name
-from lakebed.model.provider import MetadataProvider, not_kept, read_kept
+from lakebed.state.metadata_provider import MetadataProvider, not_kept, read_kept
 from lakebed.store import open_store
 from lakebed.store.base import StoredObject
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lakebed.common.html import shortened
+from lakebed.common.shown import counted
 from lakebed.errors import (
     CorruptMetadataError,
     DatasetNotFoundError,
@@ -11,10 +13,8 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.model.html import shortened
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
 from lakebed.model.names import is_dataset_name, nearest, split_table
-from lakebed.model.shown import counted
 from lakebed.state import kartothek
 from lakebed.state.codec import (
     creation_time_of,

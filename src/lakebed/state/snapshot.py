@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from lakebed.errors import CommitConflictError, VersionNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
-from lakebed.model.provider import MetadataProvider
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
+from lakebed.state.metadata_provider import MetadataProvider
 from lakebed.state.readable import check_readable, kept_files, protected_batches
 from lakebed.state.reader import read_head
 from lakebed.state.state import State

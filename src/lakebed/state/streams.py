@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 
+from lakebed.common.given import check_given
 from lakebed.errors import InvalidInputError
-from lakebed.model.given import check_given
 from lakebed.model.keys import BatchId
 
 # Of queries that the head names. Of one that has not committed for so long, the runs still tell.

@@ -13,6 +13,7 @@ from typing import Self, TypedDict, Unpack
 
 import msgspec
 
+from lakebed.common.given import check_given, check_run_name
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -22,7 +23,6 @@ from lakebed.errors import (
 )
 from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_given, check_run_name
 from lakebed.model.keys import schema_number_of
 from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lakebed.common.redaction import StorageOptions, is_option_name
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
-from lakebed.model.redaction import StorageOptions, is_option_name
 from lakebed.store.object_options import SERVICE_ALIASES, SERVICES, Service
 from lakebed.store.user_files import find_user_file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lakebed.model.redaction import StorageOptions
+from lakebed.common.redaction import StorageOptions
 from lakebed.store.object_options import Service, environment_of
 
 _ENDPOINT = re.compile(r"https://(?P<account>[a-z0-9]+)\.(blob|dfs)\.(?P<domain>[a-z0-9.-]+)/?")

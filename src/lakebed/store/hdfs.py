@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidNameError
-from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import validate_key
 from lakebed.store.hdfs_options import HdfsSettings
 from lakebed.store.numbered import NumberedStore

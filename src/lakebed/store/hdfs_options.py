@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Self
 from xml.etree import ElementTree
 
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
-from lakebed.model.redaction import StorageOptions
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _DEFAULT_PORTS = {"http": 9870, "https": 9871}  # dfs.namenode.http-address, …https-address

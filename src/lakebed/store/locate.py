@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from lakebed.common.given import check_given
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
-from lakebed.model.given import check_given
 from lakebed.model.locations import refuse_credentials
-from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore

@@ -24,6 +24,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import (
     AccessDeniedError,
     InvalidInputError,
@@ -38,7 +39,6 @@ from lakebed.errors import (
     ThrottledError,
     redacted,
 )
-from lakebed.model.redaction import StorageOptions
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, is_listed
 from lakebed.store.conditions import ConditionsNote, conditions_of
 from lakebed.store.credentials import find_credentials

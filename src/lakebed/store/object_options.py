@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError, InvalidNameError
 from lakebed.model.locations import check_endpoint, refuse_credentials
-from lakebed.model.redaction import StorageOptions
 
 PROFILE = "profile"
 

@@ -5,9 +5,10 @@ Each is loaded when it is used.
 
 from typing import TYPE_CHECKING
 
-from lakebed.model.lazy import lazily
+from lakebed.common.lazy import lazily
 
 if TYPE_CHECKING:
+    from lakebed.work import adoption as adoption
     from lakebed.work import check as check
     from lakebed.work import cleanup as cleanup
     from lakebed.work import compaction as compaction
@@ -25,6 +26,7 @@ else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
+            "adoption": "lakebed.work",
             "check": "lakebed.work",
             "cleanup": "lakebed.work",
             "compaction": "lakebed.work",

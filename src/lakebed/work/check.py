@@ -23,6 +23,10 @@ import pyarrow.parquet as pq
 from lakebed.arrow.footer_facts import facts_of_file
 from lakebed.arrow.intact import CHECKSUM_DIFFERS, difference
 from lakebed.arrow.workers import Workers
+from lakebed.common.grouping import balanced_groups
+from lakebed.common.html import MAX_ITEMS, facts_to_html
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import counted
 from lakebed.errors import (
     CorruptMetadataError,
     FormatError,
@@ -31,12 +35,8 @@ from lakebed.errors import (
 )
 from lakebed.index import segment as index_segment
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.grouping import balanced_groups
-from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout, schema_key
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.facts import FileFacts, Recorded, facts_table

@@ -20,6 +20,9 @@ import pyarrow as pa
 import zstandard
 
 from lakebed.arrow.workers import Workers
+from lakebed.common.html import MAX_ITEMS, facts_to_html
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import counted
 from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -28,14 +31,10 @@ from lakebed.errors import (
     StorageFullError,
     noting,
 )
-from lakebed.model.html import MAX_ITEMS, facts_to_html
 from lakebed.model.layout import Folder
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, published
 from lakebed.state.commit import CommitOptions
-from lakebed.state.delta_log import dead_log_keys
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction
@@ -234,7 +233,7 @@ def cleanup(
     on_progress: OnProgress = NO_PROGRESS,
     options: CommitOptions | None = None,
     ask: AskTables | None = None,
-    find_dead_metadata: FindDeadMetadata = dead_log_keys,
+    find_dead_metadata: FindDeadMetadata,
 ) -> CleanupReport:
     """Delete what is proven dead; see `Dataset.cleanup`, and for `ask` `look`.
 

@@ -19,14 +19,14 @@ from lakebed.arrow.rewrite import (
     work_of,
 )
 from lakebed.commit import Commit
+from lakebed.common.grouping import balanced_groups, portions
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import counted
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
-from lakebed.model.grouping import balanced_groups, portions
-from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import is_adopted, partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Decimal, Primitive
-from lakebed.model.shown import counted
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state import file_table, runs, sources

@@ -25,6 +25,9 @@ from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.scan import scan
 from lakebed.arrow.workers import Workers, gather
 from lakebed.commit import Commit
+from lakebed.common.grouping import balanced_groups, portions
+from lakebed.common.html import facts_to_html
+from lakebed.common.progress import NO_PROGRESS, OnFileDone, OnProgress, Tally
 from lakebed.errors import (
     CommitConflictError,
     CorruptMetadataError,
@@ -40,13 +43,10 @@ from lakebed.index.segment import Footer, open_segment
 from lakebed.index.writer import PostingsWriter
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.grouping import balanced_groups, portions
-from lakebed.model.html import facts_to_html
 from lakebed.model.keys import file_ids
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, OnFileDone, OnProgress, Tally
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
 from lakebed.spark.workers import workers_for

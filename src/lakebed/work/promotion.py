@@ -15,12 +15,14 @@ from lakebed.arrow import scan
 from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.rewrite import Routed
 from lakebed.commit import Commit
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import counted
 from lakebed.errors import CommitConflictError, InvalidInputError, PartitionSpecError
 from lakebed.model.allowed import OTHER, TOKENS, Between, OneOf, read_allowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.evolution import grown_dimensions
-from lakebed.model.html import facts_to_html, shortened
 from lakebed.model.keys import BATCH_ID, encode_level, encode_path
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
@@ -35,9 +37,7 @@ from lakebed.model.predicate import (
     any_of,
     bind,
 )
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Schema
-from lakebed.model.shown import counted
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for

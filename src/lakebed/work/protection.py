@@ -8,8 +8,8 @@ import os
 import socket
 from collections.abc import Sequence
 
+from lakebed.common.given import check_given, check_number
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
-from lakebed.model.given import check_given, check_number
 from lakebed.state import history
 from lakebed.state.commit import CommitOptions, Committed
 from lakebed.state.history import Entry

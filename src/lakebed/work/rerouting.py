@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakebed.arrow import scan
 from lakebed.arrow.rewrite import Routed
 from lakebed.commit import Commit
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import CommitConflictError
 from lakebed.model.allowed import OTHER, TOKENS, OneOf, read_allowed
 from lakebed.model.descriptor import DatasetDescriptor
@@ -28,7 +29,6 @@ from lakebed.model.keys import BATCH_ID, encode_level, encode_path, split_label
 from lakebed.model.layout import Layout
 from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import TRUE
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.plan.plan import DataFile, Scan, plan
 from lakebed.spark.workers import workers_for
 from lakebed.state.commit import CommitOptions

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, VersionNotFoundError
 from lakebed.model.allowed import OTHER
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_partitioning, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
-from lakebed.model.shown import counted
 from lakebed.state import file_table, history
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list

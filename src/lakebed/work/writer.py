@@ -14,10 +14,10 @@ from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
+from lakebed.common.given import check_given
+from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.model.given import check_given
 from lakebed.model.keys import partition_of_label
-from lakebed.model.shown import counted
 from lakebed.state import runs
 from lakebed.state.conflicts import Read
 from lakebed.state.history import Entry

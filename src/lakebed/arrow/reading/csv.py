@@ -27,11 +27,11 @@ from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
 from lakebed.arrow.reading.unknown import Census, Ignored, Unknown, values_of
 from lakebed.arrow.reasons import reason_of
+from lakebed.common.shown import counted, shown
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Decimal, Kind, Primitive, Schema, Type
-from lakebed.model.shown import counted, shown
 from lakebed.model.values import text_hint
 
 _ROWS_PER_CHUNK = 16_384  # Arrow's parser is slow to start

@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reasons import reason_of
+from lakebed.common.redaction import StorageOptions
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.model.layout import DELTA_LOG
-from lakebed.model.redaction import StorageOptions
-from lakebed.model.shown import shown
 from lakebed.model.table_signs import HUDI_FOLDER, ICEBERG_FOLDER, table_of
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import effective_options, open_store

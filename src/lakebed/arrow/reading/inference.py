@@ -28,14 +28,14 @@ from lakebed.arrow.reading.files import (
     reading,
 )
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH
 from lakebed.model.descriptor import DOCUMENT, UUID
 from lakebed.model.names import check_field_name, nearest
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
-from lakebed.model.shown import shown
 
 DEFAULT_ROWS = 100_000
 _RECORDS_PER_CHUNK = 4_096

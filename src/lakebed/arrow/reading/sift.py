@@ -18,6 +18,8 @@ from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, Watch, 
 from lakebed.arrow.reading.rows import is_damage, open_reader
 from lakebed.arrow.reading.unknown import Census, Ignored, Unknown
 from lakebed.arrow.workers import Threads, Workers, gather
+from lakebed.common.grouping import balanced_groups
+from lakebed.common.progress import NO_PROGRESS
 from lakebed.errors import (
     CorruptMetadataError,
     FormatError,
@@ -27,9 +29,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.grouping import balanced_groups
 from lakebed.model.layout import staging_folder
-from lakebed.model.progress import NO_PROGRESS
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 

@@ -11,10 +11,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from lakebed.common.html import MAX_LENGTH, facts_to_html
+from lakebed.common.shown import cut, shown
 from lakebed.errors import PartitionSpecError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import value_of
-from lakebed.model.html import MAX_LENGTH, facts_to_html
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition.document import functions_from_document, functions_from_json
@@ -34,7 +35,6 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Kind, Primitive, Schema, Type
-from lakebed.model.shown import cut, shown
 from lakebed.model.values import Scalar, check_value
 
 NOTHING_PROVIDED: Mapping[str, Scalar] = MappingProxyType({})

@@ -17,10 +17,10 @@ from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, Sifted, census_of, sift_all
 from lakebed.arrow.reading.unknown import Ignored, widened
 from lakebed.commit import Commit
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import counted
 from lakebed.errors import CommitConflictError, ObjectExistsError, RejectsError
 from lakebed.model.evolution import changes
-from lakebed.model.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.model.shown import counted
 from lakebed.spark.workers import workers_for
 from lakebed.state import schema_file
 from lakebed.state.creation import create, first_state

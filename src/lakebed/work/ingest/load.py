@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.reading.files import FileFormat, find_files
 from lakebed.commit import Commit
+from lakebed.common.given import check_given
+from lakebed.common.html import facts_to_html
+from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.shown import counted
 from lakebed.errors import CommitConflictError, DatasetNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_given
-from lakebed.model.html import facts_to_html
 from lakebed.model.names import check_dataset_name
-from lakebed.model.progress import NO_PROGRESS, OnProgress
-from lakebed.model.shown import counted
 from lakebed.state import history
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat

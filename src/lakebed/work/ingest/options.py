@@ -11,8 +11,8 @@ from lakebed.arrow.kernel import WriteOptions
 from lakebed.arrow.reading.files import CsvOptions, FileFormat
 from lakebed.arrow.reading.sift import Counts
 from lakebed.arrow.reading.unknown import Unknown
+from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
-from lakebed.model.redaction import StorageOptions
 from lakebed.model.values import Scalar
 from lakebed.state.commit import CommitOptions
 

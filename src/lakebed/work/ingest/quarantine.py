@@ -23,6 +23,8 @@ from lakebed.arrow import scan
 from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Counts, Sifted, read_rejects
 from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
+from lakebed.common.given import check_run_name
+from lakebed.common.shown import counted
 from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
@@ -31,11 +33,9 @@ from lakebed.errors import (
 )
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.given import check_run_name
 from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
-from lakebed.model.shown import counted
 from lakebed.plan.plan import ScanPlan, plan
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.kernel import MIB, BatchTarget
 from lakebed.arrow.rewrite import RewriteJob, Work, file_partition, rewrite_all
+from lakebed.common.grouping import balanced_groups
 from lakebed.errors import InvalidInputError
-from lakebed.model.grouping import balanced_groups
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, plan
 from lakebed.spark.workers import workers_for

@@ -1,0 +1,94 @@
+"""What every request passes: the question for the token, and a line in the log."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import logging
+import time
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lakebed.archive.http.answers import Refusal
+
+_log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/health", "/health/"})  # who looks after a server has no token
+
+
+class Gate:
+    """Refuses requests without the token, and logs each request without query and headers."""
+
+    def __init__(self, app: ASGIApp, token: str | None, *, asks_people: bool = False) -> None:
+        """Stand before `app`; without a token everybody passes.
+
+        Args:
+            app: Who answers.
+            token: What requests must bring.
+            asks_people: Whether browsers ask for the token, and may send it as a password.
+        """
+        self._app = app
+        self._token = None if token is None else token.encode("ascii")
+        self._asks_people = asks_people
+        self._refusal = _ASK_PEOPLE if asks_people else _UNAUTHORIZED
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin, status = time.monotonic(), 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        app = self._app if self._may_pass(scope) else self._refusal.answer()
+        try:
+            await app(scope, receive, send_and_note)
+        finally:
+            _log.info(
+                "request method=%s path=%r status=%d duration_ms=%.0f",
+                scope["method"],
+                scope["path"],
+                status,
+                1000 * (time.monotonic() - begin),
+            )
+
+    def _may_pass(self, scope: Scope) -> bool:
+        if self._token is None or scope["path"] in OPEN_PATHS:
+            return True
+        kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        kind, given = kind.lower(), given.strip()
+        if kind == "basic" and self._asks_people:
+            kind, given = "bearer", _password(given)
+        # Compared in a time that does not tell how much of it is right.
+        is_right = hmac.compare_digest(given.encode("latin-1"), self._token)
+        return kind == "bearer" and is_right
+
+
+def _password(given: str) -> str:
+    """Return the password of basic authentication, whoever the user is; empty if there is none."""
+    try:
+        return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+    except ValueError:
+        return ""
+
+
+_UNAUTHORIZED = Refusal(
+    401,
+    "Unauthorized",
+    "A token is needed: send it as Authorization: Bearer TOKEN.",
+    headers={"www-authenticate": 'Bearer realm="archive"'},
+)
+
+_ASK_PEOPLE = Refusal(
+    401,
+    "Unauthorized",
+    "A token is needed: give it as the password of any user, or send it as Authorization: Bearer "
+    "TOKEN.",
+    headers={"www-authenticate": 'Basic realm="lakebed", charset="UTF-8"'},
+)

@@ -1,5 +1,0 @@
-"""The archive over HTTP, as the clients of `datalake` know it. Needs the extra `serve`."""
-
-from lakebed.archive_http.server import create_app, serve
-
-__all__ = ["create_app", "serve"]

@@ -1,0 +1,116 @@
+"""Whether Parquet files of other tools read as the schema says, judged by their footers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types as pat
+
+from lakebed.common.progress import NO_PROGRESS, OnFileDone
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.schema import Schema
+from lakebed.store.at_once import at_once
+from lakebed.store.base import Store
+
+THREADS = 16  # each waits for storage
+
+
+def read_footers(
+    store: Store, keys: Iterable[str], on_read: OnFileDone = NO_PROGRESS
+) -> dict[str, pq.FileMetaData | SchemaMismatchError]:
+    """Return the footers of files, and for what is no Parquet file the error that says so.
+
+    Args:
+        store: Where they are.
+        keys: Of the files.
+        on_read: Is told of each.
+
+    Cost:
+        One HEAD and one or two GETs of some KiB a file, several at a time.
+    """
+
+    def read(key: str) -> tuple[str, pq.FileMetaData | SchemaMismatchError]:
+        try:
+            with store.open_input(key) as source:
+                footer = pq.read_metadata(source)
+        except (pa.ArrowException, OSError, ValueError) as exc:
+            error = SchemaMismatchError(
+                f"{key!r} cannot be read as Parquet: {exc}.",
+                hint="Move it out of the table's directory, or mend it.",
+            )
+            error.__cause__ = exc
+            return key, error
+        on_read(key)
+        return key, footer
+
+    return dict(at_once(read, tuple(keys), THREADS))
+
+
+def sound_footers(
+    footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
+) -> dict[str, pq.FileMetaData]:
+    """Return footers of which all are there.
+
+    Raises:
+        SchemaMismatchError: One is not.
+    """
+    sound = {}
+    for key, footer in footers.items():
+        if isinstance(footer, SchemaMismatchError):
+            raise footer
+        sound[key] = footer
+    return sound
+
+
+def difference(footer: pq.FileMetaData, stored: Schema) -> str:
+    """Say why a file does not read as these fields; empty if it does.
+
+    A field that the file lacks reads as null, a column that is no field is not read.
+    """
+    arrow_schema = footer.schema.to_arrow_schema()
+    for wanted, field in zip(schema_to_arrow(stored), stored, strict=True):
+        matches = [name for name in arrow_schema.names if name.lower() == field.name.lower()]
+        if len(matches) > 1:
+            return f"columns {', '.join(matches)} differ only in case"
+        if not matches:
+            if not field.nullable:
+                return f"it lacks column {field.name!r}, which is never null"
+            continue
+        if matches[0] != field.name:
+            return f"column {matches[0]!r} is called {field.name!r} in the schema"
+        column = arrow_schema.field(matches[0])
+        if not _reads_as(column.type, wanted.type):
+            return f"column {field.name!r} is of type {column.type} instead of {wanted.type}"
+    return ""
+
+
+def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every reader reads one type of a file as another, without a loss."""
+    if pat.is_dictionary(have):
+        have = have.value_type
+    if have.equals(wanted):
+        return True
+    if pat.is_large_string(have):
+        return bool(pat.is_string(wanted))
+    if pat.is_large_binary(have):
+        return bool(pat.is_binary(wanted))
+    if pat.is_int8(have) or pat.is_int16(have):
+        return bool(pat.is_int32(wanted))  # Parquet holds them in 32 bits
+    if pat.is_timestamp(have) and pat.is_timestamp(wanted):
+        # INT96, as Spark writes it by default, names no zone but is an instant.
+        return have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
+    if pat.is_list(have) or pat.is_large_list(have):
+        return bool(pat.is_list(wanted)) and _reads_as(have.value_type, wanted.value_type)
+    if pat.is_map(have) and pat.is_map(wanted):
+        return _reads_as(have.key_type, wanted.key_type) and _reads_as(
+            have.item_type, wanted.item_type
+        )
+    if pat.is_struct(have) and pat.is_struct(wanted):
+        inner = {field.name: field.type for field in have}
+        return all(
+            field.name not in inner or _reads_as(inner[field.name], field.type) for field in wanted
+        )
+    return False

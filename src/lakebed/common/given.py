@@ -1,0 +1,103 @@
+"""Arguments of a kind that no call takes: an error that names them, before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import SupportsIndex
+
+from lakebed.common.shown import shown
+from lakebed.errors import FormatError, InvalidInputError
+
+
+def check_given(
+    name: str, value: object, kind: type | tuple[type, ...], remedy: str, *, or_none: bool = True
+) -> None:
+    """Check that an argument is of a kind, or was left out.
+
+    Args:
+        name: As the caller writes it.
+        value: What was given.
+        kind: What it must be.
+        remedy: What to give instead, as a sentence.
+        or_none: Whether it may be left out.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    if not (isinstance(value, kind) or (value is None and or_none)):
+        raise InvalidInputError(f"{name} is {shown(value)}.", hint=remedy)
+
+
+def read_given(path: Path, max_bytes: int | None = None) -> str | None:
+    """Read a small file that a caller names; None if there is none of that name.
+
+    Args:
+        path: What was given, which may be no name of a file at all.
+        max_bytes: More are no such file.
+
+    Raises:
+        FormatError: It is too large, or no UTF-8.
+        InvalidInputError: It may not be read.
+    """
+    try:
+        if not path.is_file():
+            return None
+    except OSError:  # too long for a name
+        return None
+    try:
+        size_bytes = path.stat().st_size
+        if max_bytes is not None and size_bytes > max_bytes:
+            raise FormatError(
+                f"{str(path)!r} has {size_bytes:,} bytes, too many for what is to be read of it.",
+                hint="Name the right file.",
+            )
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise FormatError(
+            f"{str(path)!r} is no UTF-8: {exc}.", hint="Name the right file."
+        ) from exc
+    except OSError as exc:
+        raise InvalidInputError(
+            f"{str(path)!r} cannot be read: {exc.strerror or exc}.", hint="Check the file."
+        ) from exc
+
+
+def check_run_name(run: object) -> None:
+    """Check that a run is named by a text, or has no name.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    check_given("run", run, str, "Name it by a text, such as '2013-01'.")
+
+
+def check_number(name: str, value: object) -> None:
+    """Check that what names a version or a batch is a whole number, or was left out.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    check_given(name, value, SupportsIndex, "Give a whole number, as `history` tells it.")
+
+
+def given_names(argument: str, names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names that a caller gives: a text is one name, and not its letters.
+
+    Args:
+        argument: As the caller writes it.
+        names: One, or several.
+
+    Raises:
+        InvalidInputError: They are something else.
+
+    >>> given_names("on", "id"), given_names("on", ["id", "day"])
+    (('id',), ('id', 'day'))
+    """
+    hint = 'Give a name, or a list of names such as ["id"].'
+    check_given(argument, names, Iterable, hint, or_none=False)
+    several = (names,) if isinstance(names, str) else tuple(names)
+    for name in several:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"{argument} names {shown(name)}, which is no text.", hint=hint)
+    return several

@@ -1,1 +1,0 @@
-"""Keeping tables of other formats in step with a dataset: one engine, and a target for each format."""

@@ -1,0 +1,1 @@
+"""Tables and trees of other tools over the files of a dataset: written, kept in step, and adopted."""

@@ -1,0 +1,164 @@
+"""Publication after each commit, of datasets whose properties ask for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.model import publishing
+from lakebed.model.predicate import TRUE
+from lakebed.model.publishing import Mode, PublicationTarget
+from lakebed.state.after import Gathered, NotPublished, Pending
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.tables import delta, hive, iceberg
+from lakebed.tables.hive.directories import ScatteredError
+from lakebed.tables.hive.metastore_session import is_session_running
+from lakebed.work.compaction import CompactionOptions, compact
+from lakebed.work.gathering import gather_beside
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+# Properties come from storage, so they name no place where a process connects to or writes: that is
+# for whoever runs it to say, as pyiceberg's configuration says what a catalog is.
+METASTORE = "LAKEBED_METASTORE"
+
+_ROUNDS = 5  # in which what others have appended meanwhile is gathered, too
+
+_gathering: ContextVar[bool] = ContextVar("gathering", default=False)
+
+
+def publish(
+    store: Store, state: State, metastore: SparkSession | str | os.PathLike[str] | None = None
+) -> tuple[NotPublished, ...]:
+    """Publish a dataset to what its properties name, each by itself.
+
+    Args:
+        store: Where the dataset is.
+        state: What its head says.
+        metastore: Where Hive tables are; None for that of `LAKEBED_METASTORE`, else that of the
+            session that runs.
+
+    Returns:
+        What was not published, and why. It keeps no other target from being published to.
+    """
+    if _gathering.get():
+        return ()  # what gathers publishes afterwards
+    properties = state.descriptor.properties
+    for error in publishing.misunderstood(properties):
+        _log.warning("property without effect dataset=%s: %s", state.name, error)
+    targets = publishing.targets(properties)
+    beside = [target for target in targets if target.kind != "hive"]
+    publisher = _Publisher(store, state.name, metastore or os.environ.get(METASTORE))
+    failures = publisher.publish_to(beside)
+    hive_failures = publisher.publish_to(target for target in targets if target.kind == "hive")
+    if publisher.has_gathered:
+        failures = publisher.publish_to(beside)
+    return (*failures, *hive_failures)
+
+
+def gather(store: Store, pending: Pending) -> Gathered | None:
+    """Gather what a batch is to be committed with, where a table needs one directory a partition.
+
+    Raises:
+        LakebedError: See `gather_beside`.
+    """
+    targets = publishing.targets(pending.base.descriptor.properties)
+    if not any(target.gathers for target in targets):
+        return None
+    return gather_beside(store, pending)
+
+
+@dataclass(slots=True)
+class _Publisher:
+    """Publishes one dataset.
+
+    Attributes:
+        store: Where the dataset is.
+        dataset: Its name.
+        metastore: Where Hive tables are; None for that of the session that runs.
+        has_gathered: Whether it has made a commit for a table to show.
+    """
+
+    store: Store
+    dataset: str
+    metastore: SparkSession | str | os.PathLike[str] | None
+    has_gathered: bool = False
+
+    def publish_to(self, targets: Iterable[PublicationTarget]) -> tuple[NotPublished, ...]:
+        """Publish to tables; return those that could not be brought into step."""
+        failures = []
+        for target in targets:
+            try:
+                target.check()
+                self._publish(target)
+            except Exception as exc:  # noqa: BLE001 - the commit was made, and others are to be told
+                reason, hint = (
+                    (exc.message, exc.hint) if isinstance(exc, LakebedError) else (repr(exc), "")
+                )
+                title = _title_of(target)
+                failures.append(
+                    NotPublished(dataset=self.dataset, table=title, reason=reason, hint=hint)
+                )
+        return tuple(failures)
+
+    def _publish(self, target: PublicationTarget) -> None:
+        catalog, table, root = map(target.options.get, ("catalog", "table", "root"))
+        match target.kind:
+            case "delta":
+                delta.to_delta.publish(self.store, self.dataset)
+            case "iceberg":
+                iceberg.to_iceberg.publish(
+                    self.store, self.dataset, catalog=catalog, table=table, root=root
+                )
+            case "hive":
+                self._to_hive(target)
+
+    def _to_hive(self, target: PublicationTarget) -> None:
+        """Publish to a metastore; write again what a table cannot show for where it lies."""
+        if self.metastore is None and not is_session_running():
+            raise InvalidInputError(
+                f"No Spark session runs, and {METASTORE} names no metastore.",
+                hint=f"Set the environment variable {METASTORE} to thrift://host:port, or to the "
+                "directory of an embedded metastore.",
+            )
+        options = target.options
+        how = hive.to_hive.PublishOptions(
+            mode=cast("Mode | None", options.get("mode")), root=options.get("root")
+        )
+        for rounds_left in reversed(range(_ROUNDS)):
+            try:
+                hive.to_hive.publish(
+                    self.store, self.dataset, self.metastore, options["table"], how
+                )
+            except ScatteredError as error:
+                if not rounds_left:
+                    raise
+                self._gather(error.directories)
+            else:
+                return
+
+    def _gather(self, directories: frozenset[str]) -> None:
+        """Write the files of directories again, those of each partition into one, by a commit."""
+        self.has_gathered = True
+        token = _gathering.set(True)
+        try:
+            options = CompactionOptions(directories=directories)
+            compact(self.store, self.dataset, TRUE, options, spark=None, is_dry_run=False)
+        finally:
+            _gathering.reset(token)
+
+
+def _title_of(target: PublicationTarget) -> str:
+    try:
+        return target.title
+    except LakebedError:
+        return target.kind  # an older release has accepted a name that is none

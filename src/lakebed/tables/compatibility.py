@@ -1,0 +1,141 @@
+"""Whether files of older schemas, and of other tools, read in a table as they do here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from lakebed.arrow.footers import difference, read_footers, sound_footers
+from lakebed.arrow.older import OlderFiles
+from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.arrow_types import type_from_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import schema_number_of
+from lakebed.model.layout import Folder
+from lakebed.model.schema import Field, Kind, Primitive, Type
+from lakebed.state import history
+from lakebed.state.descriptors import descriptor_from
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+Widens = Callable[[Type, Type], bool]
+"""Whether readers of a table make of a file's type, the first, what the table has, the second."""
+
+
+def check_compatible(
+    store: Store, state: State, labels: Sequence[str], *, reader: str, widens: Widens
+) -> None:
+    """Check that readers of a table, who know nothing of lineages, make of files what Lakebed does.
+
+    Args:
+        store: Where the files are.
+        state: Of the dataset.
+        labels: Of the files.
+        reader: Whose readers, for errors.
+        widens: What they make of other types.
+
+    Raises:
+        InvalidInputError: It would not; the message names the field.
+
+    Cost:
+        Nothing for files of the current schema; the history where there are older ones, and a
+        footer for each file of another tool.
+    """
+    lineage = state.lineage
+    numbers: dict[int | None, list[str]] = {}
+    for label in labels:
+        number = schema_number_of(label, newest=lineage.number)
+        numbers.setdefault(number, []).append(label)
+    if any(number is not None and number < lineage.number for number in numbers):
+        names = _names_by_schema(store, state)
+        for number in numbers:
+            if number is not None and number < lineage.number:
+                _check_older(state, number, names.get(number), reader, widens)
+    foreign = numbers.get(None, [])
+    if foreign:
+        stored = state.layout.stored_schema
+        for key, footer in sound_footers(
+            read_footers(store, map(state.layout.key, foreign))
+        ).items():
+            reason = difference(footer, stored)
+            if reason:
+                raise InvalidInputError(
+                    f"Data file {key!r} would not read in {reader} as in {state.name!r}: {reason}.",
+                    hint="Overwrite its partition with its own rows.",
+                )
+
+
+def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
+    """Return the fields of older schemas whose names the current one does not have.
+
+    Cost:
+        Nothing if there was one schema only; else the history.
+    """
+    dropped: dict[str, Field] = {}
+    if state.lineage.number > 1:
+        for descriptor in _descriptors(store, state).values():
+            gone = (f for f in descriptor.schema if f.name not in state.descriptor.schema)
+            dropped.update((field.name, field) for field in gone)
+    return tuple(dropped.values())
+
+
+def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[Field, ...]:
+    """Return the columns of files of other tools that are no fields, such as an index of pandas.
+
+    Cost:
+        A footer for each file of another tool.
+    """
+    number = state.lineage.number
+    foreign = [label for label in labels if schema_number_of(label, newest=number) is None]
+    unknown: dict[str, Field] = {}
+    footers = sound_footers(read_footers(store, map(state.layout.key, foreign)))
+    for footer in footers.values():
+        for column in footer.schema.to_arrow_schema():
+            if column.name in state.layout.column_types or column.name in unknown:
+                continue
+            try:
+                kind = type_from_arrow(column.type, place=column.name, strict_names=False)
+            except SchemaMismatchError:
+                kind = Primitive(Kind.STRING)  # nobody reads it
+            unknown[column.name] = Field(name=column.name, type=kind)
+    return tuple(unknown.values())
+
+
+def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
+    return {
+        number: frozenset(descriptor.schema.names)
+        for number, descriptor in _descriptors(store, state).items()
+    }
+
+
+def _descriptors(store: Store, state: State) -> Mapping[int, DatasetDescriptor]:
+    """Return what the dataset was, by the number of its schema."""
+    descriptors = {}
+    for entry in history.read(store, state.lists.history):
+        if entry.descriptor is not None:
+            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(state.name))
+            descriptors[lineage.number] = descriptor
+    return descriptors
+
+
+def _check_older(
+    state: State, number: int, names: frozenset[str] | None, reader: str, widens: Widens
+) -> None:
+    older = OlderFiles.of(state.layout, number)
+    reason = ""
+    for name, value in older.reading.constants.items():
+        if value is not None:
+            reason = f"field {name!r} reads as {value!r} in them"
+        elif names is None or name in names:
+            reason = f"they hold an earlier field of the name {name!r}"
+    for name, kind in older.reading.promoted.items():
+        wanted = state.descriptor.schema.get(name).type
+        if not widens(kind, wanted):
+            reason = f"they hold field {name!r} as {kind} instead of {wanted}"
+    for name in older.reading.rebuilt:
+        reason = f"they hold field {name!r} in another form"
+    if reason:
+        raise InvalidInputError(
+            f"Files of schema {number} of {state.name!r} would not read in {reader} as they do here: "
+            f"{reason}.",
+            hint="Overwrite their partitions with their own rows: new files are of the new schema.",
+        )

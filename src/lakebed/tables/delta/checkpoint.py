@@ -1,0 +1,205 @@
+"""Checkpoints: all that a Delta log says after a commit, as one Parquet file.
+
+Readers need not have one: the commits tell the same. So it is written after the commit, and if
+that fails the commit is as good as before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import ObjectNotFoundError
+from lakebed.store.base import Store
+from lakebed.tables import pointers
+from lakebed.tables.delta.log import Log, checkpoint_in
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_SCHEMA = pa.schema(
+    [
+        (
+            "txn",
+            pa.struct(
+                [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
+            ),
+        ),
+        (
+            "add",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("partitionValues", _TEXTS),
+                    ("size", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                    ("dataChange", pa.bool_()),
+                    ("stats", pa.string()),
+                ]
+            ),
+        ),
+        (
+            "remove",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("deletionTimestamp", pa.int64()),
+                    ("dataChange", pa.bool_()),
+                ]
+            ),
+        ),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("name", pa.string()),
+                    ("description", pa.string()),
+                    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", pa.list_(pa.string())),
+                    ("configuration", _TEXTS),
+                    ("createdTime", pa.int64()),
+                ]
+            ),
+        ),
+        (
+            "protocol",
+            pa.struct(
+                [
+                    ("minReaderVersion", pa.int32()),
+                    ("minWriterVersion", pa.int32()),
+                    ("readerFeatures", pa.list_(pa.string())),
+                    ("writerFeatures", pa.list_(pa.string())),
+                ]
+            ),
+        ),
+    ]
+)
+
+_ADD = _SCHEMA.field("add").type
+
+# Paths and statistics of files are all different: to look for repetitions among them takes longer
+# than all the rest. Nobody skips rows of a checkpoint by bounds of these columns.
+_REPEATED = ["add.partitionValues.key_value.key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint, not yet on storage.
+
+    Attributes:
+        data: The Parquet file.
+        row_count: Of its actions.
+        digest: Of the file; the commit has it, so that nobody goes on with another one.
+    """
+
+    data: pa.Buffer
+    row_count: int
+    digest: str
+
+
+def encode(rest: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) -> Checkpoint:
+    """Return a checkpoint.
+
+    Args:
+        rest: Actions that are no files.
+        adds: All files, as `adds_column` gives them.
+    """
+    others = pa.Table.from_pylist([dict(action) for action in rest], schema=_SCHEMA)
+    columns = [
+        adds if name == "add" else pa.nulls(len(adds), _SCHEMA.field(name).type)
+        for name in _SCHEMA.names
+    ]
+    table = pa.concat_tables([others, pa.table(columns, schema=_SCHEMA)])
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table, sink, compression="snappy", use_dictionary=_REPEATED, write_statistics=False
+    )
+    data = sink.getvalue()
+    return Checkpoint(data, table.num_rows, _digest(data))
+
+
+def write(store: Store, log: Log, number: int, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint after a commit.
+
+    Cost:
+        Two PUTs and one GET.
+    """
+    store.put(log.checkpoint_key(number), checkpoint.data)
+    last = {
+        "version": number,
+        "size": checkpoint.row_count,
+        "sizeInBytes": checkpoint.data.size,
+    }
+    pointers.point(
+        store,
+        log.pointer,
+        msgspec.json.encode(last),
+        is_enough=lambda data: _leads_to(log, data, least=number),
+    )
+
+
+def _leads_to(log: Log, data: bytes, *, least: int) -> bool:
+    led_to = checkpoint_in(data)
+    return led_to is not None and led_to >= least and log.has_checkpoint(led_to)
+
+
+def read_adds(
+    store: Store, log: Log, number: int, digest: str, *, without: Sequence[str] = ()
+) -> pa.ChunkedArray | None:
+    """Return the files that a checkpoint names; None if it is not there, or not the one we wrote.
+
+    They stay columns as they were written: no row of them becomes an object of Python.
+
+    Args:
+        store: Where the log is.
+        log: Of the table.
+        number: Of the commit before the checkpoint.
+        digest: That it has, as the commit says.
+        without: Paths of files to leave out.
+
+    Cost:
+        The checkpoint, in memory.
+    """
+    try:
+        data = store.get(log.checkpoint_key(number)).data
+    except ObjectNotFoundError:
+        return None
+    if _digest(data) != digest:
+        return None
+    adds = pq.ParquetFile(pa.BufferReader(data)).read(["add"]).column("add").cast(_ADD)
+    adds = adds.slice(adds.null_count)  # the rows of other actions are the first
+    if not without:
+        return adds
+    gone = pa.array(without, pa.string())
+    return pa.chunked_array(
+        [
+            chunk.filter(pc.invert(pc.is_in(chunk.field("path"), value_set=gone)))
+            for chunk in adds.chunks
+        ],
+        _ADD,
+    )
+
+
+def _digest(data: pa.Buffer | bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def adds_column(adds: Sequence[Mapping[str, Any]]) -> pa.ChunkedArray:
+    """Return actions that add files as a column, which tells of no change: it is what there is."""
+    columns = []
+    for member in _ADD:
+        if member.name == "partitionValues":
+            values = pa.array([list(add["partitionValues"].items()) for add in adds], _TEXTS)
+        elif member.name == "dataChange":
+            values = pa.array([False] * len(adds), member.type)
+        else:
+            values = pa.array([add[member.name] for add in adds], member.type)
+        columns.append(values)
+    return pa.chunked_array([pa.StructArray.from_arrays(columns, fields=list(_ADD))])

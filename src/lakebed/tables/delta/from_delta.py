@@ -1,0 +1,180 @@
+"""Tables of Delta that others have written: the live files of the newest version."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from lakebed import by
+from lakebed.errors import (
+    CorruptMetadataError,
+    MissingDependencyError,
+    NotFoundError,
+    ObjectNotFoundError,
+)
+from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.layout import DELTA_LOG
+from lakebed.model.partition import PartitionStrategy
+from lakebed.store.base import Store
+from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, cannot_adopt
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_COMMIT = r"[0-9]{20}\.json"
+_NUMBER = re.compile(r"([0-9]{20})\.")
+_LAST_CHECKPOINT = "_last_checkpoint"
+_VECTORS, _MAPPING = "deletionVectors", "columnMapping"
+# Features of readers under which a live file is still all of its rows, by the names of its columns.
+_PLAIN_FEATURES = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", _VECTORS, _MAPPING}
+)
+
+
+def read_table(store: Store, name: str) -> ForeignTable:
+    """Read the newest version of the Delta table in a directory.
+
+    Its log is copied to a temporary directory, so that deltalake reads it from every store: the
+    last checkpoint, and what came after it.
+
+    Args:
+        store: Where it is.
+        name: Of the directory.
+
+    Raises:
+        MissingDependencyError: deltalake is not installed.
+        NotFoundError: There is no Delta log.
+        CorruptMetadataError: The log cannot be read.
+        InvalidInputError: The live files alone do not give the rows of the table.
+
+    Cost:
+        One LIST of the log, and one GET for each object of it since the last checkpoint.
+    """
+    try:
+        from deltalake import DeltaTable
+    except ImportError as exc:
+        raise MissingDependencyError.for_extra("deltalake", "delta", "A Delta table") from exc
+    title, folder = f"Delta table {name!r}", f"{name}/{DELTA_LOG}"
+    log = ForeignLog.read(store, title, folder, _COMMIT)
+    if not log.names:
+        raise NotFoundError(
+            f"There is no Delta log in {store.uri}/{folder}.",
+            hint="Plain directories of Parquet are adopted without delta.",
+        )
+    with tempfile.TemporaryDirectory() as copy, _reading(folder):
+        _copy_log(store, folder, Path(copy, DELTA_LOG))
+        table = DeltaTable(copy)
+        _check_protocol(table, title)
+        return ForeignTable(
+            title=title,
+            version=str(table.version()),
+            schema=schema_from_arrow(pa.schema(table.schema().to_arrow())),
+            strategy=PartitionStrategy(tuple(map(by.identity, table.metadata().partition_columns))),
+            files=dict(_files(table, name, title)),
+            log=log,
+            check_footer=lambda _: "",
+        )
+
+
+@contextmanager
+def _reading(folder: str) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, pa.ArrowException) as exc:
+        raise CorruptMetadataError(
+            f"The Delta log {folder!r} cannot be read: {exc}.",
+            hint="See whether the newest deltalake reads the table.",
+        ) from exc
+
+
+def _copy_log(store: Store, folder: str, target: Path) -> None:
+    first = _last_checkpoint(store, folder)
+    for info in store.list(f"{folder}/"):
+        path = info.key[len(folder) + 1 :]
+        number = _NUMBER.match(path)
+        if number is None or int(number[1]) >= first:
+            copied = target / path
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(store.get(info.key).data)
+
+
+def _last_checkpoint(store: Store, folder: str) -> int:
+    """Return the number of the last checkpoint, as the log itself hints; 0 if it does not."""
+    try:
+        hint = msgspec.json.decode(bytes(store.get(f"{folder}/{_LAST_CHECKPOINT}").data))
+        return int(hint["version"])
+    except (ObjectNotFoundError, msgspec.MsgspecError, LookupError, TypeError, ValueError):
+        return 0
+
+
+def _check_protocol(table: DeltaTable, title: str) -> None:
+    features = set(table.protocol().reader_features or ())
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode != "none":
+        raise cannot_adopt(
+            title,
+            f"column mapping by {mode} is on, so that its files name columns otherwise",
+            "Let its own tool write a copy without column mapping.",
+        )
+    unknown = sorted(features - _PLAIN_FEATURES)
+    if unknown:
+        raise cannot_adopt(
+            title,
+            f"its readers must know {', '.join(unknown)}, which Lakebed does not",
+            "Let its own tool drop the feature, by ALTER TABLE … DROP FEATURE, or write a copy.",
+        )
+    if _VECTORS in features:
+        _check_no_vectors(table, title)
+
+
+def _check_no_vectors(table: DeltaTable, title: str) -> None:
+    """Check that no live file has a deletion vector; those are not in the copy of the log."""
+    from deltalake.exceptions import DeltaError
+
+    remedy = "Let its own tool write such files again: REORG TABLE … APPLY (PURGE)."
+    try:
+        vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+        count = sum(batch.num_rows for batch in vectors)
+    except DeltaError as exc:
+        reason = f"it has deletion vectors, or deltalake cannot read whether it has: {exc}"
+        raise cannot_adopt(title, reason.rstrip("."), remedy) from exc
+    if count:
+        raise cannot_adopt(title, f"{count:,} live files have deletion vectors", remedy)
+
+
+def _files(table: DeltaTable, name: str, title: str) -> Iterator[tuple[str, ForeignFile]]:
+    columns = table.metadata().partition_columns
+    actions = pa.table(table.get_add_actions())
+    wanted = [*("path", "size_bytes", "num_records"), *(["partition"] if columns else [])]
+    held = [one for one in wanted if one in actions.column_names]
+    for action in actions.select(held).to_pylist():
+        values: Mapping[str, Any] = action.get("partition") or {}
+        yield (
+            _key(action["path"], name, title),
+            ForeignFile(
+                size_bytes=action["size_bytes"],
+                row_count=action.get("num_records"),
+                values={column: values.get(column) for column in columns},
+            ),
+        )
+
+
+def _key(path: str, name: str, title: str) -> str:
+    decoded = urllib.parse.unquote(path)
+    if ":" in path.partition("/")[0] or path.startswith("/") or ".." in decoded.split("/"):
+        raise cannot_adopt(
+            title,
+            f"its file {decoded!r} lies outside of the table's directory",
+            "Let its own tool write a deep copy, as a clone that holds its files itself.",
+        )
+    return f"{name}/{decoded}"

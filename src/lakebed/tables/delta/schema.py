@@ -1,0 +1,241 @@
+"""What a dataset is as a Delta table: columns, protocol, properties. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.keys import schema_number_of
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    Type,
+)
+from lakebed.model.values import Scalar
+from lakebed.state.state import State
+from lakebed.tables import shown_facts
+
+# Engines that write a table must know all its writer features, and nobody knows this one: the
+# table is a copy, and what others write to it would never be in the dataset. Nor may they vacuum
+# it, which would delete what only the dataset's own history names. Readers need not know it.
+WRITER_FEATURE = "lakebed"
+_NTZ = "timestampNtz"
+
+_KINDS = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT: "integer",
+    Kind.LONG: "long",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BYTES: "binary",
+    Kind.DATE: "date",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.TIMESTAMP_NTZ: "timestamp_ntz",
+}
+_PROPERTIES = {
+    # Of no use while nobody else may write; should somebody take the feature out, nobody's
+    # vacuum deletes what the table has not named for a hundred years.
+    "delta.deletedFileRetentionDuration": "interval 36500 days",
+    "delta.enableExpiredLogCleanup": "false",  # a cleanup of the dataset does it
+    "delta.checkpointPolicy": "classic",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMetadata:
+    """What the log says of the table, but for what a state does not know.
+
+    Attributes:
+        schema: As Delta's JSON.
+        partition_columns: In order.
+        protocol: Versions and features.
+        properties: Of the table.
+    """
+
+    schema: Mapping[str, Any]
+    partition_columns: Sequence[str]
+    protocol: Mapping[str, Any]
+    properties: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """What two of them are compared by."""
+        data = msgspec.json.encode(
+            [self.schema, self.partition_columns, self.protocol, self.properties]
+        )
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+    def actions(self, table_id: str, created_ms: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the actions that say it."""
+        metadata = {
+            "id": table_id,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": msgspec.json.encode(self.schema).decode(),
+            "partitionColumns": list(self.partition_columns),
+            "configuration": dict(self.properties),
+            "createdTime": created_ms,
+        }
+        return {"protocol": dict(self.protocol)}, {"metaData": metadata}
+
+
+def table_metadata(state: State) -> TableMetadata:
+    """Return what a dataset is as a Delta table.
+
+    Directory levels become partition columns, in their order: those of derived functions and the
+    batch too, as last columns. Some readers look for every level of a path among them.
+
+    Raises:
+        InvalidInputError: Delta has no way to say it; the message names the field.
+    """
+    shown_facts.check_format(state, "Delta")
+    shown_facts.check_partition_types(state, "Delta")
+    levels = state.layout.partition_types
+    declared = state.descriptor.schema
+    derived = tuple(
+        Field(name=name, type=kind) for name, kind in levels.items() if name not in declared
+    )
+    fields = (*declared, *derived)
+    shown_facts.check_cases(state, fields, "Delta")
+    used = {kind for field in fields for kind in _kinds(field)}
+    return TableMetadata(
+        schema=_struct(fields, ""),
+        partition_columns=tuple(levels),
+        protocol=_protocol([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
+        properties=_PROPERTIES | _skipping(state),
+    )
+
+
+def _skipping(state: State) -> dict[str, str]:
+    """Return the property that says of which columns readers may believe statistics.
+
+    deltalake, asked by pyarrow's datasets, takes a bound that a file does not have for null, and
+    drops the file for any condition on the column. So only columns are named of which each file
+    has both bounds: no floats, no booleans, no parts of records, and no field that files of older
+    schemas lack.
+    """
+    added = state.lineage.additions
+    oldest = _oldest_schema(state) if added else state.lineage.number
+    names = [
+        f"`{field.name}`"
+        for field in shown_facts.bounded_fields(state)
+        if shown_facts.has_both_bounds(field.type) and not state.lineage.lacks(field.name, oldest)
+    ]
+    if not names:
+        return {"delta.dataSkippingNumIndexedCols": "0"}
+    return {"delta.dataSkippingStatsColumns": ",".join(names)}
+
+
+def _oldest_schema(state: State) -> int:
+    """Return the number of the oldest schema of which there are files."""
+    newest = state.lineage.number
+    numbers = (schema_number_of(label, newest=newest) for label in state.labels)
+    return min((number for number in numbers if number is not None), default=newest)
+
+
+def _protocol(features: Sequence[str]) -> dict[str, Any]:
+    writer = sorted({*features, WRITER_FEATURE, "invariants", "appendOnly"})
+    if not features:
+        return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}
+    return {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": sorted(features),
+        "writerFeatures": writer,
+    }
+
+
+def _struct(fields: Sequence[Field], place: str) -> dict[str, Any]:
+    members = []
+    for field in fields:
+        metadata: dict[str, Any] = {"comment": field.doc} if field.doc else {}
+        members.append(
+            {
+                "name": field.name,
+                "type": _type(field.type, f"{place}{field.name}"),
+                "nullable": field.nullable,
+                "metadata": metadata,
+            }
+        )
+    return {"type": "struct", "fields": members}
+
+
+def _type(kind: Type, place: str) -> str | dict[str, Any]:
+    match kind:
+        case Primitive(kind=primitive):
+            if primitive not in _KINDS:
+                raise InvalidInputError(
+                    f"Field {place!r} is of type {kind}, which Delta does not have.",
+                    hint="Store it as long, or as decimal(20, 0) where it is above 2^63.",
+                )
+            return _KINDS[primitive]
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case ListOf(element=element, element_nullable=nullable):
+            return {
+                "type": "array",
+                "elementType": _type(element, f"{place}[]"),
+                "containsNull": nullable,
+            }
+        case MapOf(value=value, value_nullable=nullable):
+            return {
+                "type": "map",
+                "keyType": "string",
+                "valueType": _type(value, f"{place}{{}}"),
+                "valueContainsNull": nullable,
+            }
+        case Struct(fields=fields):
+            return _struct(fields, f"{place}.")
+
+
+def _kinds(field: Field) -> Iterator[Kind]:
+    inner: list[Type] = [field.type]
+    while inner:
+        kind = inner.pop()
+        match kind:
+            case Primitive(kind=primitive):
+                yield primitive
+            case ListOf(element=element):
+                inner.append(element)
+            case MapOf(value=value):
+                inner.append(value)
+            case Struct(fields=fields):
+                inner += [member.type for member in fields]
+
+
+def widens(_have: Type, _wanted: Type) -> bool:
+    """Whether readers of a table make of one type another.
+
+    Delta's type widening says how. But who reads it must know the feature, and deltalake 1.6 and
+    Polars 2.1 refuse such a table.
+    """
+    return False
+
+
+def partition_text(value: Scalar, name: str) -> str | None:
+    """Return the text by which the log names the value of a partition.
+
+    Raises:
+        InvalidInputError: It is the empty text, which Delta takes for null.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    if not text:
+        raise InvalidInputError(
+            f"Partition field {name!r} holds the empty text, which Delta cannot tell from null.",
+            hint="Publish a dataset without this value, or partition by a function of the field.",
+        )
+    return text

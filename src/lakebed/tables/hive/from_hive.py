@@ -1,0 +1,64 @@
+"""Tables of a metastore to adopt: in which directories their partitions lie."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakebed.errors import NotFoundError
+from lakebed.model.publishing import TableName
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.store.base import Store
+from lakebed.tables.hive.metastore import Metastore
+from lakebed.tables.hive.metastore_session import session_of
+from lakebed.work.adoption import TablePartitions, key_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def is_table(source: str | os.PathLike[str] | None) -> bool:
+    """Whether what is to be adopted is named as a table, and not as a directory."""
+    return isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)?", source) is not None
+
+
+def partitions_of(
+    store: Store,
+    name: str,
+    source: str,
+    metastore: SparkSession | str | os.PathLike[str] | None,
+) -> TablePartitions:
+    """Return the directory of each partition of a table, with its values.
+
+    Args:
+        store: Of the repository.
+        name: Of the dataset, and of its directory.
+        source: The table, as `database.table`.
+        metastore: See `Dataset.publish`.
+
+    Raises:
+        NotFoundError: There is no such table.
+        InvalidInputError: A partition lies elsewhere.
+    """
+    table = TableName.parse(source)
+    spark = session_of(metastore)
+    reached = Metastore(spark, table)
+    with reached.settings():
+        found = reached.find()
+        if found is None:
+            raise NotFoundError(
+                f"There is no table {str(table)!r}.", hint="SHOW TABLES lists what there is."
+            )
+        schema = schema_from_spark(spark.table(str(table)).schema.jsonValue())
+        keys = {one.name: schema.get(one.name).type for one in found.columns.keys}
+        if not keys:
+            return TablePartitions([(key_of(store, name, found.location), None)], keys, schema)
+        locations = reached.locations(found.columns.keys)
+    partitions: list[tuple[str, Mapping[str, str | None] | None]] = []
+    for spec, location in locations.items():
+        texts = spec.values()
+        values = {key: texts[key.lower()] for key in keys}
+        partitions.append((key_of(store, name, location), values))
+    return TablePartitions(partitions, keys, schema)

@@ -1,0 +1,181 @@
+"""Descriptors in a Hive metastore: a metadata provider whose datasets are tables."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakebed import by
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    InvalidNameError,
+)
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.layout import Folder
+from lakebed.model.publishing import TableName
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.state.creation import first_state
+from lakebed.state.head import HeadFormat
+from lakebed.state.metadata_provider import MetadataProvider, not_kept, read_kept
+from lakebed.store.root import plain_location
+from lakebed.tables.hive.metastore import FoundTable, Metastore
+from lakebed.tables.hive.metastore_session import session_of
+from lakebed.tables.hive.table import added_columns, columns_of, schema_differences
+from lakebed.tables.hive.to_hive import DATASET
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DESCRIPTOR = "lakebed.descriptor"
+_PART = 3_900  # characters of a property: many metastores hold 4,000
+
+
+class HiveMetadataProvider(MetadataProvider):
+    """Keeps each descriptor as a table of a Hive metastore, with its columns and partition keys.
+
+    Whoever looks into the metastore sees what datasets there are. The whole descriptor stands in
+    the properties of the table. A table that others have made is described by its columns. The
+    table has no rows of its own: `Dataset.publish` to the same name brings it into step.
+
+    Datasets have names of small letters, digits and `_`, and are of Parquet, as tables are. A
+    metastore has no conditional change: of two who save one descriptor at once, the last wins.
+    """
+
+    def __init__(
+        self,
+        metastore: SparkSession | str | os.PathLike[str] | None,
+        *,
+        database: str,
+        root: str,
+    ) -> None:
+        """Keep descriptors in a database.
+
+        Args:
+            metastore: As for `Dataset.publish`.
+            database: Of the metastore; it is created when it is first needed.
+            root: The URI of the repository, `Repository.uri`.
+        """
+        self._spark = session_of(metastore)
+        self._database = TableName.parse(f"{database}.t").database
+        self._root = root.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"<HiveMetadataProvider {self._database} of {self._root}>"
+
+    def save(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Keep the descriptor of a dataset, in place of the one that was kept before.
+
+        Raises:
+            InvalidInputError: It cannot be a table, or its partitions are other ones.
+            AlreadyExistsError: Somebody else has made a table of this name, which stays.
+            StorageError: The metastore failed.
+        """
+        state = first_state(name, descriptor, HeadFormat.JSON)
+        columns = columns_of(state, "partitions")
+        with self._table(name) as metastore:
+            table = metastore.find()
+            properties = {DATASET: f"{self._root}/{name}", **_parts(descriptor)}
+            if table is None:
+                folder = Folder.HIVE.of(name, f"{self._database}.{name}")
+                metastore.create(columns, plain_location(f"{self._root}/{folder}"), properties)
+                return
+            self._check_own(name, table)
+            if schema_differences(columns, table.columns):
+                new = added_columns(columns, table.columns)
+                keys, wanted = (
+                    [key.identity for key in one.keys] for one in (table.columns, columns)
+                )
+                if new is not None:
+                    metastore.add_columns(new)
+                elif keys != wanted or not metastore.set_columns(columns):
+                    raise InvalidInputError(
+                        f"The columns of table {self._database}.{name} cannot be changed in place.",
+                        hint="Delete the descriptor, and save it again.",
+                    )
+            metastore.set_properties(properties)
+
+    def load(self, name: str) -> DatasetDescriptor:
+        """Return the descriptor of a dataset.
+
+        Raises:
+            DatasetNotFoundError: There is no table of this name.
+            CorruptMetadataError: The properties of the table do not describe a dataset.
+        """
+        with self._table(name) as metastore:
+            table = metastore.find()
+            if table is None:
+                raise not_kept(name, f"Database {self._database!r}")
+            text = _joined(table.properties)
+            if text is None:
+                return self._described(name, table)
+        return read_kept(
+            text,
+            f"Table {self._database}.{name} has properties that describe",
+            "Save the descriptor again.",
+        )
+
+    def _described(self, name: str, table: FoundTable) -> DatasetDescriptor:
+        """Return what a table of others is: its columns, and its partition columns as fields."""
+        schema = schema_from_spark(self._spark.table(f"{self._database}.{name}").schema.jsonValue())
+        keys = [by.identity(one.name) for one in table.columns.keys]
+        return DatasetDescriptor(schema=schema, partition_by=keys)
+
+    def delete(self, name: str) -> bool:
+        """Forget the descriptor of a dataset, and drop its table; no file goes.
+
+        Raises:
+            AlreadyExistsError: Somebody else has made the table, which stays.
+        """
+        with self._table(name) as metastore:
+            table = metastore.find()
+            if table is None:
+                return False
+            self._check_own(name, table)
+            metastore.drop()
+            return True
+
+    def list(self) -> list[str]:
+        """Return the names of all tables of the database, sorted."""
+        if not self._spark.catalog.databaseExists(self._database):
+            return []
+        tables = self._spark.catalog.listTables(self._database)
+        return sorted(one.name for one in tables if one.tableType != "VIEW" and not one.isTemporary)
+
+    @contextmanager
+    def _table(self, name: str) -> Iterator[Metastore]:
+        table = TableName.parse(f"{self._database}.{name}")
+        if table.table != name:
+            raise InvalidNameError(
+                f"Dataset {name!r} cannot be a table: a metastore does not tell cases apart.",
+                hint=f"Call it {table.table!r}.",
+            )
+        metastore = Metastore(self._spark, table)
+        with metastore.settings():
+            yield metastore
+
+    def _check_own(self, name: str, table: FoundTable) -> None:
+        if _joined(table.properties) is None or not table.is_external:
+            raise AlreadyExistsError(
+                f"Table {self._database}.{name} was not made by Lakebed.",
+                hint="It can be loaded; choose another name, or drop it yourself.",
+            )
+
+
+def _parts(descriptor: DatasetDescriptor) -> dict[str, str]:
+    """Return a descriptor as properties, each of a length that metastores hold."""
+    text = json.dumps(descriptor.to_document())  # in ASCII: not every metastore has more
+    parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
+    numbered = {f"{_DESCRIPTOR}.{number}": part for number, part in enumerate(parts)}
+    return {_DESCRIPTOR: str(len(parts)), **numbered}
+
+
+def _joined(properties: Mapping[str, str]) -> str | None:
+    count = properties.get(_DESCRIPTOR, "")
+    if not count.isascii() or not count.isdecimal():
+        return None
+    parts = [properties.get(f"{_DESCRIPTOR}.{number}", "") for number in range(int(count[:4]))]
+    return "".join(parts)

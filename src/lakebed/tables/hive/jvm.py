@@ -1,0 +1,88 @@
+"""The faster way to a metastore: the catalog of a classic session, through its JVM.
+
+It is Spark's own interface and not a public one, so that it is used only where all of it is
+found; everything here can be done in SQL too, with a statement a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from lakebed.model.publishing import TableName
+from lakebed.tables.hive.table import Columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class JvmCatalog:
+    """One table in the catalog of a classic session."""
+
+    def __init__(self, spark: Any, table: TableName) -> None:
+        """Use `find` instead."""
+        session, jvm = spark._jsparkSession, spark._jvm
+        self._database, self._table = table.database, table.table
+        self._catalog = session.sharedState().externalCatalog()
+        catalyst = jvm.org.apache.spark.sql.catalyst.catalog
+        self._partition = catalyst.CatalogTablePartition
+        self._uris = catalyst.CatalogUtils
+        self._paths = jvm.org.apache.spark.sql.execution.datasources.PartitioningUtils
+        self._types = jvm.org.apache.spark.sql.types.DataType
+        self._option, self._list = jvm.scala.Option, jvm.java.util.ArrayList
+        self._as_seq = jvm.PythonUtils.toSeq
+        # What a partition has besides its values and its storage.
+        self._rest = [
+            getattr(self._partition, f"apply$default${number}")() for number in (3, 4, 5, 6)
+        ]
+
+    @classmethod
+    def find(cls, spark: SparkSession, table: TableName) -> Self | None:
+        """Return the catalog; None where the session has none, or one of another form."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            catalog = cls(spark, table)
+            catalog._uris.stringToURI("file:///")
+            catalog._paths.parsePathFragment("key=value")
+        except (AttributeError, TypeError, PySparkException, Py4JError):
+            return None
+        return catalog
+
+    def locations(self) -> dict[str, str]:
+        """Return the location of every partition, by what `SHOW PARTITIONS` would write."""
+        keys = self._catalog.getTable(self._database, self._table).partitionSchema()
+        partitions = self._catalog.listPartitions(
+            self._database, self._table, self._option.apply(None)
+        ).iterator()
+        uris = {}
+        while partitions.hasNext():
+            partition = partitions.next()
+            path = self._paths.getPathFragment(partition.spec(), keys)
+            uris[path] = self._uris.URIToString(partition.location())
+        return uris
+
+    def point(self, locations: Mapping[str, str]) -> None:
+        """Move partitions, all in one call of the metastore."""
+        storage = self._catalog.getTable(self._database, self._table).storage()
+        storage_fields = [
+            storage.productElement(number) for number in range(1, storage.productArity())
+        ]
+        moved = self._list()
+        for path, location in locations.items():
+            uri = self._option.apply(self._uris.stringToURI(location))
+            moved.add(
+                self._partition(
+                    self._paths.parsePathFragment(path),
+                    storage.copy(uri, *storage_fields),
+                    *self._rest,
+                )
+            )
+        self._catalog.alterPartitions(self._database, self._table, self._as_seq(moved))
+
+    def set_columns(self, columns: Columns) -> None:
+        """Put other data columns in the place of those that there are."""
+        listed = ", ".join(f"`{column.name}` {column.type}" for column in columns.data)
+        schema = self._types.fromDDL(listed)
+        self._catalog.alterTableDataSchema(self._database, self._table, schema)

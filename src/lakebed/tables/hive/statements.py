@@ -1,0 +1,118 @@
+"""Publication as text: the statements that bring a table of Hive into step, for others to run.
+
+No metastore is asked, and no Spark is started: so the statements are those that do right by a table
+whatever it shows, and may be run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.keys import decode_path
+from lakebed.model.layout import Folder
+from lakebed.model.publishing import TableName
+from lakebed.state.reader import read_own_head
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.store.root import plain_location, root_of
+from lakebed.tables.hive.directories import check_compatible, directories_of, problems
+from lakebed.tables.hive.table import Column, Columns, Spec, columns_of, quoted
+from lakebed.tables.since import find_since
+
+_UNPARTITIONED = Spec("")
+
+
+def statements(
+    store: Store,
+    dataset: str,
+    table: str,
+    *,
+    since: int | None = None,
+    root: str | None = None,
+) -> tuple[str, ...]:
+    """Return the statements by which a table shows a dataset; see `Dataset.publish_statements`."""
+    name = TableName.parse(table)
+    state = read_own_head(store, dataset).state
+    columns = columns_of(state, "partitions")
+    touched = None if since is None else _touched(store, state, since)
+    wanted = directories_of(state, columns, touched)
+    wrong = problems(store, state, wanted.values(), at_once=since is None)
+    if wrong:
+        key, reason = min(wrong.items())
+        raise InvalidInputError(
+            f"{len(wrong):,} directories of {dataset!r} do not hold exactly their live files, so "
+            f"that the table would show others: {key}: {reason}.",
+            hint="`compact` with gather gives such partitions directories of their own; where live "
+            "files are missing, roll back or rerun.",
+        )
+    check_compatible(store, state, state.labels)
+    here = root_of(store, root)
+    called = f"`{name.database}`.`{name.table}`"
+    empty = plain_location(f"{here}/{Folder.HIVE.of(dataset, str(name))}")
+    locations = {
+        spec: plain_location(f"{here}/{directory.key}") for spec, directory in wanted.items()
+    }
+    if not columns.keys:
+        locations.setdefault(_UNPARTITIONED, empty)
+    told = tuple(_told(called, columns, locations))
+    if since is None:
+        return (*_creation(name, called, columns, empty), *told)
+    gone = _specs_of(state, touched or frozenset(), columns) - wanted.keys()
+    drops = (
+        f"ALTER TABLE {called} DROP IF EXISTS {spec.sql(columns.keys)}"
+        for spec in sorted(gone, key=str)
+    )
+    return (*told, *drops)
+
+
+def _touched(store: Store, state: State, since: int) -> frozenset[str]:
+    if not 0 <= since <= state.version:
+        raise InvalidInputError(
+            f"Nothing can be told since version {since} of {state.name!r}: it has no such version.",
+            hint=f"The last one is {state.version}.",
+        )
+    changes = find_since(store, state, since, state.created_at, "")
+    if changes is None:
+        raise InvalidInputError(
+            f"Nobody knows any more what commits have touched since version {since} of "
+            f"{state.name!r}.",
+            hint="Leave it out: then the statements are of all partitions.",
+        )
+    return changes.partitions
+
+
+def _specs_of(state: State, partitions: frozenset[str], columns: Columns) -> frozenset[Spec]:
+    if not columns.keys:
+        return frozenset()
+    levels = state.layout.partition_level_types
+    return frozenset(
+        Spec.of(decode_path(partition, levels), columns.keys) for partition in partitions
+    )
+
+
+def _creation(name: TableName, called: str, columns: Columns, location: str) -> Iterator[str]:
+    """Return what makes the table where it is not there; in Hive's own words."""
+    yield f"CREATE DATABASE IF NOT EXISTS `{name.database}`"
+    listed = ", ".join(map(_ddl, columns.data))
+    keys = ", ".join(map(_ddl, columns.keys))
+    yield (
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {called} ({listed})"
+        + (f" PARTITIONED BY ({keys})" if keys else "")
+        + f" STORED AS PARQUET LOCATION {quoted(location)}"
+    )
+
+
+def _told(called: str, columns: Columns, locations: Mapping[Spec, str]) -> Iterator[str]:
+    for spec, location in sorted(locations.items(), key=lambda pair: str(pair[0])):
+        if spec == _UNPARTITIONED:
+            yield f"ALTER TABLE {called} SET LOCATION {quoted(location)}"
+            continue
+        partition = spec.sql(columns.keys)
+        yield f"ALTER TABLE {called} ADD IF NOT EXISTS {partition} LOCATION {quoted(location)}"
+        yield f"ALTER TABLE {called} {partition} SET LOCATION {quoted(location)}"
+
+
+def _ddl(column: Column) -> str:
+    comment = f" COMMENT {quoted(column.doc)}" if column.doc else ""
+    return f"`{column.name}` {column.type}{comment}"

@@ -1,0 +1,570 @@
+"""Publish: keep a table of a metastore in step with the current version of a dataset.
+
+The table remembers which version it shows, so that a publication touches only the partitions that
+commits have touched since. It is believed only if the note on storage, where publishers say what
+they are about to show, tells of nobody else: after a crash, and beside other publishers, the whole
+table is compared. The rounds of a publication are those of `lakebed.tables.engine`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakebed.common.html import facts_to_html, shortened
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    noting,
+)
+from lakebed.model.keys import decode_path, partition_of
+from lakebed.model.layout import Folder
+from lakebed.model.publishing import MODES, Mode, TableName
+from lakebed.state import published
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.store.root import plain_location, root_of
+from lakebed.tables.engine import Wish, bring_into_step
+from lakebed.tables.hive.directories import (
+    Directory,
+    ScatteredError,
+    check_compatible,
+    directories_of,
+    problems,
+)
+from lakebed.tables.hive.metastore import FoundTable, Metastore
+from lakebed.tables.hive.metastore_session import session_of
+from lakebed.tables.hive.table import Columns, Spec, added_columns, columns_of, schema_differences
+from lakebed.tables.since import find_since
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+DATASET = "lakebed.dataset"
+"""The property of a table that names the dataset which it shows."""
+
+_CREATED = "lakebed.created_at"
+_VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
+_COMMIT = "lakebed.commit_id"
+_UNPARTITIONED = Spec("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a publication has done, or would do; or, of a check, in what the table is wrong.
+
+    Partitions are named as `SHOW PARTITIONS` does; the empty text is an unpartitioned table.
+
+    Attributes:
+        table: As `database.table`.
+        version: Of the dataset, which the table shows.
+        mode: `partitions` or `batches`.
+        is_applied: Whether it was done.
+        created: Whether the table was not there.
+        schema_changes: How the columns differed.
+        added: Partitions that were missing.
+        changed: Partitions that showed another directory.
+        dropped: Partitions that the dataset does not have.
+        unchanged: How many partitions needed nothing.
+        damaged: Of a check: what is wrong with directories, which no publication can mend.
+        calls: Statements and catalog calls that were sent to the metastore.
+        seconds: How long it took.
+
+    >>> done = Publication(table="lake.flights", version=3, mode="partitions", is_applied=True)
+    >>> done.is_in_step
+    True
+    """
+
+    table: str
+    version: int
+    mode: Mode
+    is_applied: bool
+    created: bool = False
+    schema_changes: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    unchanged: int = 0
+    damaged: tuple[str, ...] = ()
+    calls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether the table is right now: because it was, or because it has been mended."""
+        return self.was_in_step or (self.is_applied and not self.damaged)
+
+    @property
+    def was_in_step(self) -> bool:
+        """Whether the table was right before, so that nothing was to do."""
+        return not (
+            self.created
+            or self.schema_changes
+            or self.added
+            or self.changed
+            or self.dropped
+            or self.damaged
+        )
+
+    def followed_by(self, later: Publication) -> Publication:
+        """Return what two rounds of one publication did."""
+        return replace(
+            later,
+            created=self.created or later.created,
+            schema_changes=(*self.schema_changes, *later.schema_changes),
+            added=tuple(dict.fromkeys((*self.added, *later.added))),
+            changed=tuple(dict.fromkeys((*self.changed, *later.changed))),
+            dropped=tuple(dict.fromkeys((*self.dropped, *later.dropped))),
+        )
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Table {self.table}",
+            {
+                "version": self.version,
+                "mode": self.mode,
+                "was in step": self.was_in_step,
+                "columns": shortened(self.schema_changes) or "right",
+                "added": shortened(self.added) or "none",
+                "changed": shortened(self.changed) or "none",
+                "dropped": shortened(self.dropped) or "none",
+                "unchanged": f"{self.unchanged:,}",
+                "damaged": shortened(self.damaged) or "none",
+                "calls": f"{self.calls:,}",
+                "seconds": f"{self.seconds:.2f}",
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOptions:
+    """How a dataset is published.
+
+    Attributes:
+        mode: `partitions`, where a partition of the table is one of the dataset, and moves to
+            another batch in one step; or `batches`, where each live batch of a partition is a
+            partition of the table, with a last column `batch_id`. None for that of the table, else
+            `partitions`.
+        root: The repository as the readers of the table spell it, such as `s3://bucket/lake`;
+            None for `file://…`, `s3a://…`, `gs://…` as the repository's own URL says.
+        check: Only compare all of the table, and all directories, with the dataset.
+        repair: Compare all of the table, and mend it.
+        dry_run: Only say what would be done.
+    """
+
+    mode: Mode | None = None
+    root: str | None = None
+    check: bool = False
+    repair: bool = False
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, *MODES):
+            raise InvalidInputError(
+                f"Unknown mode {self.mode!r}.", hint="Give 'partitions' or 'batches'."
+            )
+
+
+def publish(
+    store: Store,
+    dataset: str,
+    metastore: SparkSession | str | os.PathLike[str] | None,
+    table: str,
+    options: PublishOptions,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Publication:
+    """Bring a table into step with a dataset; see `Dataset.publish`."""
+    name = TableName.parse(table)
+    began = time.monotonic()
+    with_metastore = Metastore(session_of(metastore), name)
+    publisher = _Publisher(store, dataset, with_metastore, name, options, on_progress)
+    with with_metastore.settings():
+        done = publisher.run()
+    done = replace(done, calls=with_metastore.calls, seconds=time.monotonic() - began)
+    _log.info(
+        "published dataset=%s table=%s version=%d added=%d changed=%d dropped=%d calls=%d applied=%s",
+        dataset,
+        name,
+        done.version,
+        len(done.added),
+        len(done.changed),
+        len(done.dropped),
+        done.calls,
+        done.is_applied,
+    )
+    return done
+
+
+def unpublish(
+    store: Store,
+    dataset: str,
+    metastore: SparkSession | str | os.PathLike[str] | None,
+    table: str,
+    *,
+    dry_run: bool = False,
+) -> bool:
+    """Drop the table of a dataset; see `Dataset.unpublish`."""
+    name = TableName.parse(table)
+    with_metastore = Metastore(session_of(metastore), name)
+    with with_metastore.settings():
+        found_table = with_metastore.find()
+        if found_table is None:
+            if not dry_run:
+                published.forget(store, dataset, str(name))
+            return False
+        _check_own(found_table, name, f"{store.uri}/{dataset}")
+        if not dry_run:
+            with_metastore.drop()
+            with noting(f"Table {name} is dropped: unpublish it again, so that cleanups know it."):
+                published.forget(store, dataset, str(name))
+    return True
+
+
+def owner_of(table: FoundTable) -> str | None:
+    """Return the URI of the dataset that a table says it shows; None if it was not published."""
+    return table.properties.get(DATASET)
+
+
+def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
+    owner = owner_of(table)
+    if owner is None:
+        raise AlreadyExistsError(
+            f"Table {str(name)!r} exists, and was not published by Lakebed.",
+            hint="Choose another name; the table was not touched.",
+        )
+    if owner != dataset:
+        raise AlreadyExistsError(
+            f"Table {str(name)!r} shows the dataset {owner}, not {dataset}.",
+            hint="Choose another name, or unpublish that one first.",
+        )
+    purges = table.properties.get("external.table.purge", "").lower() == "true"
+    if not table.is_external or purges:
+        raise InvalidInputError(
+            f"Table {str(name)!r} is no longer external, so that dropping a partition would "
+            "delete its files.",
+            hint="ALTER TABLE … SET TBLPROPERTIES ('EXTERNAL'='TRUE', "
+            "'external.table.purge'='false'), then publish again.",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What one look at head and table says is to be done."""
+
+    state: State
+    mode: Mode
+    columns: Columns
+    found: FoundTable | None
+    added: Mapping[Spec, Directory]
+    changed: Mapping[Spec, Directory]
+    dropped: tuple[Spec, ...]
+    unchanged: int
+    schema_changes: tuple[str, ...]
+    damaged: tuple[str, ...]
+
+
+class _Publisher:
+    """Brings one table into step."""
+
+    def __init__(
+        self,
+        store: Store,
+        dataset: str,
+        metastore: Metastore,
+        table: TableName,
+        options: PublishOptions,
+        on_progress: OnProgress,
+    ) -> None:
+        self._store = store
+        self._dataset = dataset
+        self._metastore = metastore
+        self._table = table
+        self._options = options
+        self._on_progress = on_progress
+        self._root = root_of(store, options.root)
+        self._note = published.Note(store, dataset, str(table))
+
+    def run(self) -> Publication:
+        options = self._options
+        wish = Wish(check=options.check, repair=options.repair, dry_run=options.dry_run)
+        return bring_into_step(self._store, self._dataset, self, self._note, wish)
+
+    @property
+    def title(self) -> str:
+        return str(self._table)
+
+    def look(self, state: State, note: published.Note, *, is_full: bool) -> _Round:
+        """Compare the table with the dataset, as far as is needed."""
+        table = self._metastore.find()
+        if table is not None:
+            _check_own(table, self._table, f"{self._store.uri}/{self._dataset}")
+        mode = self._mode(table)
+        columns = columns_of(state, mode)
+        if table is None:
+            wanted = directories_of(state, columns)
+            return self._checked(state, mode, columns, None, wanted, {}, {})
+        changes = schema_differences(columns, table.columns)
+        if not columns.keys:
+            wanted = directories_of(state, columns)
+            have = {_UNPARTITIONED: table.location}
+            here = self._location(wanted[_UNPARTITIONED]) if wanted else self._empty_location()
+            moved = {} if have[_UNPARTITIONED] == here else have
+            return self._checked(state, mode, columns, table, wanted, have, moved, changes)
+        touched = None if is_full else self._touched(state, table, note)
+        wanted = directories_of(state, columns, touched)
+        if touched is None:
+            have = self._metastore.locations(table.columns.keys)
+            moved = {
+                spec: have[spec]
+                for spec, directory in wanted.items()
+                if spec in have and have[spec] != self._location(directory)
+            }
+            return self._checked(state, mode, columns, table, wanted, have, moved, changes)
+        return self._incremental(state, mode, columns, table, wanted, touched, changes)
+
+    def _incremental(
+        self,
+        state: State,
+        mode: Mode,
+        columns: Columns,
+        table: FoundTable,
+        wanted: Mapping[Spec, Directory],
+        touched: frozenset[str],
+        changes: tuple[str, ...],
+    ) -> _Round:
+        """Take the partitions that commits have touched for changed, and believe the others."""
+        if not touched and not changes:
+            return self._checked(state, mode, columns, table, {}, {}, {}, changes)
+        specs = self._specs_of(state, touched, columns, mode)
+        here = self._metastore.partitions()
+        have = {
+            spec: ""
+            for spec in here
+            if (spec.without_batch() if mode == "batches" else spec) in specs
+        }
+        # The directory of a batch never changes.
+        moved = {} if mode == "batches" else {spec: "" for spec in wanted if spec in have}
+        return self._checked(state, mode, columns, table, wanted, have, moved, changes)
+
+    def _specs_of(
+        self, state: State, paths: frozenset[str], columns: Columns, mode: Mode
+    ) -> set[Spec]:
+        keys = columns.keys[:-1] if mode == "batches" else columns.keys
+        specs = set()
+        for path in paths:
+            values = decode_path(path, state.layout.partition_level_types)
+            # What a metastore cannot hold is in none, and may since have been deleted.
+            with contextlib.suppress(InvalidInputError):
+                specs.add(Spec.of(values, keys))
+        return specs
+
+    def _checked(
+        self,
+        state: State,
+        mode: Mode,
+        columns: Columns,
+        table: FoundTable | None,
+        wanted: Mapping[Spec, Directory],
+        have: Mapping[Spec, str],
+        moved: Mapping[Spec, str],
+        schema_changes: tuple[str, ...] = (),
+    ) -> _Round:
+        """Prove the directories that will be shown, and return what is to be done."""
+        is_check = self._options.check
+        added = {spec: directory for spec, directory in wanted.items() if spec not in have}
+        changed = {spec: wanted[spec] for spec in moved if spec in wanted}
+        if not columns.keys and table is not None:
+            added = {}
+            dropped = tuple(moved) if not wanted else ()
+        else:
+            dropped = tuple(spec for spec in have if spec not in wanted)
+        new = [*added.values(), *changed.values()]
+        shown = list(wanted.values()) if is_check else new
+        wrong = problems(self._store, state, shown, at_once=is_check)
+        if wrong and not is_check:
+            named = "; ".join(f"{key}: {reason}" for key, reason in list(wrong.items())[:3])
+            raise ScatteredError(
+                f"{len(wrong):,} directories of {state.name!r} do not hold exactly their live "
+                f"files, so that the table would show others: {named}.",
+                hint="`compact` with gather gives such partitions directories of their own; where live "
+                "files are missing, roll back or rerun. Nothing was published.",
+                directories=frozenset(wrong),
+            )
+        if not is_check:
+            check_compatible(self._store, state, self._labels_to_check(state, table, new))
+        return _Round(
+            state=state,
+            mode=mode,
+            columns=columns,
+            found=table,
+            added=added,
+            changed=changed,
+            dropped=dropped,
+            unchanged=_count(state, mode) - len(added) - len(changed),
+            schema_changes=schema_changes,
+            damaged=tuple(f"{key}: {reason}" for key, reason in sorted(wrong.items())),
+        )
+
+    def _labels_to_check(
+        self, state: State, table: FoundTable | None, new: Sequence[Directory]
+    ) -> Sequence[str]:
+        """Return the files that will be read by columns that nobody has compared them with."""
+        if table is None or table.properties.get(_SCHEMA) != str(state.lineage.number):
+            return state.labels
+        keys = frozenset(key for directory in new for key in directory.files)
+        key_of = state.layout.naming.key
+        return [label for label in state.labels if key_of(label) in keys] if keys else ()
+
+    def _mode(self, table: FoundTable | None) -> Mode:
+        asked = self._options.mode
+        if table is None:
+            return asked or "partitions"
+        have = table.properties.get(_MODE)
+        known: Mode = "batches" if have == "batches" else "partitions"
+        if asked not in (None, known):
+            raise InvalidInputError(
+                f"Table {str(self._table)!r} is of mode {known!r}, not {asked!r}.",
+                hint="Unpublish it first, or publish under another name.",
+            )
+        return known
+
+    def _touched(
+        self, state: State, table: FoundTable, note: published.Note
+    ) -> frozenset[str] | None:
+        """Return the partitions that commits have touched since; None if that is not known."""
+        shown = table.properties.get(_VERSION, "")
+        if not shown.isascii() or not shown.isdecimal():
+            return None
+        if not note.shows_only(int(shown)):
+            return None  # others are at work, or one has failed: some partitions show another one
+        created_at = table.properties.get(_CREATED, "")
+        commit_id = table.properties.get(_COMMIT, "")  # tables of older releases have none
+        since = find_since(self._store, state, int(shown), created_at, commit_id)
+        return None if since is None else since.partitions
+
+    def _location(self, directory: Directory) -> str:
+        return plain_location(f"{self._root}/{directory.key}")
+
+    def _empty_location(self) -> str:
+        """Return a directory that holds nothing, apart from all data.
+
+        What a user's INSERT OVERWRITE or MSCK does to the table's own directory can do no harm
+        there.
+        """
+        return plain_location(f"{self._root}/{Folder.HIVE.of(self._dataset, str(self._table))}")
+
+    def apply(self, now: _Round, note: published.Note) -> bool:
+        self._metastore.deadline = note.deadline
+        try:
+            self._apply(now)
+        finally:
+            self._metastore.deadline = None
+        return True
+
+    def is_to_change(self, now: _Round) -> bool:
+        differences = (now.added, now.changed, now.dropped, now.schema_changes)
+        return now.found is None or any(differences) or self._is_to_note(now)
+
+    def _is_to_note(self, now: _Round) -> bool:
+        shown = now.found.properties if now.found is not None else {}
+        return any(shown.get(name) != value for name, value in self._properties(now).items())
+
+    def _properties(self, now: _Round) -> dict[str, str]:
+        """Return what the table says of itself when it shows the version."""
+        return {
+            DATASET: f"{self._store.uri}/{self._dataset}",
+            _CREATED: now.state.created_at,
+            _MODE: now.mode,
+            _VERSION: str(now.state.version),
+            _COMMIT: now.state.commit_id,
+            _SCHEMA: str(now.state.lineage.number),
+        }
+
+    def _apply(self, now: _Round) -> None:
+        metastore, keys = self._metastore, now.columns.keys
+        properties = self._properties(now)
+        if now.found is None:
+            own = now.added.get(_UNPARTITIONED)
+            location = self._location(own) if own is not None else self._empty_location()
+            # Without a version: until all partitions are there, it shows none.
+            first = {name: properties[name] for name in (DATASET, _CREATED, _MODE)}
+            metastore.create(now.columns, location, first)
+        else:
+            self._set_columns(now, now.found)
+            if not keys and (now.changed or now.dropped):
+                own = now.changed.get(_UNPARTITIONED)
+                metastore.set_location(self._location(own) if own else self._empty_location())
+        if keys:
+            self._set_partitions(now)
+        if self._is_to_note(now):
+            metastore.set_properties(properties)
+
+    def _set_partitions(self, now: _Round) -> None:
+        metastore, keys = self._metastore, now.columns.keys
+        specs = dict.fromkeys(map(str, (*now.changed, *now.added, *now.dropped)), 0)
+        tally = Tally(self._on_progress, f"publish to {self.title}", specs, unit="partition")
+
+        if now.changed:
+            places = {spec: self._location(d) for spec, d in now.changed.items()}
+            metastore.point(places, keys, tally.add)
+        if now.mode == "batches" and now.dropped:
+            # A batch that took the place of others: rather none for a moment than both.
+            metastore.remove(now.dropped, keys, tally.add)
+        if now.added:
+            places = {spec: self._location(d) for spec, d in now.added.items()}
+            metastore.add(places, keys, tally.add)
+        if now.mode == "partitions" and now.dropped:
+            metastore.remove(now.dropped, keys, tally.add)
+
+    def _set_columns(self, now: _Round, table: FoundTable) -> None:
+        if not now.schema_changes:
+            return
+        new = added_columns(now.columns, table.columns)
+        if new is not None:
+            self._metastore.add_columns(new)
+            return
+        same_keys = [key.identity for key in now.columns.keys] == [
+            key.identity for key in table.columns.keys
+        ]
+        if same_keys and self._metastore.set_columns(now.columns):
+            return
+        raise InvalidInputError(
+            f"The columns of table {str(self._table)!r} cannot be changed in place: "
+            f"{'; '.join(now.schema_changes)}.",
+            hint="Unpublish it and publish it again; readers miss it in between.",
+        )
+
+    def report(self, now: _Round, *, is_applied: bool) -> Publication:
+        return Publication(
+            table=str(self._table),
+            version=now.state.version,
+            mode=now.mode,
+            is_applied=is_applied,
+            created=now.found is None,
+            schema_changes=now.schema_changes,
+            added=_paths(now.added),
+            changed=_paths(now.changed),
+            dropped=_paths(now.dropped),
+            unchanged=now.unchanged,
+            damaged=now.damaged,
+        )
+
+
+def _count(state: State, mode: Mode) -> int:
+    """Return how many partitions the table shall have."""
+    directories = state.directories()
+    if mode == "batches":
+        return len(directories)
+    return len({partition_of(directory) for directory in directories})
+
+
+def _paths(specs: Mapping[Spec, Directory] | tuple[Spec, ...]) -> tuple[str, ...]:
+    return tuple(sorted(str(spec) for spec in specs))

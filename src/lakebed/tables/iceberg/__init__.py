@@ -1,0 +1,19 @@
+"""Iceberg: metadata over the data files of a dataset, by which they are an Iceberg table."""
+
+from typing import TYPE_CHECKING
+
+from lakebed.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from lakebed.tables.iceberg import dead_metadata as dead_metadata
+    from lakebed.tables.iceberg import from_iceberg as from_iceberg
+    from lakebed.tables.iceberg import to_iceberg as to_iceberg
+else:
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "dead_metadata": "lakebed.tables.iceberg",
+            "from_iceberg": "lakebed.tables.iceberg",
+            "to_iceberg": "lakebed.tables.iceberg",
+        },
+    )

@@ -1,0 +1,384 @@
+"""Tables of Iceberg that others have written: the live files of the newest snapshot."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg import types as iceberg
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.manifest import FileFormat, ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.transforms import DayTransform, IdentityTransform, VoidTransform
+
+from lakebed import by
+from lakebed.errors import CorruptMetadataError, InvalidInputError, NotFoundError
+from lakebed.model.partition import PartitionFunction, PartitionStrategy
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+from lakebed.model.values import Scalar
+from lakebed.store.base import Store, validate_key
+from lakebed.store.root import key_at
+from lakebed.tables.iceberg.store_io import StoreIO
+from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, cannot_adopt
+
+FOLDER = "metadata"
+METADATA = r"(?:v([0-9]{1,18})|([0-9]{1,18})-[^/]*?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
+_FIELD_ID = b"PARQUET:field_id"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_REWRITE = "Let its own tool write its files again: rewrite_data_files."
+_KINDS: Mapping[type[iceberg.IcebergType], Kind] = {
+    iceberg.BooleanType: Kind.BOOLEAN,
+    iceberg.IntegerType: Kind.INT,
+    iceberg.LongType: Kind.LONG,
+    iceberg.FloatType: Kind.FLOAT,
+    iceberg.DoubleType: Kind.DOUBLE,
+    iceberg.StringType: Kind.STRING,
+    iceberg.BinaryType: Kind.BYTES,
+    iceberg.DateType: Kind.DATE,
+    iceberg.TimestampType: Kind.TIMESTAMP_NTZ,
+    iceberg.TimestamptzType: Kind.TIMESTAMP,
+}
+
+
+def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
+    """Read the current snapshot of the Iceberg table in a directory.
+
+    Args:
+        store: Where it is.
+        name: Of the directory.
+        metadata: The file of the table's metadata, as a location or relative to the directory;
+            None for the newest of its folder `metadata`.
+
+    Raises:
+        NotFoundError: There is no metadata, or no snapshot.
+        CorruptMetadataError: It cannot be read.
+        InvalidInputError: The live files alone do not give the rows of the table; or several
+            files of metadata are the newest.
+
+    Cost:
+        One LIST, one GET of the metadata, one of the list of manifests, and one a manifest.
+    """
+    title = f"Iceberg table {name!r}"
+    log = ForeignLog.read(store, title, f"{name}/{FOLDER}", METADATA)
+    io = _ForeignIO(store, name, title)
+    key = _newest(store, log) if metadata is None else _given(store, name, metadata)
+    try:
+        found = FromInputFile.table_metadata(io.input_of(key))
+        files, notes = dict(_files(found, io, title)), tuple(_left_out(found))
+    except (ValueError, ValidationError, EOFError, NotImplementedError) as exc:
+        if isinstance(exc, InvalidInputError):
+            raise
+        raise CorruptMetadataError(
+            f"{key!r} cannot be read as metadata of an Iceberg table: {exc}.",
+            hint="See whether the newest pyiceberg reads the table.",
+        ) from exc
+    schema, mapping = found.schema(), found.name_mapping()
+    return ForeignTable(
+        title=title,
+        version=key.rpartition("/")[2],
+        schema=Schema(fields=_fields(schema.fields, title)),
+        strategy=PartitionStrategy(tuple(_functions(found))),
+        files=files,
+        log=log,
+        check_footer=lambda footer: _difference(footer, schema.fields, mapping),
+        notes=notes,
+    )
+
+
+def _newest(store: Store, log: ForeignLog) -> str:
+    numbers: dict[int, list[str]] = {}
+    for name in log.names:
+        match = re.fullmatch(METADATA, name)
+        assert match is not None  # as the log was listed
+        numbers.setdefault(int(match[1] or match[2]), []).append(name)
+    if not numbers:
+        raise NotFoundError(
+            f"There is no metadata of an Iceberg table in {store.uri}/{log.folder}.",
+            hint="Name its file: iceberg='…/00007-….metadata.json', --iceberg FILE.",
+        )
+    newest = sorted(numbers[max(numbers)])
+    if len(newest) > 1:
+        raise InvalidInputError(
+            f"{log.title} has several newest files of metadata: {', '.join(newest)}.",
+            hint="Name the one that its catalog knows: iceberg='metadata/…', --iceberg FILE.",
+        )
+    return f"{log.folder}/{newest[0]}"
+
+
+def _given(store: Store, name: str, metadata: str) -> str:
+    key = _key_at(store, metadata)
+    if key is None and ":" not in metadata and not metadata.startswith("/"):
+        key = f"{name}/{metadata}"
+    if key is None or not key.startswith(f"{name}/"):
+        raise InvalidInputError(
+            f"Metadata {metadata!r} is not in {store.uri}/{name}.",
+            hint="Give the file of the table's newest metadata, which lies in the directory.",
+        )
+    return validate_key(key)
+
+
+def _key_at(store: Store, location: str) -> str | None:
+    """Return the key of what a table calls by a location; None if it is not in the store."""
+    scheme, separator, path = location.partition(":")
+    if not separator and os.path.isabs(location):  # noqa: PTH117 - of a text, not of a file here
+        location = f"file://{location}"
+    elif separator and path.startswith("/") and not path.startswith("//"):
+        location = f"{scheme}://{path}"
+    return key_at(store, location)
+
+
+class _ForeignIO(StoreIO):
+    """Objects of a store under the names that a table of another tool has for them."""
+
+    def __init__(self, store: Store, name: str, title: str) -> None:
+        super().__init__(store, store.uri)
+        self._name = name
+        self._title = title
+
+    def key(self, location: str) -> str:
+        """Return the key of an object.
+
+        Raises:
+            InvalidInputError: It lies outside of the table's directory.
+        """
+        key = _key_at(self._store, location)
+        if key is None or not key.startswith(f"{self._name}/") or ".." in key.split("/"):
+            raise cannot_adopt(
+                self._title,
+                f"{location!r} lies outside of {self._store.uri}/{self._name}",
+                "Adopt a table where it was written, under its own location.",
+            )
+        return key
+
+    def input_of(self, key: str) -> Any:
+        """Return an object by its key."""
+        return self.new_input(self._store.hadoop_uri(key) or f"{self._store.uri}/{key}")
+
+
+def _files(
+    metadata: TableMetadata, io: _ForeignIO, title: str
+) -> Iterator[tuple[str, ForeignFile]]:
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        raise NotFoundError(
+            f"{title} has no snapshot, so that there is nothing to adopt.",
+            hint="Create a dataset instead.",
+        )
+    for manifest in snapshot.manifests(io):
+        entries = manifest.fetch_manifest_entry(io)
+        if manifest.content == ManifestContent.DELETES:
+            if entries:
+                raise cannot_adopt(
+                    title, f"{len(entries):,} files say of rows that they are deleted", _REWRITE
+                )
+            continue
+        _check_spec(metadata, manifest, title)
+        for entry in entries:
+            file = entry.data_file
+            if file.file_format != FileFormat.PARQUET:
+                raise cannot_adopt(
+                    title, f"{file.file_path!r} is of format {file.file_format}", _REWRITE
+                )
+            yield (
+                io.key(file.file_path),
+                ForeignFile(
+                    size_bytes=file.file_size_in_bytes,
+                    row_count=file.record_count,
+                    values=dict(_values(metadata, file.partition)),
+                ),
+            )
+
+
+def _parts(spec: PartitionSpec) -> list[PartitionField]:
+    return [part for part in spec.fields if not isinstance(part.transform, VoidTransform)]
+
+
+def _check_spec(metadata: TableMetadata, manifest: ManifestFile, title: str) -> None:
+    """Check that the files of a manifest are partitioned as new ones are."""
+    wrote = metadata.specs()[manifest.partition_spec_id]
+    forms = (
+        [(p.source_id, str(p.transform)) for p in one.fields] for one in (wrote, metadata.spec())
+    )
+    if next(forms) != next(forms):
+        raise cannot_adopt(
+            title, f"some of its files are of an older partition spec, {wrote.spec_id}", _REWRITE
+        )
+
+
+def _function(part: PartitionField, schema: IcebergSchema) -> PartitionFunction | None:
+    """Return a partition field as a dataset has it; None if it has no such function."""
+    source, kind = schema.find_column_name(part.source_id), schema.find_type(part.source_id)
+    if source is None or "." in source:
+        return None
+    if isinstance(part.transform, IdentityTransform):
+        return by.identity(source)
+    is_time = isinstance(kind, iceberg.TimestampType | iceberg.TimestamptzType)
+    if isinstance(part.transform, DayTransform) and is_time:
+        return by.date(source, name=part.name)
+    return None
+
+
+def _functions(metadata: TableMetadata) -> Iterator[PartitionFunction]:
+    for part in _parts(metadata.spec()):
+        function = _function(part, metadata.schema())
+        if function is not None:
+            yield function
+
+
+def _left_out(metadata: TableMetadata) -> Iterator[str]:
+    for part in _parts(metadata.spec()):
+        if _function(part, metadata.schema()) is None:
+            source = metadata.schema().find_column_name(part.source_id)
+            yield (
+                f"Its partition field {part.name!r}, {part.transform} of {source!r}, does not become "
+                "one of the dataset."
+            )
+
+
+def _values(metadata: TableMetadata, record: Any) -> Iterator[tuple[str, Scalar]]:
+    schema = metadata.schema()
+    for place, part in enumerate(metadata.spec().fields):
+        function = None if part not in _parts(metadata.spec()) else _function(part, schema)
+        if function is not None:
+            yield (
+                function.name,
+                _typed(record[place], part.transform.result_type(schema.find_type(part.source_id))),
+            )
+
+
+def _typed(value: Any, kind: iceberg.IcebergType) -> Scalar:
+    """Return a value that metadata hold as a number or itself."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    match kind:
+        case iceberg.DateType():
+            return (_EPOCH + dt.timedelta(days=value)).date()
+        case iceberg.TimestamptzType():
+            return _EPOCH + dt.timedelta(microseconds=value)
+        case iceberg.TimestampType():
+            return _EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=value)
+        case _:
+            return value
+
+
+def _fields(members: Sequence[iceberg.NestedField], title: str) -> tuple[Field, ...]:
+    return tuple(
+        Field(
+            name=member.name,
+            type=_type(member.field_type, member.name, title),
+            nullable=not member.required,
+            doc=member.doc or "",
+        )
+        for member in members
+    )
+
+
+def _type(kind: iceberg.IcebergType, place: str, title: str) -> Type:
+    match kind:
+        case iceberg.DecimalType(precision=precision, scale=scale):
+            return Decimal(precision, scale)
+        case iceberg.ListType():
+            element = _type(kind.element_type, f"{place}[]", title)
+            return ListOf(element, not kind.element_required)
+        case iceberg.MapType() if isinstance(kind.key_type, iceberg.StringType):
+            value = _type(kind.value_type, f"{place}{{}}", title)
+            return MapOf(value, not kind.value_required)
+        case iceberg.StructType():
+            return Struct(_fields(kind.fields, title))
+    found = _KINDS.get(type(kind))
+    if found is None:
+        raise cannot_adopt(
+            title,
+            f"its column {place!r} is of type {kind}, which a dataset does not have",
+            "Let its own tool write a copy with another type.",
+        )
+    return Primitive(found)
+
+
+def _difference(
+    footer: pq.FileMetaData, members: Sequence[iceberg.NestedField], mapping: NameMapping | None
+) -> str:
+    """Say why the columns of a file, by their names, are not those that it has by its field ids."""
+    return _mixed_up(footer.schema.to_arrow_schema(), members, mapping, ())
+
+
+def _mixed_up(
+    columns: pa.Schema | pa.StructType,
+    members: Sequence[iceberg.NestedField],
+    mapping: NameMapping | None,
+    path: tuple[str, ...],
+) -> str:
+    by_id = {member.field_id: member for member in members}
+    by_name = {member.name: member for member in members}
+    for column in columns:
+        here = (*path, column.name)
+        number, wanted = _id_of(column, mapping, here), by_name.pop(column.name, None)
+        if wanted is None:
+            if number in by_id:
+                return f"its column {'.'.join(here)!r} is called {by_id[number].name!r} since"
+            continue
+        if number is None:
+            return (
+                f"its column {'.'.join(here)!r} has no field id, and the table maps no name to it"
+            )
+        if number != wanted.field_id:
+            return f"its column {'.'.join(here)!r} was dropped, and is not the one of that name"
+        reason = _mixed_up_inside(column.type, wanted.field_type, mapping, here)
+        if reason:
+            return reason
+    missing = next((one for one in by_name.values() if one.initial_default is not None), None)
+    return "" if missing is None else f"it lacks column {missing.name!r}, which has a default"
+
+
+def _mixed_up_inside(
+    kind: pa.DataType,
+    wanted: iceberg.IcebergType,
+    mapping: NameMapping | None,
+    path: tuple[str, ...],
+) -> str:
+    match wanted:
+        case iceberg.StructType() if pa.types.is_struct(kind):
+            return _mixed_up(kind, wanted.fields, mapping, path)
+        case iceberg.ListType() if hasattr(kind, "value_type"):
+            inner = (*path, "element")
+            return _mixed_up_inside(kind.value_type, wanted.element_type, mapping, inner)
+        case iceberg.MapType() if pa.types.is_map(kind):
+            inner = (*path, "value")
+            return _mixed_up_inside(kind.item_type, wanted.value_type, mapping, inner)
+        case _:
+            return ""
+
+
+def _id_of(column: pa.Field, mapping: NameMapping | None, path: tuple[str, ...]) -> int | None:
+    number = (column.metadata or {}).get(_FIELD_ID)
+    if number is not None:
+        return int(number)
+    return None if mapping is None else _mapped(mapping.root, path)
+
+
+def _mapped(fields: Iterable[MappedField], path: tuple[str, ...]) -> int | None:
+    """Return the field id that a table maps a path of names to; None if it maps it to none."""
+    name, *inner = path
+    for field in fields:
+        if name in field.names:
+            return _mapped(field.fields, tuple(inner)) if inner else field.field_id
+    return None

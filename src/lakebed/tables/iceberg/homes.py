@@ -1,0 +1,507 @@
+"""Where the metadata of an Iceberg table is kept: in a catalog, or in files beside the data.
+
+Both replace one version of the metadata by the next under a condition, so that of two publishers
+one is first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    NotInstalledError,
+    RESTError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    InvalidNameError,
+    LakebedError,
+    MissingDependencyError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from lakebed.model.layout import Folder
+from lakebed.state.published import Note, number_at
+from lakebed.store.base import Store
+from lakebed.tables import pointers
+from lakebed.tables.giving_up import give_up
+from lakebed.tables.iceberg.metadata_names import hint_key, metadata_folder, number_of
+from lakebed.tables.iceberg.reading import reading
+from lakebed.tables.iceberg.schema import BEGINS_AT
+from lakebed.tables.iceberg.store_io import StoreIO
+from lakebed.tables.iceberg.unnamed import delete_unnamed
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """A table, as it is now.
+
+    Attributes:
+        metadata: Of the table.
+        place: What leads to it again.
+        handle: Of the catalog.
+        is_new: Whether nothing of it is written yet.
+    """
+
+    metadata: TableMetadata
+    place: str
+    handle: Any = None
+    is_new: bool = False
+
+
+class TableHome(Protocol):
+    """Where the metadata of one table is kept."""
+
+    @property
+    def table(self) -> str:
+        """Where readers find the table."""
+
+    @property
+    def folder(self) -> str | None:
+        """Where its metadata lies, if the table need not be asked."""
+
+    @property
+    def io(self) -> FileIO:
+        """Where its metadata is read and written."""
+
+    def find(self, place: str) -> IcebergTable | None:
+        """Return the table; None if it is not there.
+
+        Args:
+            place: Of the table when it was seen last; empty if it was not, or is not believed.
+        """
+
+    def last_number(self) -> int:
+        """Return the highest number of the metadata; 0 if there is none.
+
+        Raises:
+            CorruptMetadataError: The metadata has no numbers, so that a new table cannot begin above it.
+        """
+
+    def trouble(self, table: IcebergTable) -> str:
+        """Return why readers do not come to the table as it is now; empty if they do."""
+
+    def lead(self, table: IcebergTable) -> None:
+        """Lead readers to the table as it is now."""
+
+    def create(
+        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str], after: int
+    ) -> IcebergTable | None:
+        """Make the table, without files; None if somebody else has.
+
+        Args:
+            schema: Its columns.
+            spec: Its partitions.
+            properties: That it has.
+            after: Number of the metadata that it begins above.
+        """
+
+    def commit(
+        self,
+        table: IcebergTable,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> IcebergTable | None:
+        """Make the next version of a table; None if somebody else has."""
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """Delete what one version of the metadata has named, and the next one does not.
+
+        Where a cleanup of the dataset finds it, it is left to that.
+        """
+
+    def drop(self, note: Note) -> None:
+        """Take the table away; data files stay.
+
+        Args:
+            note: Of the table, which says so first where a new table would use keys of this one.
+        """
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class FilesBeside:
+    """Metadata files in the dataset's own directory, numbered, as Hadoop tables have them.
+
+    A table that is there says itself how its readers spell the repository.
+    """
+
+    def __init__(self, store: Store, dataset: str, root: str) -> None:
+        self._store = store
+        self._home = Folder.ICEBERG.of(dataset)
+        self._keys = metadata_folder(dataset)
+        self._hint = hint_key(dataset)
+        self._led_to: bytes | None = None  # what the hint said when the table was found
+        self._root = root
+
+    @property
+    def table(self) -> str:
+        """See `TableHome`."""
+        return f"{self._root}/{self._home}"
+
+    @property
+    def folder(self) -> str | None:
+        """See `TableHome`."""
+        return f"{self._root}/{self._keys}"
+
+    @property
+    def io(self) -> FileIO:
+        """See `TableHome`."""
+        return StoreIO(self._store, self._root)
+
+    def find(self, place: str) -> IcebergTable | None:
+        """See `TableHome`."""
+        self._led_to = pointers.read(self._store, self._hint)
+        noted, led_to = number_at(place), _hinted(self._led_to)
+        if noted is not None:
+            # What a publisher has written that noted nothing is found by its hint.
+            for number in sorted({noted, noted if led_to is None else led_to}, reverse=True):
+                with contextlib.suppress(ObjectNotFoundError):
+                    return self._newest(number)
+        number = self.last_number()
+        return self._newest(number) if number else None
+
+    def _newest(self, number: int) -> IcebergTable:
+        while self._exists(number + 1):
+            number += 1
+        return IcebergTable(self._read(number), str(number))
+
+    def trouble(self, table: IcebergTable) -> str:
+        """See `TableHome`."""
+        if self._led_to is None:
+            return f"{self._hint!r} is missing."
+        if _hinted(self._led_to) != int(table.place):
+            return f"{self._hint!r} does not lead to version {table.place}, the last one."
+        return ""
+
+    def lead(self, table: IcebergTable) -> None:
+        """See `TableHome`."""
+        self._point_to(int(table.place))
+
+    def _key(self, number: int) -> str:
+        return f"{self._keys}/v{number}.metadata.json"
+
+    def _exists(self, number: int) -> bool:
+        try:
+            self._store.size(self._key(number))
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def last_number(self) -> int:
+        """See `TableHome`."""
+        return max((number for number in map(number_of, self.keys()) if number), default=0)
+
+    def keys(self) -> list[str]:
+        """Return the keys of all metadata, what readers begin with first.
+
+        Cost:
+            One LIST for each thousand objects.
+        """
+        keys = [info.key for info in self._store.list(f"{self._keys}/")]
+        return sorted(keys, key=lambda key: (key != self._hint, not key.endswith(".json"), key))
+
+    def _read(self, number: int) -> TableMetadata:
+        key = self._key(number)
+        with reading(key, "metadata of an Iceberg table"):
+            metadata = TableMetadataUtil.parse_raw(bytes(self._store.get(key).data).decode())
+            root = metadata.location.removesuffix(f"/{self._home}")
+            if root == metadata.location:
+                message = f"it says that it lies in {metadata.location!r}"
+                raise ValueError(message)
+        self._root = root
+        return metadata
+
+    def create(
+        self, schema: Schema, spec: PartitionSpec, properties: dict[str, str], after: int
+    ) -> IcebergTable | None:
+        """See `TableHome`."""
+        if after:
+            properties = properties | {BEGINS_AT: str(after + 1)}
+        metadata = new_table_metadata(
+            schema=schema,
+            partition_spec=spec,
+            sort_order=UNSORTED_SORT_ORDER,
+            location=self.table,
+            properties=dict(properties),
+            table_uuid=uuid.uuid4(),
+        )
+        # It becomes a table with its first snapshot, by the commit that brings it.
+        return IcebergTable(metadata, str(after), is_new=True)
+
+    def commit(
+        self,
+        table: IcebergTable,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> IcebergTable | None:
+        """See `TableHome`."""
+        number = int(table.place)
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        before = None if table.is_new else f"{self.folder}/v{number}.metadata.json"
+        metadata = update_table_metadata(table.metadata, updates, metadata_location=before)
+        data = metadata.model_dump_json().encode()
+        try:
+            self._store.create(self._key(number + 1), data)
+        except ObjectExistsError:
+            # What repeats a request on its way is refused, though the first one has landed.
+            if not self._holds(number + 1, data):
+                return None
+        self._point_to(number + 1)
+        return IcebergTable(metadata, str(number + 1))
+
+    def _holds(self, number: int, data: bytes) -> bool:
+        """Whether a version is of these bytes, which no two publishers write."""
+        try:
+            return bytes(self._store.get(self._key(number)).data) == data
+        except ObjectNotFoundError:
+            return False
+
+    def _point_to(self, number: int) -> None:
+        """Lead readers to a version; if there is a later one by then, to that."""
+
+        def is_enough(data: bytes) -> bool:
+            led_to = _hinted(data)
+            return led_to == number or (
+                led_to is not None and led_to > number and self._exists(led_to)
+            )
+
+        pointers.point(self._store, self._hint, str(number).encode(), is_enough=is_enough)
+        if self._exists(number + 1):
+            self._point_to(number + 1)
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """See `TableHome`."""
+
+    def drop(self, note: Note) -> None:
+        """See `TableHome`."""
+        give_up(self._store, note, self.keys, number_of=number_of, first=1, pointers=[self._hint])
+
+    def close(self) -> None:
+        """See `TableHome`."""
+
+
+class InCatalog:
+    """A table of a catalog that pyiceberg knows by its configuration."""
+
+    def __init__(self, catalog: str, table: str) -> None:
+        if not table or "." not in table:
+            raise InvalidNameError(
+                f"Illegal table name {table!r}.",
+                hint="Write namespace.table, as the catalog has it.",
+            )
+        self._name = catalog
+        self._identifier = table
+        with _errors_of(catalog):
+            try:
+                self._catalog: Catalog = load_catalog(catalog)
+            except ValueError as exc:
+                raise InvalidInputError(
+                    f"pyiceberg knows no catalog {catalog!r}: {exc}",
+                    hint="Describe it in ~/.pyiceberg.yaml, or by PYICEBERG_CATALOG__… variables.",
+                ) from exc
+        self._io: FileIO | None = None
+
+    @property
+    def table(self) -> str:
+        """See `TableHome`."""
+        return f"{self._name}.{self._identifier}"
+
+    @property
+    def folder(self) -> str | None:
+        """See `TableHome`."""
+        return None
+
+    @property
+    def io(self) -> FileIO:
+        """See `TableHome`."""
+        assert self._io is not None  # the table was found or made
+        return self._io
+
+    def find(self, place: str) -> IcebergTable | None:  # noqa: ARG002 - the catalog knows
+        """See `TableHome`."""
+        with _errors_of(self._name):
+            try:
+                table = self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                return None
+        return self._as_known(table)
+
+    def _as_known(self, table: Table) -> IcebergTable:
+        self._io = table.io
+        return IcebergTable(table.metadata, table.metadata_location, table)
+
+    def last_number(self) -> int:
+        """See `TableHome`."""
+        raise CorruptMetadataError(
+            f"The metadata of table {self.table!r} cannot be used.",
+            hint="Drop the table by the tools of the catalog, and publish it again.",
+        )
+
+    def trouble(self, table: IcebergTable) -> str:  # noqa: ARG002 - readers ask the catalog
+        """See `TableHome`."""
+        return ""
+
+    def lead(self, table: IcebergTable) -> None:
+        """See `TableHome`."""
+
+    def create(
+        self,
+        schema: Schema,
+        spec: PartitionSpec,
+        properties: dict[str, str],
+        after: int,  # noqa: ARG002 - the catalog names what is new
+    ) -> IcebergTable | None:
+        """See `TableHome`."""
+        with _errors_of(self._name):
+            namespace = self._identifier.rpartition(".")[0]
+            try:
+                if not self._catalog.namespace_exists(namespace):
+                    self._catalog.create_namespace(namespace)
+            except NamespaceAlreadyExistsError:
+                pass
+            try:
+                table = self._catalog.create_table(
+                    self._identifier, schema, partition_spec=spec, properties=properties
+                )
+            except TableAlreadyExistsError:
+                return None
+        return self._as_known(table)
+
+    def commit(
+        self,
+        table: IcebergTable,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> IcebergTable | None:
+        """See `TableHome`."""
+        with _errors_of(self._name):
+            try:
+                response = self._catalog.commit_table(table.handle, requirements, updates)
+            except CommitFailedException:
+                return self._if_landed(updates)
+        return IcebergTable(response.metadata, response.metadata_location, table.handle)
+
+    def _if_landed(self, updates: tuple[TableUpdate, ...]) -> IcebergTable | None:
+        """Return the table if it has the snapshot of these updates all the same.
+
+        Clients of catalogs repeat a request whose answer was lost, and are refused then.
+        """
+        table = self.find("")
+        added = [one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)]
+        if table is None or not added or not all(map(table.metadata.snapshot_by_id, added)):
+            return None
+        return table
+
+    def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
+        """See `TableHome`."""
+        delete_unnamed(self.io, before, after)
+
+    def drop(self, note: Note) -> None:
+        """See `TableHome`."""
+        table = self.find("")
+        if table is not None:
+            with _errors_of(self._name):
+                self._catalog.drop_table(self._identifier)
+            delete_unnamed(self.io, table.metadata, None, also=(table.place,))
+        note.forget()
+
+    def close(self) -> None:
+        """See `TableHome`."""
+        with _errors_of(self._name):
+            self._catalog.close()
+
+
+@contextmanager
+def _errors_of(catalog: str) -> Iterator[None]:
+    """Say what a catalog has raised as one of our errors; its own are of many kinds."""
+    try:
+        yield
+    except (LakebedError, CommitFailedException):
+        raise
+    except NotInstalledError as exc:
+        raise MissingDependencyError(
+            f"Catalog {catalog!r} needs a package that is not installed.",
+            hint=f"{exc}.",
+            extra="iceberg",
+        ) from exc
+    except (RESTError, OSError) as exc:
+        raise StorageError(
+            f"Catalog {catalog!r} failed: {exc}",
+            hint="Publish again; if it never answers, look at its address in pyiceberg's "
+            "configuration.",
+            retryable=True,
+        ) from exc
+    except Exception as exc:
+        raise StorageError(
+            f"Catalog {catalog!r} failed: {exc}",
+            hint="Look at pyiceberg's configuration of it, then publish again.",
+        ) from exc
+
+
+def _hinted(data: bytes | None) -> int | None:
+    if data is None:
+        return None
+    try:
+        return number_at(bytes(data).decode("ascii").strip())
+    except UnicodeDecodeError:
+        return None
+
+
+def named_lists(data: bytes, key: str) -> list[str]:
+    """Return where the lists of manifests are that a metadata file names.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+    """
+    with reading(key, "metadata of an Iceberg table"):
+        document = msgspec.json.decode(data, type=_Metadata)
+        return [snapshot.list for snapshot in document.snapshots]
+
+
+class _Snapshot(msgspec.Struct):
+    list: str = msgspec.field(name="manifest-list")
+
+
+class _Metadata(msgspec.Struct):
+    snapshots: tuple[_Snapshot, ...] = ()
+
+
+def named_manifests(store: Store, key: str) -> list[str]:
+    """Return where the manifests are that a list names.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+    """
+    with reading(key, "a list of manifests"):
+        listed = read_manifest_list(StoreIO(store, "").new_input(f"/{key}"))
+        return [manifest.manifest_path for manifest in listed]

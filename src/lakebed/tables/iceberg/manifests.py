@@ -1,0 +1,318 @@
+"""The manifests of a snapshot: which data files it has, in pieces that commits share.
+
+A commit writes a manifest of what it adds, and anew those that name what it removes. Small ones
+are merged from time to time, those of about the same size, so that their number grows with the
+logarithm of the commits, and no commit pays for all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType, PrimitiveType
+
+from lakebed.tables.iceberg.reading import reading
+from lakebed.tables.iceberg.schema import bound, internal
+from lakebed.tables.shown_facts import ShownFiles
+
+FILES_A_MANIFEST = 1000
+_MERGED_AT_ONCE = 8
+_FORMAT_VERSION: Literal[2] = 2
+_MOST_DIGITS = 18  # of decimals in 64 bits
+_CODEC: AvroCompressionCodec = "deflate"  # what every reader has
+
+# A file that a table names, and the values of its partition, in order of the spec.
+PartitionKey = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class FileCounts:
+    """Files and rows that came and went."""
+
+    added_files: int = 0
+    added_rows: int = 0
+    removed_files: int = 0
+    removed_rows: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ManifestWriter:
+    """Writes the manifests and the list of one snapshot.
+
+    Attributes:
+        io: Where they go.
+        folder: Where they lie, as readers of the table spell it.
+        schema: Of the table.
+        spec: Of its partitions.
+        snapshot_id: Of the snapshot.
+        written: Locations of all that was written.
+        counts: Of what was done.
+    """
+
+    io: FileIO
+    folder: str
+    schema: Schema
+    spec: PartitionSpec
+    snapshot_id: int
+    written: list[str] = field(default_factory=list)
+    counts: FileCounts = field(default_factory=FileCounts)
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def add(self, files: Sequence[DataFile]) -> list[ManifestFile]:
+        """Write the manifests of new files."""
+        manifests = []
+        for part in _cut(files, FILES_A_MANIFEST):
+            entries = (
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file
+                )
+                for file in part
+            )
+            manifests.append(self._write(entries))
+        self.counts.added_files += len(files)
+        self.counts.added_rows += sum(file.record_count for file in files)
+        return manifests
+
+    def remove(
+        self, manifests: Sequence[ManifestFile], gone: Mapping[str, PartitionKey]
+    ) -> tuple[list[ManifestFile], set[str]]:
+        """Return manifests without some files, and which of them were not found.
+
+        Args:
+            manifests: Of the snapshot before.
+            gone: Paths of the files, each with the values of its partition.
+        """
+        missing, result = set(gone), []
+        for manifest in manifests:
+            if not missing or not self._may_hold(manifest, {gone[path] for path in missing}):
+                result.append(manifest)
+                continue
+            entries = _entries(manifest, self.io)
+            held = {entry.data_file.file_path for entry in entries} & missing
+            if not held:
+                result.append(manifest)
+                continue
+            missing -= held
+            result.append(self._write(self._without(entries, held)))
+        return result, missing
+
+    def _without(self, entries: Iterable[ManifestEntry], gone: set[str]) -> Iterator[ManifestEntry]:
+        for entry in entries:
+            is_gone = entry.data_file.file_path in gone
+            if is_gone:
+                self.counts.removed_files += 1
+                self.counts.removed_rows += entry.data_file.record_count
+            status = ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING
+            yield _as(entry, status, self.snapshot_id if is_gone else entry.snapshot_id)
+
+    def _may_hold(self, manifest: ManifestFile, values: Iterable[PartitionKey]) -> bool:
+        """Whether a manifest may name a file of one of these partitions."""
+        summaries = manifest.partitions
+        if manifest.partition_spec_id != self.spec.spec_id or not summaries:
+            return True
+        kinds = [self.schema.find_type(field.source_id) for field in self.spec.fields]
+        ranges = []
+        for summary, kind in zip(summaries, kinds, strict=True):
+            assert isinstance(kind, PrimitiveType)
+            low, high = (
+                None if data is None else from_bytes(kind, data)
+                for data in (summary.lower_bound, summary.upper_bound)
+            )
+            ranges.append((summary.contains_null, low, high))
+        return any(
+            all(
+                has_null if value is None else low is None or low <= value <= high
+                for value, (has_null, low, high) in zip(each, ranges, strict=True)
+            )
+            for each in values
+        )
+
+    def merge(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Return manifests of which as many as are of about one size were made one."""
+        tiers: dict[int, list[ManifestFile]] = {}
+        for manifest in manifests:
+            tiers.setdefault(_tier(_live_count(manifest)), []).append(manifest)
+        result = list(manifests)
+        for tier, members in sorted(tiers.items()):
+            is_full = _MERGED_AT_ONCE ** (tier + 1) >= FILES_A_MANIFEST
+            if is_full or len(members) < _MERGED_AT_ONCE:
+                continue
+            entries = [
+                _as(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id)
+                for member in members
+                for entry in _entries(member, self.io)
+            ]
+            merged = set(members)
+            result = [manifest for manifest in result if manifest not in merged]
+            result += [self._write(part) for part in _cut(entries, FILES_A_MANIFEST)]
+        return result
+
+    def write_list(
+        self, manifests: Sequence[ManifestFile], parent_id: int | None, sequence_number: int
+    ) -> str:
+        """Write the list of the manifests, and return where it is."""
+        location = f"{self.folder}/snap-{self.snapshot_id}-1-{self._id}.avro"
+        with write_manifest_list(
+            format_version=_FORMAT_VERSION,
+            output_file=self.io.new_output(location),
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent_id,
+            sequence_number=sequence_number,
+            avro_compression=_CODEC,
+        ) as writer:
+            writer.add_manifests(list(manifests))
+        self.written.append(location)
+        return location
+
+    def _write(self, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        location = f"{self.folder}/{self._id}-m{len(self.written)}.avro"
+        with write_manifest(
+            format_version=_FORMAT_VERSION,
+            spec=self.spec,
+            schema=self.schema,
+            output_file=self.io.new_output(location),
+            snapshot_id=self.snapshot_id,
+            avro_compression=_CODEC,
+        ) as writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        self.written.append(location)
+        return writer.to_manifest_file()
+
+
+def live_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
+    """Return the manifests of a snapshot that name files with rows."""
+    if snapshot is None:
+        return []
+    return [
+        manifest
+        for manifest in _manifests(snapshot, io)
+        if manifest.content == ManifestContent.DATA and _live_count(manifest)
+    ]
+
+
+def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    with reading(snapshot.manifest_list, "a list of manifests"):
+        return snapshot.manifests(io)
+
+
+def _entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    with reading(manifest.manifest_path, "a manifest"):
+        return manifest.fetch_manifest_entry(io)
+
+
+def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]:
+    """Return the paths of all files of a snapshot, each with the values of its partition."""
+    return {
+        entry.data_file.file_path: _values(entry.data_file)
+        for manifest in live_manifests(snapshot, io)
+        for entry in _entries(manifest, io)
+    }
+
+
+def has_deletes(snapshot: Snapshot | None, io: FileIO) -> bool:
+    """Whether files of a snapshot say of rows that they are deleted, as only others write them."""
+    return snapshot is not None and any(
+        manifest.content == ManifestContent.DELETES for manifest in _manifests(snapshot, io)
+    )
+
+
+def data_files(
+    files: ShownFiles, locations: Sequence[str], schema: Schema, spec: PartitionSpec
+) -> list[DataFile]:
+    """Return what a table is told of files."""
+    names = [schema.find_column_name(part.source_id) for part in spec.fields]
+    columns = []
+    for column in files.columns:
+        member = schema.find_field(column.field.name)
+        assert isinstance(member.field_type, PrimitiveType)
+        columns.append((member.field_id, member.field_type, column))
+    bounded = [column for column in columns if _are_bounds_read(column[1])]
+    result = []
+    for place, location in enumerate(locations):
+        values = files.values[place]
+        lower = {i: bound(t, c.min[place]) for i, t, c in bounded if c.min[place] is not None}
+        upper = {i: bound(t, c.max[place]) for i, t, c in bounded if c.max[place] is not None}
+        nulls = {i: c.null_count[place] for i, _, c in columns if c.null_count[place] is not None}
+        result.append(
+            DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=location,
+                file_format=FileFormat.PARQUET,
+                partition=Record(*(internal(values[str(name)]) for name in names)),
+                record_count=files.row_count[place],
+                file_size_in_bytes=files.size_bytes[place],
+                column_sizes={},  # pyiceberg cannot list files without
+                value_counts=dict.fromkeys(nulls, files.row_count[place]),
+                null_value_counts=nulls,
+                lower_bounds=lower,
+                upper_bounds=upper,
+            )
+        )
+        result[-1].spec_id = spec.spec_id
+    return result
+
+
+def _are_bounds_read(kind: PrimitiveType) -> bool:
+    """Whether all readers make of a bound what it is.
+
+    DuckDB 1.4 misreads the bytes of decimals that do not fit into 64 bits, and drops files by them.
+    """
+    return not (isinstance(kind, DecimalType) and kind.precision > _MOST_DIGITS)
+
+
+def _values(file: DataFile) -> PartitionKey:
+    return tuple(file.partition[place] for place in range(len(file.partition)))
+
+
+def _as(
+    entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None
+) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=status,
+        snapshot_id=snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )
+
+
+def _live_count(manifest: ManifestFile) -> int:
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
+def _tier(count: int) -> int:
+    tier = 0
+    while count >= _MERGED_AT_ONCE:
+        count //= _MERGED_AT_ONCE
+        tier += 1
+    return tier
+
+
+def _cut(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in itertools.count(0, size):
+        if start >= len(items):
+            return
+        yield items[start : start + size]

@@ -1,0 +1,271 @@
+"""What a dataset is as an Iceberg table: columns with ids, partitions, properties. No I/O."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal as Number
+from typing import Any
+
+from pyiceberg import types as iceberg
+from pyiceberg.conversions import to_bytes
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
+from pyiceberg.transforms import IdentityTransform
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.lineage import Lineage
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    Type,
+)
+from lakebed.model.values import EPOCH, Scalar
+from lakebed.state.published import number_at
+from lakebed.state.state import State
+from lakebed.tables import shown_facts
+
+DATASET, CREATED, ROOT = "lakebed.dataset", "lakebed.created-at", "lakebed.root"
+VERSION, COMMIT, SCHEMA = "lakebed.version", "lakebed.commit-id", "lakebed.schema"
+BEGINS_AT = "lakebed.begins-at"  # number of the first metadata file; 1 where it does not stand
+NAME_MAPPING = "schema.name-mapping.default"
+
+_KINDS: Mapping[Kind, Callable[[], iceberg.PrimitiveType]] = {
+    Kind.BOOLEAN: iceberg.BooleanType,
+    Kind.INT: iceberg.IntegerType,
+    Kind.LONG: iceberg.LongType,
+    Kind.FLOAT: iceberg.FloatType,
+    Kind.DOUBLE: iceberg.DoubleType,
+    Kind.STRING: iceberg.StringType,
+    Kind.BYTES: iceberg.BinaryType,
+    Kind.DATE: iceberg.DateType,
+    Kind.TIMESTAMP: iceberg.TimestamptzType,
+    Kind.TIMESTAMP_NTZ: iceberg.TimestampType,
+}
+_WIDENED = {(Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)}
+_EPOCH_DAY = EPOCH.date()
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def number_in(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number of properties; the default where there is none of at most 18 digits."""
+    number = number_at(properties.get(name, ""))
+    return default if number is None else number
+
+
+def widens(have: Type, wanted: Type) -> bool:
+    """Whether Iceberg's readers make of a file's type what the table has."""
+    match have, wanted:
+        case Decimal(precision=old), Decimal(precision=new):
+            return have.scale == wanted.scale and old <= new
+        case Primitive(kind=kind), Primitive(kind=other):
+            return (kind, other) in _WIDENED
+    return False
+
+
+def columns_of(state: State) -> tuple[Field, ...]:
+    """Return the columns under which a dataset is published.
+
+    Directory levels become columns too, those of derived functions and the batch as last ones.
+
+    Raises:
+        InvalidInputError: Iceberg has no way to say it; the message names the field.
+    """
+    shown_facts.check_format(state, "Iceberg")
+    shown_facts.check_partition_types(state, "Iceberg")
+    declared = state.descriptor.schema
+    levels = state.layout.partition_types.items()
+    derived = (Field(name=name, type=kind) for name, kind in levels if name not in declared)
+    fields = (*declared, *derived)
+    shown_facts.check_cases(state, fields, "Iceberg")
+    return fields
+
+
+def schema_of(
+    fields: tuple[Field, ...],
+    lineage: Lineage,
+    old: IcebergSchema | None,
+    *,
+    shown: int,
+    used: int,
+) -> IcebergSchema:
+    """Return the columns with their ids, which a column keeps as long as it is the same one.
+
+    A field that was dropped and added again is another one, and so is one of a type that Iceberg
+    cannot make of the old one: no live file is of that any more.
+
+    Args:
+        fields: Of the table.
+        lineage: Of the dataset's schema.
+        old: What the table has; None if it is not there.
+        shown: Number of the dataset's schema that the table was last brought to.
+        used: The highest id that was ever given away.
+    """
+    return _Columns(lineage, old, shown, used).schema(fields)
+
+
+def name_mapping_of(
+    schema: IcebergSchema, dropped: Sequence[Field], old: str | None
+) -> NameMapping:
+    """Return the ids by which readers know the columns of our files, which name none.
+
+    Readers look for every column of a file here, also for those that the table has no more.
+
+    Args:
+        schema: Of the table.
+        dropped: Fields that older files may hold.
+        old: The mapping that the table has, as its property says it.
+    """
+    mapped = list(schema.name_mapping.root)
+    names = {name for column in mapped for name in column.names}
+    before = [] if old is None else parse_mapping_from_json(old).root
+    for column in before:
+        if names.isdisjoint(column.names):
+            mapped.append(column)
+            names.update(column.names)
+    used = max((schema.highest_field_id, *_ids(mapped)))
+    gone = tuple(field for field in dropped if field.name not in names)
+    if gone:
+        columns = _Columns(Lineage(), None, 0, used).schema(gone)
+        mapped += columns.name_mapping.root
+    return NameMapping(mapped)
+
+
+def highest_id(mapping: str | None) -> int:
+    """Return the highest id that a mapping has given away."""
+    return 0 if mapping is None else max(_ids(parse_mapping_from_json(mapping).root), default=0)
+
+
+def _ids(mapped: Iterable[MappedField]) -> Iterator[int]:
+    for column in mapped:
+        if column.field_id is not None:
+            yield column.field_id
+        yield from _ids(column.fields)
+
+
+class _Columns:
+    def __init__(self, lineage: Lineage, old: IcebergSchema | None, shown: int, used: int) -> None:
+        self._lineage = lineage
+        self._old = old
+        self._shown = shown
+        self._next = itertools.count(used + 1)
+
+    def schema(self, fields: tuple[Field, ...]) -> IcebergSchema:
+        before = {} if self._old is None else {f.name: f for f in self._old.fields}
+        schema_id = 0 if self._old is None else self._old.schema_id + 1
+        return IcebergSchema(*self._fields(fields, before, ""), schema_id=schema_id)
+
+    def _fields(
+        self, fields: tuple[Field, ...], before: Mapping[str, iceberg.NestedField], place: str
+    ) -> Iterator[iceberg.NestedField]:
+        for field in fields:
+            path = f"{place}{field.name}"
+            old = before.get(field.name)
+            addition = self._lineage.additions.get(path)
+            if addition is not None and addition.since > self._shown:
+                old = None
+            if old is not None and not _is_same(old.field_type, field.type):
+                old = None
+            field_id = next(self._next) if old is None else old.field_id
+            yield iceberg.NestedField(
+                field_id=field_id,
+                name=field.name,
+                field_type=self._type(field.type, None if old is None else old.field_type, path),
+                required=not field.nullable,
+                doc=field.doc or None,
+            )
+
+    def _type(self, kind: Type, old: iceberg.IcebergType | None, path: str) -> iceberg.IcebergType:
+        match kind:
+            case Primitive(kind=primitive):
+                if primitive not in _KINDS:
+                    raise InvalidInputError(
+                        f"Field {path!r} is of type {kind}, which Iceberg does not have.",
+                        hint="Store it as long, or as decimal(20, 0) where it is above 2^63.",
+                    )
+                return _KINDS[primitive]()
+            case Decimal(precision=precision, scale=scale):
+                return iceberg.DecimalType(precision, scale)
+            case ListOf(element=element, element_nullable=nullable):
+                was = old if isinstance(old, iceberg.ListType) else None
+                return iceberg.ListType(
+                    element_id=was.element_id if was else next(self._next),
+                    element_type=self._type(
+                        element, was.element_type if was else None, f"{path}[]"
+                    ),
+                    element_required=not nullable,
+                )
+            case MapOf(value=value, value_nullable=nullable):
+                had = old if isinstance(old, iceberg.MapType) else None
+                return iceberg.MapType(
+                    key_id=had.key_id if had else next(self._next),
+                    key_type=iceberg.StringType(),
+                    value_id=had.value_id if had else next(self._next),
+                    value_type=self._type(value, had.value_type if had else None, f"{path}{{}}"),
+                    value_required=not nullable,
+                )
+            case Struct(fields=fields):
+                before = (
+                    {f.name: f for f in old.fields} if isinstance(old, iceberg.StructType) else {}
+                )
+                return iceberg.StructType(*self._fields(fields, before, f"{path}."))
+
+
+def _is_same(old: iceberg.IcebergType, new: Type) -> bool:
+    """Whether a column of one type may become one of the other."""
+    match new:
+        case Primitive(kind=kind):
+            befores = {kind, *(before for before, after in _WIDENED if after == kind)}
+            return any(old == _KINDS[before]() for before in befores if before in _KINDS)
+        case Decimal(precision=precision, scale=scale):
+            return (
+                isinstance(old, iceberg.DecimalType)
+                and old.scale == scale
+                and old.precision <= precision
+            )
+        case ListOf():
+            return isinstance(old, iceberg.ListType)
+        case MapOf():
+            return isinstance(old, iceberg.MapType)
+        case Struct():
+            return isinstance(old, iceberg.StructType)
+
+
+def spec_of(schema: IcebergSchema, names: tuple[str, ...]) -> PartitionSpec:
+    """Return the partitions: each directory level by its value."""
+    return PartitionSpec(
+        *(
+            PartitionField(
+                source_id=schema.find_field(name).field_id,
+                field_id=PARTITION_FIELD_ID_START + place,
+                transform=IdentityTransform(),
+                name=name,
+            )
+            for place, name in enumerate(names)
+        )
+    )
+
+
+def internal(value: Scalar) -> Any:
+    """Return a value as Iceberg's metadata holds it."""
+    if isinstance(value, dt.datetime):
+        epoch = EPOCH if value.tzinfo is not None else EPOCH.replace(tzinfo=None)
+        return (value - epoch) // _MICROSECOND
+    if isinstance(value, dt.date):
+        return (value - _EPOCH_DAY).days
+    return value
+
+
+def bound(kind: iceberg.PrimitiveType, value: Scalar) -> bytes:
+    """Return the bytes of a bound."""
+    if isinstance(kind, iceberg.DecimalType):
+        assert isinstance(value, Number)
+        return to_bytes(kind, value)
+    return to_bytes(kind, internal(value))

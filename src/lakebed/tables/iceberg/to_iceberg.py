@@ -1,0 +1,551 @@
+"""Publish to Iceberg: keep metadata over the data files in step with a dataset.
+
+Each publication is one snapshot, which says of which version of the dataset the table is since. So
+a publication names the files that commits have added and removed since, and believes the rest;
+`check` and `repair` compare all files of the snapshot. Snapshots of others are told, and only a
+repair takes them back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.errors import (
+    AlreadyExistsError,
+    CorruptMetadataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+)
+from lakebed.model.keys import schema_number_of, split_label
+from lakebed.model.schema import Field
+from lakebed.state.published import Note
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.store.root import root_of
+from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
+from lakebed.tables.engine import Wish, bring_into_step, check_deadline
+from lakebed.tables.iceberg.importing import importing_pyiceberg
+from lakebed.tables.iceberg.reading import reading
+from lakebed.tables.outcome import TablePublication
+from lakebed.tables.shown_facts import shown_files
+from lakebed.tables.since import Since, find_since
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lakebed.tables.iceberg.homes import IcebergTable, TableHome
+
+_log = logging.getLogger(__name__)
+
+NOTE = "iceberg"
+_PROPERTIES = {
+    "gc.enabled": "false",  # orphans and old snapshots are the dataset's, and its cleanup's
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "false",
+}
+# No cleanup of the dataset looks there; see `lakebed.tables.iceberg.unnamed`.
+_PROPERTIES_IN_A_CATALOG = _PROPERTIES | {"write.metadata.delete-after-commit.enabled": "true"}
+
+
+def publish(
+    store: Store,
+    dataset: str,
+    *,
+    catalog: str | None = None,
+    table: str | None = None,
+    root: str | None = None,
+    check: bool = False,
+    repair: bool = False,
+    dry_run: bool = False,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> TablePublication:
+    """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
+    began = time.monotonic()
+    wish = Wish(check=check, repair=repair, dry_run=dry_run)
+    spelled = root_of(store, root, s3="s3")  # as the connectors of Iceberg know it
+    home = _home(store, dataset, catalog, table, spelled)
+    target = _IcebergTarget(
+        store, dataset, home, spelled, on_progress, is_root_given=root is not None
+    )
+    note = _note(store, dataset, catalog, home)
+    with closing(home):
+        done = bring_into_step(store, dataset, target, note, wish)
+    done = replace(done, seconds=time.monotonic() - began)
+    _log.info(
+        "published dataset=%s to=iceberg table=%s version=%d added=%d removed=%d applied=%s",
+        dataset,
+        home.table,
+        done.version,
+        done.added_count,
+        done.removed_count,
+        done.is_applied,
+    )
+    return done
+
+
+def unpublish(
+    store: Store,
+    dataset: str,
+    *,
+    catalog: str | None = None,
+    table: str | None = None,
+    dry_run: bool = False,
+) -> bool:
+    """Drop the Iceberg table of a dataset; see `Dataset.unpublish_iceberg`."""
+    home = _home(store, dataset, catalog, table, store.uri)
+    note = _note(store, dataset, catalog, home)
+    with closing(home):
+        is_there = _is_own(store, dataset, home)
+        if dry_run:
+            return is_there
+        note.read(is_damage_nothing=True)
+        if is_there or note.is_there:
+            home.drop(note)
+        return is_there
+
+
+def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
+    """Whether there is a table, also one that cannot be read.
+
+    Raises:
+        AlreadyExistsError: There is one that does not show the dataset.
+    """
+    from lakebed.tables.iceberg.schema import DATASET
+
+    try:
+        table = home.find("")
+    except CorruptMetadataError:
+        if home.folder is None:
+            raise
+        return True  # the folder is the dataset's own
+    if table is None:
+        return False
+    said = table.metadata.properties.get(DATASET)
+    # What lies beside the data is of this dataset, wherever that was when it was published.
+    if said != f"{store.uri}/{dataset}" and (said is None or home.folder is None):
+        raise _not_ours(home)
+    return True
+
+
+def _note(store: Store, dataset: str, catalog: str | None, home: TableHome) -> Note:
+    if catalog is None:
+        return Note(store, dataset, dataset, kind="iceberg", name=NOTE)
+    name = f"{NOTE}-{quote(home.table, safe='.')}"
+    return Note(store, dataset, home.table, kind="iceberg", name=name)
+
+
+def _home(
+    store: Store, dataset: str, catalog: str | None, table: str | None, root: str
+) -> TableHome:
+    with importing_pyiceberg():
+        from lakebed.tables.iceberg.homes import FilesBeside, InCatalog
+    if catalog is None and table is None:
+        return FilesBeside(store, dataset, root)
+    if catalog is None or table is None:
+        raise InvalidInputError(
+            "Only one of catalog and table is given.",
+            hint="Give both, or neither for metadata files beside the data.",
+        )
+    return InCatalog(catalog, table)
+
+
+def _not_ours(home: TableHome) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"There is an Iceberg table {home.table!r} that does not show this dataset.",
+        hint="Choose another name; the table was not touched.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What one look at head and table says is to be done.
+
+    Attributes:
+        state: Of the dataset.
+        table: The table; None if it is not there.
+        schema: That the table shall have.
+        properties: That it shall have.
+        dropped: Fields that older files may hold.
+        shown: Version and commit that its snapshot says it shows; None if there is none of ours.
+        added: Labels of files that the table lacks.
+        removed: Locations of files that it shall not have, with their values of partitions.
+        operation: What the snapshot is called.
+        schema_changes: What else differs.
+        foreign: Snapshots of others.
+        has_deletes: Whether others have deleted rows in files.
+        damaged: Why readers cannot read the table.
+        after: Number of the metadata that a table begins above which is not there.
+        is_whole: Whether `added` are all files, since what the table names cannot be read.
+    """
+
+    state: State
+    table: IcebergTable | None
+    schema: Schema
+    properties: dict[str, str] = field(default_factory=dict)
+    dropped: tuple[Field, ...] = ()
+    shown: tuple[int, str] | None = None
+    added: Sequence[str] = ()
+    removed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    operation: str = "append"
+    schema_changes: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    has_deletes: bool = False
+    damaged: tuple[str, ...] = ()
+    after: int = 0
+    is_whole: bool = False
+
+
+class _IcebergTarget:
+    """The Iceberg table of one dataset."""
+
+    def __init__(
+        self,
+        store: Store,
+        dataset: str,
+        home: TableHome,
+        root: str,
+        on_progress: OnProgress,
+        *,
+        is_root_given: bool,
+    ) -> None:
+        self._on_progress = on_progress
+        self._is_root_given = is_root_given
+        self._store = store
+        self._dataset = dataset
+        self._home = home
+        self._root = root
+        self._is_believed = True  # until a commit has met what it cannot read
+
+    @property
+    def title(self) -> str:
+        return f"Iceberg {self._home.table}"
+
+    def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
+        _, _, snapshot_id = note.place.partition(" ")
+        is_full = is_full or not self._is_believed
+        try:
+            with reading(self._home.table, "an Iceberg table"):
+                table, after = self._found(state, note, is_full=is_full)
+                return self._compared(state, table, snapshot_id, is_full=is_full, after=after)
+        except CorruptMetadataError as exc:
+            if not is_full:
+                raise
+            after = max(self._home.last_number(), note.given_up)
+            look = self._compared(state, None, "", is_full=True, after=after)
+            return replace(look, damaged=(exc.message,))
+
+    def _found(self, state: State, note: Note, *, is_full: bool) -> tuple[IcebergTable | None, int]:
+        """Return the table to go on with, or what a new one begins above."""
+        from lakebed.tables.iceberg.schema import BEGINS_AT, CREATED, number_in
+
+        table = self._home.find("" if is_full else note.place)
+        if table is None:
+            return None, max(note.given_up, 0)
+        properties = table.metadata.properties
+        is_given_up = number_in(properties, BEGINS_AT, 1) <= note.given_up
+        if not is_given_up:
+            self._check_own(properties)
+        if self._home.folder is None:
+            return table, 0
+        if is_given_up or properties.get(CREATED, state.created_at) != state.created_at:
+            # Who drops the other dataset, or has given the table up, deletes it sooner or later.
+            return None, max(int(table.place), note.given_up)
+        return table, 0
+
+    def _compared(
+        self, state: State, table: IcebergTable | None, known: str, *, is_full: bool, after: int
+    ) -> _Look:
+        look = self._with_files(self._described(state, table), known, is_full=is_full)
+        self._prove(look)
+        look = replace(self._with_properties(look), after=after)
+        trouble = "" if table is None else self._home.trouble(table)
+        return replace(look, damaged=(*look.damaged, trouble)) if trouble else look
+
+    def _described(self, state: State, table: IcebergTable | None) -> _Look:
+        """Say what columns the table shall have."""
+        from lakebed.tables.iceberg.schema import NAME_MAPPING, columns_of, highest_id, schema_of
+
+        columns, number, used, old = columns_of(state), 0, 0, None
+        if table is not None:
+            number, old = _schema_number(table), table.metadata.schema()
+            mapping = table.metadata.properties.get(NAME_MAPPING)
+            used = max(table.metadata.last_column_id, highest_id(mapping))
+        schema = schema_of(columns, state.lineage, old, shown=number, used=used)
+        look = _Look(state=state, table=table, schema=schema)
+        if table is not None:
+            self._check_partitions(look)
+        return look
+
+    def _with_files(self, look: _Look, known: str, *, is_full: bool) -> _Look:
+        """Say which files come and go.
+
+        Args:
+            look: So far.
+            known: Id of the snapshot that was noted; empty if none was.
+            is_full: Whether to compare all files.
+        """
+        from lakebed.tables.iceberg import manifests
+        from lakebed.tables.iceberg.schema import COMMIT, CREATED, VERSION, number_in
+
+        state = look.state
+        current = None if look.table is None else look.table.metadata.current_snapshot()
+        if look.table is None or current is None:
+            return replace(look, added=state.labels)
+        foreign = self._foreign(look.table.metadata, current, known)
+        if foreign and not is_full:
+            raise self._written_by_others(foreign)
+        said = current.summary.additional_properties if current.summary else {}
+        shown = None if foreign else (number_in(said, VERSION, -1), said.get(COMMIT, ""))
+        look = replace(look, shown=shown, foreign=foreign)
+        since = None
+        if shown is not None and not is_full and known:
+            since = find_since(self._store, state, shown[0], said.get(CREATED, ""), shown[1])
+        try:
+            if since is not None:
+                manifests.live_manifests(current, self._home.io)  # only to know that it can be read
+                return self._with_changes(look, since)
+            have = manifests.live_files(current, self._home.io)
+            has_deletes = manifests.has_deletes(current, self._home.io)
+        except (CorruptMetadataError, ObjectNotFoundError) as exc:
+            damaged = (*look.damaged, exc.message)
+            return replace(look, added=state.labels, is_whole=True, damaged=damaged)
+        wanted = {self._location(state, label): label for label in state.labels}
+        added = tuple(label for location, label in wanted.items() if location not in have)
+        gone = {location: values for location, values in have.items() if location not in wanted}
+        return replace(
+            look,
+            added=added,
+            removed=gone,
+            operation=_operation(added, tuple(gone), set()),
+            has_deletes=has_deletes,
+        )
+
+    def _with_changes(self, look: _Look, since: Since) -> _Look:
+        """Say which files come and go, by what commits have done."""
+        state = look.state
+        added, removed = since.labels
+        gone = {self._location(state, label): self._values(state, label) for label in removed}
+        operations = {entry.operation for entry in since.entries}
+        operation = _operation(added, removed, operations)
+        return replace(look, added=added, removed=gone, operation=operation)
+
+    def _with_properties(self, look: _Look) -> _Look:
+        """Say what else of the table differs; readers must know every column of every file."""
+        from lakebed.tables.iceberg.schema import NAME_MAPPING, name_mapping_of
+
+        state, table = look.state, look.table
+        is_known = table is not None and _schema_number(table) == state.lineage.number
+        dropped = (
+            *(() if is_known else dropped_fields(self._store, state)),
+            *unknown_fields(self._store, state, look.added),
+        )
+        mapping = None if table is None else table.metadata.properties.get(NAME_MAPPING)
+        properties = self._properties(state)
+        properties[NAME_MAPPING] = name_mapping_of(look.schema, dropped, mapping).model_dump_json()
+        changes = []
+        if table is not None:
+            have = table.metadata.properties
+            if table.metadata.schema().as_struct() != look.schema.as_struct():
+                changes.append("columns of the table")
+            if any(have.get(name) != value for name, value in properties.items()):
+                changes.append("properties of the table")
+        return replace(look, dropped=dropped, properties=properties, schema_changes=tuple(changes))
+
+    def _check_own(self, properties: dict[str, str]) -> None:
+        """Check that the table shows this dataset, and go on as it spells the repository."""
+        from lakebed.tables.iceberg.schema import DATASET, ROOT
+
+        own, said = f"{self._store.uri}/{self._dataset}", properties.get(DATASET)
+        if said != own:
+            if said is not None and self._home.folder is not None:
+                raise InvalidInputError(
+                    f"The Iceberg table beside {own!r} was published when the dataset was at "
+                    f"{said!r}, and names its files there.",
+                    hint="Unpublish it and publish it again.",
+                )
+            raise _not_ours(self._home)
+        root = properties.get(ROOT, self._root)
+        if self._is_root_given and root != self._root:
+            raise InvalidInputError(
+                f"Table {self._home.table!r} names its files in {root!r}, not in {self._root!r}.",
+                hint="Unpublish it and publish it again; readers miss it in between.",
+            )
+        self._root = root
+
+    def _check_partitions(self, look: _Look) -> None:
+        """Check that the table's partitions are those of the dataset, which never change here."""
+        assert look.table is not None
+        metadata, names = look.table.metadata, tuple(look.state.layout.partition_types)
+        spec = metadata.spec()
+        old = metadata.schema()
+        same = [part.name for part in spec.fields] == list(names) and all(
+            look.schema.find_field(part.name).field_id == part.source_id
+            and look.schema.find_type(part.name) == old.find_type(part.name)
+            for part in spec.fields
+        )
+        if not same:
+            raise InvalidInputError(
+                f"The partitions of {self._home.table!r} cannot be changed in place.",
+                hint="Unpublish it and publish it again; readers miss it in between.",
+            )
+
+    def _foreign(self, metadata: Any, current: Snapshot, known: str) -> tuple[str, ...]:
+        """Return the snapshots of others since the one that was noted, newest first."""
+        from lakebed.tables.iceberg.schema import VERSION
+
+        told = []
+        snapshot: Snapshot | None = current
+        while snapshot is not None and str(snapshot.snapshot_id) != known:
+            summary = snapshot.summary
+            said = {} if summary is None else summary.additional_properties
+            if VERSION not in said:
+                operation = "nothing said" if summary is None else summary.operation.value
+                told.append(f"snapshot {snapshot.snapshot_id}: {operation}")
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+        return tuple(told)
+
+    def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:
+        return InvalidInputError(
+            f"Others have written to the Iceberg table {self._home.table!r}: "
+            f"{'; '.join(foreign[:3])}. The dataset knows nothing of it, and nothing was changed.",
+            hint="Bring what they wrote into the dataset first, if it is wanted. Then publish with "
+            "repair: that takes their changes out of the table; their files stay.",
+        )
+
+    def _prove(self, look: _Look) -> None:
+        """Prove that readers of the table read the new files as Lakebed does."""
+        from lakebed.tables.iceberg.schema import widens
+
+        state, number = look.state, look.state.lineage.number
+        is_known = look.table is not None and _schema_number(look.table) == number
+        labels = look.added if is_known else state.labels
+        old = [label for label in labels if schema_number_of(label, newest=number) != number]
+        if old:
+            check_compatible(self._store, state, old, reader="Iceberg", widens=widens)
+
+    def _properties(self, state: State) -> dict[str, str]:
+        from lakebed.tables.iceberg.schema import CREATED, DATASET, ROOT, SCHEMA
+
+        known = _PROPERTIES_IN_A_CATALOG if self._home.folder is None else _PROPERTIES
+        return known | {
+            DATASET: f"{self._store.uri}/{self._dataset}",
+            CREATED: state.created_at,
+            SCHEMA: str(state.lineage.number),
+            ROOT: self._root,
+        }
+
+    def _location(self, state: State, label: str) -> str:
+        return f"{self._root}/{state.layout.key(label)}"
+
+    def _values(self, state: State, label: str) -> tuple[Any, ...]:
+        from lakebed.tables.iceberg.schema import internal
+
+        values = state.layout.directory_values(split_label(label)[0])
+        return tuple(internal(value) for value in values.values())
+
+    def is_to_change(self, now: _Look) -> bool:
+        return bool(now.damaged) or self._needs_snapshot(now)
+
+    def _needs_snapshot(self, now: _Look) -> bool:
+        return (
+            now.is_whole
+            or now.shown != (now.state.version, now.state.commit_id)
+            or bool(now.added or now.removed or now.schema_changes or now.foreign)
+            or now.has_deletes
+        )
+
+    def apply(self, now: _Look, note: Note) -> bool:
+        from lakebed.tables.iceberg.commit import commit
+
+        check_deadline(note, self.title)
+        files = dict.fromkeys((*now.added, *now.removed), 0)
+        tally = Tally(self._on_progress, f"publish to {self.title}", files)
+        if now.table is not None and not self._needs_snapshot(now):
+            self._home.lead(now.table)
+            note.place = f"{now.table.place} {now.table.metadata.current_snapshot_id}"
+            return True
+        shown = shown_files(self._store, now.state, now.added)
+        try:
+            committed = commit(
+                self._home,
+                now.table,
+                schema=now.schema,
+                properties=now.properties,
+                dropped=now.dropped,
+                files=shown,
+                locations=[self._location(now.state, label) for label in now.added],
+                removed=now.removed,
+                operation=now.operation,
+                summary=self._summary(now.state),
+                levels=tuple(now.state.layout.partition_types),
+                is_schema_new=bool(now.schema_changes),
+                horizon=now.state.horizon,
+                after=now.after,
+                is_whole=now.is_whole,
+            )
+        except (CorruptMetadataError, ObjectNotFoundError):
+            if not self._is_believed:
+                raise
+            self._is_believed = False  # so that the next look compares all
+            return False
+        if committed is None:
+            return False
+        note.place = f"{committed.place} {committed.metadata.current_snapshot_id}"
+        tally.finish()
+        return True
+
+    def _summary(self, state: State) -> dict[str, str]:
+        from lakebed.tables.iceberg.schema import COMMIT, CREATED, VERSION
+
+        return {
+            VERSION: str(state.version),
+            COMMIT: state.commit_id,
+            CREATED: state.created_at,
+        }
+
+    def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
+        return TablePublication(
+            kind="iceberg",
+            table=self._home.table,
+            version=now.state.version,
+            table_version=self._number(now) if is_applied and self._needs_snapshot(now) else None,
+            is_applied=is_applied,
+            created=now.table is None and not now.damaged,
+            schema_changes=now.schema_changes,
+            added_count=len(now.added),
+            removed_count=len(now.removed),
+            unchanged_count=len(now.state.labels) - len(now.added),
+            foreign=now.foreign,
+            damaged=now.damaged,
+        )
+
+    def _number(self, now: _Look) -> int:
+        """Return the sequence number of the snapshot to make."""
+        from lakebed.tables.iceberg.commit import last_sequence_number
+
+        return 1 if now.table is None else last_sequence_number(now.table.metadata) + 1
+
+
+def _schema_number(table: IcebergTable) -> int:
+    """Return which schema of the dataset a table was last brought to."""
+    from lakebed.tables.iceberg.schema import SCHEMA, number_in
+
+    return number_in(table.metadata.properties, SCHEMA, 0)
+
+
+def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:
+    if operations == {"compact"}:
+        return "replace"
+    if removed:
+        return "overwrite" if added else "delete"
+    return "append"

@@ -1,0 +1,221 @@
+"""What tables of other formats are told of data files: rows, bytes, bounds, values of partitions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+
+from lakebed.arrow.footers import read_footers, sound_footers
+from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.keys import batch_id_of, split_label, started_ms
+from lakebed.model.schema import Decimal, Field, Kind, Primitive, Type, find_alike_fields
+from lakebed.model.values import Scalar
+from lakebed.state import file_table
+from lakebed.state.file_table import KnownFacts
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+MAX_BOUNDED = 32  # columns with bounds; Delta's default, and what Iceberg keeps is of this order
+_FEW = 0.25  # of all files that the file table knows
+# What holds NaN where no bound does: a reader for whom NaN is the greatest number would drop files.
+_WITHOUT_MAX = (Kind.FLOAT, Kind.DOUBLE)
+_BOUNDED = (
+    Kind.INT,
+    Kind.LONG,
+    Kind.FLOAT,
+    Kind.DOUBLE,
+    Kind.STRING,
+    Kind.DATE,
+    Kind.TIMESTAMP,
+    Kind.TIMESTAMP_NTZ,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownColumn:
+    """What a table is told of one column of some files; lists of as many entries.
+
+    Attributes:
+        field: Of the schema.
+        min: Not above the smallest value; None if unknown.
+        max: Not below the greatest value; None if unknown, and for numbers with NaN.
+        null_count: Of nulls; None if unknown.
+    """
+
+    field: Field
+    min: Sequence[Scalar]
+    max: Sequence[Scalar]
+    null_count: Sequence[int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownFiles:
+    """What a table is told of some data files; lists of as many entries.
+
+    Attributes:
+        labels: Of the files.
+        row_count: Of their rows.
+        size_bytes: Their lengths.
+        written_ms: When their batches began, in epoch milliseconds.
+        values: Of their partitions, a mapping for each file; the same one for those of a directory.
+        columns: What is known of columns.
+    """
+
+    labels: Sequence[str]
+    row_count: Sequence[int]
+    size_bytes: Sequence[int]
+    written_ms: Sequence[int]
+    values: Sequence[Mapping[str, Scalar]]
+    columns: Sequence[ShownColumn]
+
+
+def shown_files(store: Store, state: State, labels: Sequence[str]) -> ShownFiles:
+    """Return what is known of files.
+
+    Cost:
+        The segments of the file table that know of them, newest first; of a file that none knows,
+        its footer.
+    """
+    fields = bounded_fields(state)
+    types = {field.name: type_to_arrow(field.type) for field in fields}
+    segments = state.lists.files
+    if len(labels) < _FEW * sum(segment.weight for segment in segments):
+        segments = file_table.covering(store, segments, labels)
+    known = file_table.find(store, segments, pa.array(labels, pa.large_string()), types)
+    row_count, size_bytes = known.row_count.to_pylist(), known.size_bytes.to_pylist()
+    _measure(store, state, labels, row_count, size_bytes)
+    return ShownFiles(
+        labels=labels,
+        row_count=row_count,
+        size_bytes=size_bytes,
+        written_ms=[_written_ms(label, state) for label in labels],
+        values=_values(state, labels),
+        columns=[_column(known, field) for field in fields],
+    )
+
+
+def bounded_fields(state: State) -> tuple[Field, ...]:
+    """Return the fields whose bounds and nulls tables are told."""
+    plain = (field for field in state.layout.stored_schema if _is_plain(field.type))
+    return tuple(plain)[:MAX_BOUNDED]
+
+
+def has_both_bounds(kind: Type) -> bool:
+    """Whether tables are told both bounds of columns of a type, where they are known."""
+    return _is_bounded(kind) and not (isinstance(kind, Primitive) and kind.kind in _WITHOUT_MAX)
+
+
+def _is_bounded(kind: Type) -> bool:
+    return isinstance(kind, Decimal) or (isinstance(kind, Primitive) and kind.kind in _BOUNDED)
+
+
+def _is_plain(kind: Type) -> bool:
+    return isinstance(kind, Primitive | Decimal)
+
+
+def _column(known: KnownFacts, field: Field) -> ShownColumn:
+    bounds = known.columns[field.name]
+    unknown: list[Scalar] = [None] * len(bounds.min)
+    return ShownColumn(
+        field=field,
+        min=_listed(bounds.min) if _is_bounded(field.type) else unknown,
+        max=_listed(bounds.max) if has_both_bounds(field.type) else unknown,
+        null_count=bounds.null_count.to_pylist(),
+    )
+
+
+def _listed(bounds: pa.ChunkedArray) -> list[Scalar]:
+    try:
+        return cast(list[Scalar], bounds.to_pylist())
+    except (ValueError, OverflowError):
+        return [None] * len(bounds)  # a time that Python cannot hold
+
+
+def _measure(
+    store: Store,
+    state: State,
+    labels: Sequence[str],
+    row_count: list[int | None],
+    size_bytes: list[int | None],
+) -> None:
+    """Fill in what the file table does not know: of files that other tools have added."""
+    places = [place for place, count in enumerate(row_count) if count is None]
+    key_of = state.layout.naming.key
+    footers = sound_footers(read_footers(store, [key_of(labels[place]) for place in places]))
+    for place in places:
+        key = key_of(labels[place])
+        row_count[place] = footers[key].num_rows
+        size_bytes[place] = store.size(key)
+
+
+def _written_ms(label: str, state: State) -> int:
+    batch_id = batch_id_of(label)
+    if batch_id is not None:
+        return started_ms(batch_id)
+    moment = state.committed_at or dt.datetime.fromtimestamp(0, dt.UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _values(state: State, labels: Sequence[str]) -> list[Mapping[str, Scalar]]:
+    by_directory: dict[str, Mapping[str, Scalar]] = {}
+    result = []
+    for label in labels:
+        directory = split_label(label)[0]
+        values = by_directory.get(directory)
+        if values is None:
+            values = by_directory[directory] = state.layout.directory_values(directory)
+        result.append(values)
+    return result
+
+
+# Types that every engine gives back from what a table says of a partition.
+_PARTITION_KINDS = (Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE)
+
+
+def check_partition_types(state: State, table: str) -> None:
+    """Check that a table can say which partition a file is of.
+
+    Raises:
+        InvalidInputError: It cannot; the message names the field.
+    """
+    for name, kind in state.layout.partition_types.items():
+        if not (isinstance(kind, Primitive) and kind.kind in _PARTITION_KINDS):
+            raise InvalidInputError(
+                f"Partition field {name!r} is of type {kind}, which not every reader of {table} "
+                "gives back from what the table says of a file.",
+                hint="Partition by date(…), hour(…), hash(…) or a range; by identity, fields of "
+                f"type {', '.join(_PARTITION_KINDS)} can be published.",
+            )
+
+
+def check_format(state: State, table: str) -> None:
+    """Check that the data files can be those of a table.
+
+    Raises:
+        InvalidInputError: They cannot.
+    """
+    if state.descriptor.format != "parquet":
+        raise InvalidInputError(
+            f"Dataset {state.name!r} is of format {state.descriptor.format!r}.",
+            hint=f"Datasets of Parquet can be published; readers of {table} lack the others.",
+        )
+
+
+def check_cases(state: State, fields: Sequence[Field], table: str) -> None:
+    """Check that no two columns, or fields of one record, differ only in case.
+
+    Raises:
+        InvalidInputError: Two do.
+    """
+    alike = find_alike_fields({field.name: field.type for field in fields})
+    if alike is not None:
+        raise InvalidInputError(
+            f"Fields {alike[0]!r} and {alike[1]!r} of dataset {state.name!r} differ only in case, "
+            f"which readers of {table} do not tell apart.",
+            hint="Give one of them another name.",
+        )

@@ -1,0 +1,19 @@
+"""Trees: directories of datasets as other tools keep them, to adopt and to write."""
+
+from typing import TYPE_CHECKING
+
+from lakebed.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from lakebed.tables.trees import kite as kite
+    from lakebed.tables.trees import log_tables as log_tables
+    from lakebed.tables.trees import telemetry as telemetry
+else:
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kite": "lakebed.tables.trees",
+            "log_tables": "lakebed.tables.trees",
+            "telemetry": "lakebed.tables.trees",
+        },
+    )

@@ -1,0 +1,168 @@
+"""What every tree of other tools has in common: files that were read and proven, to be adopted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError, NotFoundError
+from lakebed.model.batch_ids import BatchIds
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.layout import TABLE, Folder
+from lakebed.state.facts import FileFacts, facts_table
+from lakebed.store.at_once import at_once
+from lakebed.store.base import ObjectInfo, Store
+from lakebed.work.adoption import Adoption, label_of
+from lakebed.work.batch_directories import AdoptedBatch, FoundFile
+
+_FILES_AT_ONCE = 4  # each of them is in memory
+_OWN_FOLDERS = frozenset((*Folder, TABLE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFile:
+    """A file of a tree, with the partition that it lies in.
+
+    Attributes:
+        info: As it is listed.
+        partition: Path of its partition, as a dataset of ours would have it.
+    """
+
+    info: ObjectInfo
+    partition: str
+
+
+@dataclass(slots=True)
+class ForeignTree:
+    """The files of a tree, sorted by whether they become the dataset's.
+
+    Attributes:
+        files: That do.
+        left: That stay where they are, with the reason.
+    """
+
+    files: list[TreeFile] = field(default_factory=list)
+    left: list[tuple[ObjectInfo, str]] = field(default_factory=list)
+
+
+def check_folder(key: str, name: str) -> None:
+    """Check that a file of a tree does not lie where a dataset keeps its own.
+
+    Raises:
+        InvalidInputError: It does.
+    """
+    first = key.removeprefix(f"{name}/").partition("/")[0]
+    if first in _OWN_FOLDERS and "/" in key.removeprefix(f"{name}/"):
+        raise InvalidInputError(
+            f"{key!r} cannot be adopted: {first}/ is the dataset's own.",
+            hint="Rename the directory, or read the files in with import.",
+        )
+
+
+def adoption_of(
+    store: Store,
+    name: str,
+    descriptor: DatasetDescriptor,
+    tree: ForeignTree,
+    count_rows: Callable[[TreeFile, pa.Buffer], int],
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Adoption:
+    """Read every file of a tree, and return what is adopted.
+
+    Args:
+        store: Where it is.
+        name: Of the dataset.
+        descriptor: What the dataset will be.
+        tree: Its files.
+        count_rows: Proves that a file is what its place says, and counts its rows. Raises
+            InvalidInputError or CorruptMetadataError if it is not.
+        on_progress: Is told how many files have been read.
+
+    Raises:
+        NotFoundError: There is no file.
+        InvalidInputError: A file is not what its place says; nothing was written.
+
+    Cost:
+        One GET a file. Memory: a few files.
+    """
+    if not tree.files:
+        raise NotFoundError(
+            f"There is no file to adopt in {store.uri}/{name}.", hint="Check the directory."
+        )
+
+    def prove(file: TreeFile) -> tuple[TreeFile, int, str]:
+        data = store.get(file.info.key).data
+        if len(data) != file.info.size_bytes:
+            # What is adopted is taken for unchanging from now on.
+            raise InvalidInputError(
+                f"{file.info.key!r} cannot be adopted: it had {file.info.size_bytes:,} bytes, and "
+                f"{len(data):,} when it was read.",
+                hint="Nothing was written. Adopt the tree when nobody writes to it any more.",
+            )
+        try:
+            row_count = count_rows(file, pa.py_buffer(data))
+        except (InvalidInputError, CorruptMetadataError) as exc:
+            raise _unfit(file, exc) from exc
+        tally.add(file.info.key, row_count=row_count)
+        return file, row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+    files = sorted(tree.files, key=lambda file: file.info.key)
+    sizes = {file.info.key: file.info.size_bytes for file in files}
+    tally = Tally(on_progress, f"adopt {name}", sizes)
+    proven = at_once(prove, files, _FILES_AT_ONCE)
+    batch_id = BatchIds.MILLISECONDS.of(dt.datetime.now(dt.UTC))
+    facts, by_partition = [], dict[str, list[tuple[FoundFile, int]]]()
+    for file, row_count, checksum in proven:
+        found = _found(file.info)
+        by_partition.setdefault(file.partition, []).append((found, row_count))
+        facts.append(
+            FileFacts(
+                label=label_of(found, file.partition, batch_id),
+                row_count=row_count,
+                size_bytes=file.info.size_bytes,
+                checksum=checksum,
+            )
+        )
+    batches = [
+        AdoptedBatch(
+            partition=partition,
+            batch_id=None,
+            files=tuple(found for found, _ in counted),
+            taken_for="current",
+            reason="no directory names its batch",
+            row_count=sum(count for _, count in counted),
+        )
+        for partition, counted in sorted(by_partition.items())
+    ]
+    left = [
+        AdoptedBatch(
+            partition="", batch_id=None, files=(_found(info),), taken_for="left", reason=reason
+        )
+        for info, reason in tree.left
+    ]
+    return Adoption(
+        name=name,
+        descriptor=descriptor,
+        batches=(*batches, *left),
+        files=tuple(_found(file.info) for file in files),
+        facts=facts_table(facts, descriptor.stored_schema),
+        batch_id=batch_id,
+    )
+
+
+def _found(info: ObjectInfo) -> FoundFile:
+    return FoundFile(key=info.key, size_bytes=info.size_bytes, texts={}, batch_id=None)
+
+
+def _unfit(file: TreeFile, exc: LakebedError) -> InvalidInputError:
+    said: Sequence[str] = exc.message.rstrip(".").split("\n")
+    return InvalidInputError(
+        f"{file.info.key!r} cannot be adopted: {said[0]}.",
+        hint="Nothing was written. Read the files in with import, which sets aside what does not "
+        "fit; or move this one out of the tree.",
+    )

@@ -1,0 +1,549 @@
+"""Mozilla's telemetry trees: a directory a dimension, files of lines of uuid, tab and JSON.
+
+There are two forms. In that of the design every dimension is a directory, and files are numbered:
+`20130612/nightly/winnt/001.lz4`. In that of the finished code the last two stand in the name:
+`saved_session/Firefox/nightly/28.0a1/20131112030204.20131113.v1.log.<32 hex>.xz`.
+
+Values are written with `_` for what is no letter, digit, `_` or `.`, so that several may share a
+directory. A tree that is adopted has the values of its paths, which is all that it tells for sure;
+an export says which directories several partitions share.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
+from lakebed.arrow.scan import scan
+from lakebed.common.html import shortened
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.common.shown import counted
+from lakebed.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    PartitionSpecError,
+    SchemaMismatchError,
+)
+from lakebed.model.allowed import OTHER, TOKENS, UNKNOWN, AllowedValues
+from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
+from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.keys import MAX_COMPONENT_BYTES, encode_path
+from lakebed.model.layout import Layout
+from lakebed.model.names import nearest
+from lakebed.model.partition import Dimension, PartitionStrategy
+from lakebed.model.partition.function import flat
+from lakebed.model.partition.provided import Provided
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
+from lakebed.model.telemetry_layout import TelemetryLayout
+from lakebed.model.values import Scalar, format_value, parse_value
+from lakebed.plan.plan import ScanPlan
+from lakebed.store.base import ObjectInfo, Store
+from lakebed.tables.trees.exported import Contents, Difference, ExportedTree, LineDigest
+from lakebed.tables.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
+from lakebed.work.adoption import Adoption, check_all_listed
+
+IfChanged = Literal["error", "keep", "replace"]
+NAMED = 2
+"""So many dimensions stand in the names of files, in trees of the finished code."""
+MAX_BYTES = 500_000_000  # of lines in a file, as the finished code has it
+_OPEN_FILES = 64
+_MAX_BEGINNING = 200  # of a file's name, whose end tells version, number and compression
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
+_UNFINISHED = (".compressing", ".compressme", ".tmp")
+_SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
+# The finished code wrote xz under this name, too.
+_BY_SUFFIX = {_SUFFIXES.get(one, one): one for one in COMPRESSIONS["submissions"]} | {"lzma": "xz"}
+_COMPRESSED = tuple(f".{suffix}" for suffix in _BY_SUFFIX if suffix)
+_TEXT = Primitive(Kind.STRING)
+_NO_DIFFERENCE = Difference((), (), (), ())
+_LINES = Schema(
+    fields=tuple(Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
+)
+
+
+def find_telemetry(
+    store: Store,
+    name: str,
+    schema: DimensionSchema | str | os.PathLike[str],
+    *,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Adoption:
+    """Look at a tree that is to be adopted, and prove that it can be; see `Repository.adopt_telemetry`."""
+    dimensions = (
+        schema if isinstance(schema, DimensionSchema) else DimensionSchema.from_json(schema)
+    )
+    check_all_listed(store, name)
+    listed = [info for info in store.list(f"{name}/") if not _is_hidden(info.key)]
+    tree, layout = ForeignTree(), None
+    for info in listed:
+        if info.key.endswith(_UNFINISHED):
+            tree.left.append((info, "unfinished: its writer was still at work on it"))
+            continue
+        if info.size_bytes == 0 and info.key.endswith(_COMPRESSED):
+            tree.left.append((info, "empty: no compressor writes that, so its writer has died"))
+            continue
+        check_folder(info.key, name)
+        if layout is None:
+            named = _named_in(info, name, dimensions)
+            layout = TelemetryLayout(schema=dimensions, base=name, named=named)
+        values = {flat(key): value for key, value in layout.values(info.key).items()}
+        tree.files.append(TreeFile(info=info, partition=encode_path(values)))
+    functions = tuple(Provided(name=flat(rule.field_name)) for rule in dimensions)
+    descriptor = DatasetDescriptor(
+        schema=_LINES,
+        partition_by=PartitionStrategy(functions),
+        format="submissions",
+        compression=_compression_of(tree),
+    )
+    return adoption_of(store, name, descriptor, tree, _count_lines, on_progress)
+
+
+def _is_hidden(key: str) -> bool:
+    return any(level.startswith(".") for level in key.split("/"))
+
+
+def _named_in(info: ObjectInfo, name: str, schema: DimensionSchema) -> int:
+    """Return how many dimensions stand in the name of a file, as its depth tells."""
+    depth = info.key.removeprefix(f"{name}/").count("/")
+    for named in (0, NAMED):
+        if depth == len(schema) - named:
+            return named
+    raise InvalidInputError(
+        f"{info.key!r} lies {depth} directories deep, which fits no form of a tree of "
+        f"{len(schema)} dimensions.",
+        hint=f"Dimensions are: {', '.join(schema.names)}. All are directories, or all but {NAMED}.",
+    )
+
+
+def _compression_of(tree: ForeignTree) -> str:
+    """Return how new files are compressed: as most of those that there are."""
+    names = (file.info.key.rpartition("/")[2] for file in tree.files)
+    counts = Counter(
+        _BY_SUFFIX.get(name.rpartition(".")[2] if "." in name else "", "uncompressed")
+        for name in names
+    )
+    return max(COMPRESSIONS["submissions"], key=counts.__getitem__)
+
+
+def _count_lines(file: TreeFile, data: pa.Buffer) -> int:  # noqa: ARG001 - the lines say nothing of it
+    return sum(
+        batch.num_rows for batch in SubmissionsReader().batches(pa.BufferReader(data), _LINES)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryExport:
+    """What an export has written.
+
+    Attributes:
+        target: Where.
+        version: Of the dataset.
+        row_count: Submissions, one a line.
+        size_bytes: Of the files.
+        files: Their paths below the target, in order.
+        shared: Directories, or beginnings of names, that hold several dimension values, since
+            these are written alike.
+        unchanged: Directories, or beginnings of names, that had just these lines before.
+        replaced: Those whose files were replaced, since their lines have changed; they are
+            removed where there are no lines any more.
+        kept: Those that have changed and were left as they were.
+    """
+
+    target: str
+    version: int
+    row_count: int
+    size_bytes: int
+    files: tuple[str, ...]
+    shared: tuple[str, ...]
+    unchanged: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryOptions:
+    """How a tree is written.
+
+    Attributes:
+        named: How many of the last dimensions stand in the names of files: 0 for the design's tree
+            of `001.lz4`, 2 for that of the finished code.
+        compression: Of the files: lz4, xz, gzip, zstd or uncompressed.
+        max_bytes: Of the lines of a file, before they are compressed.
+        version: Of the records, which stands in names as `v1`.
+    """
+
+    named: int = 0
+    compression: str = "lz4"
+    max_bytes: int = MAX_BYTES
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS["submissions"]:
+            raise InvalidInputError(
+                f"Unknown compression {self.compression!r} of a telemetry tree.",
+                hint=f"Known are: {', '.join(COMPRESSIONS['submissions'])}.",
+            )
+        if min(self.named, self.max_bytes - 1, self.version) < 0:
+            raise InvalidInputError(
+                f"{self.named} named dimensions, {self.max_bytes} bytes a file, version "
+                f"{self.version}.",
+                hint="Give no negative number, and at least one byte.",
+            )
+
+
+def export(
+    store: Store,
+    plan: ScanPlan,
+    target: Store,
+    schema: DimensionSchema | None = None,
+    options: TelemetryOptions | None = None,
+    *,
+    if_changed: IfChanged = "error",
+    is_whole: bool = True,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> TelemetryExport:
+    """Write the rows of a plan as a tree, or add them to one; see `View.export_telemetry`.
+
+    Args:
+        store: The store of the dataset.
+        plan: What to export.
+        target: The root of the tree.
+        schema: What the levels are; None for the partition fields.
+        options: How the tree is written.
+        if_changed: What happens to directories whose lines have changed.
+        is_whole: Whether the plan has all rows of the dataset.
+        storage_options: Settings of the target.
+        on_progress: As for `View.export_telemetry`.
+    """
+    options = options or TelemetryOptions()
+    if if_changed not in get_args(IfChanged):
+        raise InvalidInputError(
+            f"if_changed is {if_changed!r}.", hint=f"Give one of {', '.join(get_args(IfChanged))}."
+        )
+    levels = _levels(plan.layout, schema)
+    if options.named > len(levels):
+        raise InvalidInputError(
+            f"{options.named} of {len(levels)} dimensions in the names of files.",
+            hint="At most all of them.",
+        )
+    rules = None if schema is None else _rules(plan.layout, levels, schema)
+    names = levels if schema is None else schema.names
+    tree = ExportedTree.claim(target, names, options.named, storage_options)
+    writer = _TreeWriter(tree.staged, options)
+    try:
+        wanted, left = None, _NO_DIFFERENCE
+        if not tree.is_new:
+            found = _TreeWriter(tree.staged, options, wanted=())
+            for values, rows in _rows(store, plan, levels, rules, on_progress, "compare"):
+                found.write(values, rows)
+            left = tree.difference(found.contents(), is_whole=is_whole)
+            wanted = _to_write(left, target, if_changed)
+        if wanted is None or wanted:
+            writer.wanted = wanted
+            for values, rows in _rows(store, plan, levels, rules, on_progress, "export"):
+                writer.write(values, rows)
+            writer.finish()
+        changes = left if if_changed == "replace" else _NO_DIFFERENCE
+        if writer.files or changes.gone:
+            tree.show(writer.written(), changes.gone, storage_options)
+    finally:
+        tree.discard()
+    changed = (*left.changed, *left.gone)
+    return TelemetryExport(
+        target=target.uri,
+        version=plan.version,
+        row_count=writer.row_count,
+        size_bytes=sum(writer.files.values()),
+        files=tuple(sorted(writer.files)),
+        shared=tuple(sorted(place for place, known in writer.values.items() if len(known) > 1)),
+        unchanged=left.unchanged,
+        replaced=changed if if_changed == "replace" else (),
+        kept=changed if if_changed == "keep" else (),
+    )
+
+
+def _to_write(left: Difference, target: Store, if_changed: IfChanged) -> frozenset[str]:
+    """Return which directories are written.
+
+    Raises:
+        AlreadyExistsError: Some have changed since they were exported, and nothing says what to do.
+    """
+    changed = (*left.changed, *left.gone)
+    if changed and if_changed == "error":
+        raise AlreadyExistsError(
+            f"{counted(len(changed), 'directory', 'directories')} of {target.uri} held other lines "
+            f"when {'it was' if len(changed) == 1 else 'they were'} exported: {shortened(changed)}.",
+            hint='Write them again by if_changed="replace" (--if-changed replace), or leave them by '
+            '"keep".',
+        )
+    return frozenset(left.new + (left.changed if if_changed == "replace" else ()))
+
+
+def _rows(
+    store: Store,
+    plan: ScanPlan,
+    levels: Sequence[str],
+    rules: Sequence[_Rule] | None,
+    on_progress: OnProgress,
+    verb: str,
+) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
+    """Yield the rows of a plan by the values of their levels."""
+    columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
+    tally = Tally(on_progress, f"{verb} {plan.layout.name}")
+    with scan(store, plan, columns) as batches:
+        for batch in batches:
+            tally.add(row_count=batch.num_rows)
+            yield from _grouped(batch, levels, rules)
+
+
+def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
+    """Return the columns that the levels are of.
+
+    Raises:
+        SchemaMismatchError: There are no submissions in it, or a dimension is of no column.
+    """
+    types = layout.column_types
+    for name in (UUID, DOCUMENT):
+        if types.get(name) != _TEXT:
+            raise SchemaMismatchError(
+                f"Dataset {layout.name!r} has no field {name!r} of type string.",
+                hint="A telemetry tree holds submissions: lines of a uuid and a document.",
+            )
+    if schema is None:
+        levels = tuple(layout.partition_level_types)
+        if not levels:
+            raise InvalidInputError(
+                f"Dataset {layout.name!r} has no partitions, which would be the directories.",
+                hint="Give a dimension schema.",
+            )
+        return levels
+    by_source = {one.source: one.name for one in layout.descriptor.partition_by}
+    levels = tuple(
+        by_source.get(name, flat(name) if flat(name) in types else name) for name in schema.names
+    )
+    for rule, level in zip(schema, levels, strict=True):
+        if level not in types:
+            raise SchemaMismatchError(
+                f"Dimension {rule.field_name!r} is no field and no partition field of "
+                f"{layout.name!r}.",
+                hint=nearest(rule.field_name, (*by_source, *types))
+                or f"Fields are: {', '.join(types)}.",
+            )
+    return levels
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a schema allows at a level.
+
+    Attributes:
+        allowed: Bound to the type.
+        kind: Of the values; those of a dimension's partition field are texts of it.
+    """
+
+    allowed: AllowedValues
+    kind: Type
+
+    def text(self, value: Scalar) -> str:
+        """Return what the tree has of a value; what the dataset has sent elsewhere is there."""
+        text = _text(value)
+        if value is None or text in TOKENS:
+            return text
+        try:
+            typed = value if not isinstance(value, str) else parse_value(value, self.kind, "")
+        except InvalidInputError:
+            return OTHER
+        return text if self.allowed.allows(text if self.kind == _TEXT else typed) else OTHER
+
+
+def _rules(layout: Layout, levels: Sequence[str], schema: DimensionSchema) -> tuple[_Rule, ...]:
+    """Bind what a schema allows to the types of the values.
+
+    Raises:
+        PartitionSpecError: It cannot be bound to one of them, nor to its text.
+    """
+    functions = {one.name: one for one in layout.descriptor.partition_by}
+    rules = []
+    for rule, level in zip(schema, levels, strict=True):
+        function, kind = functions.get(level), layout.column_types[level]
+        if isinstance(function, Dimension):
+            kind = function.source_type(layout.descriptor.schema)
+        place = f"dimension {rule.field_name!r}"
+        try:
+            rules.append(_Rule(rule.allowed.bind(kind, place), kind))
+        except PartitionSpecError:
+            if kind == _TEXT:
+                raise
+            rules.append(_Rule(rule.allowed.bind(_TEXT, place), _TEXT))
+    return tuple(rules)
+
+
+def _grouped(
+    batch: pa.RecordBatch, levels: Sequence[str], rules: Sequence[_Rule] | None
+) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
+    """Yield the rows of each combination of values."""
+    columns = [batch.column(name).to_pylist() for name in levels]
+    positions: dict[tuple[Scalar, ...], list[int]] = {}
+    for position, values in enumerate(zip(*columns, strict=True)):
+        positions.setdefault(values, []).append(position)
+    lines = batch.select([UUID, DOCUMENT])
+    for values, rows in positions.items():
+        told = map(_text, values) if rules is None else map(_Rule.text, rules, values)
+        yield tuple(told), pa.Table.from_batches([lines.take(pa.array(rows))])
+
+
+def _lines_of(rows: pa.Table) -> list[str]:
+    """Return the lines of submissions, without their ends."""
+    columns = [rows.column(name).to_pylist() for name in (UUID, DOCUMENT)]
+    return [f"{name}\t{document}" for name, document in zip(*columns, strict=True)]
+
+
+def _text(value: Scalar) -> str:
+    if value is None:
+        return UNKNOWN
+    # A date is a number of digits there.
+    return format_value(value).replace("-", "") if _is_date(value) else format_value(value)
+
+
+def _is_date(value: Scalar) -> bool:
+    import datetime as dt
+
+    return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+
+
+def _safe(text: str) -> str:
+    """Return a text as a directory or a part of a name, that leads nowhere else."""
+    safe = _UNSAFE.sub("_", text) or "_"
+    return f"_{safe[1:]}" if safe.startswith(".") else safe
+
+
+def _fitting(part: str, most: int = MAX_COMPONENT_BYTES) -> str:
+    """Return a part of a path if it is short enough for one.
+
+    Raises:
+        InvalidInputError: It is not.
+    """
+    if len(part) > most:
+        raise InvalidInputError(
+            f"A dimension value is written with {len(part)} bytes, too many for a name: {part[:40]!r}….",
+            hint="Give a dimension schema whose allowed values send it to OTHER.",
+        )
+    return part
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A file that is being written."""
+
+    writer: SubmissionsWriter
+    line_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _TreeWriter:
+    """Writes the files of a tree, and adds up what each directory holds.
+
+    Attributes:
+        target: Takes the files.
+        options: How they are written.
+        wanted: Directories that are written; None for all.
+        row_count: Lines that were written.
+        files: Path to size in bytes.
+        values: Dimension values of each directory.
+    """
+
+    target: Store
+    options: TelemetryOptions
+    wanted: Collection[str] | None = None
+    row_count: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    values: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    _open: OrderedDict[str, _Growing] = field(default_factory=OrderedDict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _digests: dict[str, LineDigest] = field(default_factory=dict)
+    _files: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def contents(self) -> dict[str, Contents]:
+        """Return what each directory holds, with the files that were written."""
+        return {
+            place: digest.contents(self._files.get(place))
+            for place, digest in self._digests.items()
+        }
+
+    def written(self) -> dict[str, Contents]:
+        """Return what each directory holds that was written."""
+        return {place: one for place, one in self.contents().items() if one.files}
+
+    def write(self, values: tuple[str, ...], rows: pa.Table) -> None:
+        place = self._place(values)
+        digest = self._digests.setdefault(place, LineDigest())
+        for line in _lines_of(rows):
+            digest.add(line)
+        if self.wanted is not None and place not in self.wanted:
+            return
+        self.values.setdefault(place, set()).add(values)
+        for part, line_bytes in self._cut(place, rows):
+            growing = self._open.setdefault(
+                place, _Growing(SubmissionsWriter(_LINES, self.options.compression))
+            )
+            self._open.move_to_end(place)
+            growing.writer.write(part)
+            growing.line_bytes += line_bytes
+            self.row_count += part.num_rows
+            if growing.line_bytes >= self.options.max_bytes:
+                self._close(place)
+        if len(self._open) > _OPEN_FILES:
+            self._close(next(iter(self._open)))
+
+    def _cut(self, place: str, rows: pa.Table) -> Iterator[tuple[pa.Table, int]]:
+        """Yield rows up to the end of a file, and then file by file."""
+        growing = self._open.get(place)
+        held = 0 if growing is None else growing.line_bytes
+        start = line_bytes = 0
+        for position, line in enumerate(_lines_of(rows), 1):
+            line_bytes += len(line.encode()) + 1
+            if held + line_bytes >= self.options.max_bytes:
+                yield rows.slice(start, position - start), line_bytes
+                start, line_bytes, held = position, 0, 0
+        if start < rows.num_rows:
+            yield rows.slice(start), line_bytes
+
+    def _place(self, values: tuple[str, ...]) -> str:
+        """Return the directory of some values, or the beginning of the names of their files."""
+        parts = list(map(_safe, values))
+        named = self.options.named
+        if not named:
+            return "/".join(map(_fitting, parts))
+        # A name is read from its end: only what stands first may hold dots.
+        first, *others = parts[-named:]
+        name = ".".join((first, *(part.replace(".", "_") for part in others)))
+        return "/".join((*map(_fitting, parts[:-named]), _fitting(name, _MAX_BEGINNING)))
+
+    def _close(self, place: str) -> None:
+        written = self._open.pop(place).writer.close()
+        path = self._path(place)
+        self.target.put(path, written.content.getvalue())
+        size_bytes = written.content.size_bytes
+        self.files[path] = self._files.setdefault(place, {})[path] = size_bytes
+
+    def _path(self, place: str) -> str:
+        suffix = _SUFFIXES.get(self.options.compression, self.options.compression)
+        end = f".{suffix}" if suffix else ""
+        if not self.options.named:
+            number = self._numbers[place] = self._numbers.get(place, 0) + 1
+            return f"{place}/{number:03d}{end}"
+        log = f"{place}.v{self.options.version}.log"
+        return f"{log}.{uuid.uuid4().hex}{end}"
+
+    def finish(self) -> None:
+        while self._open:
+            self._close(next(iter(self._open)))

@@ -1,0 +1,85 @@
+"""From datasets to a page."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.dataset import Dataset
+from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.view import View
+from lakebed.web.dataset_facts import DatasetFacts, gather
+from lakebed.web.lake_page import Lake, names_in_detail, render
+
+_log = logging.getLogger(__name__)
+
+
+def write_report(
+    uri: str,
+    names: Iterable[str],
+    open_dataset: Callable[[str], Dataset],
+    path: Path,
+    *,
+    view: View | None = None,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Lake:
+    """Write the report of some datasets; a file that is there is replaced at the end.
+
+    Args:
+        uri: What the page is called.
+        names: Of the datasets that it is about.
+        open_dataset: Opens one, when its turn comes.
+        path: Of the HTML file.
+        view: Whose plan is shown, if one is asked for.
+        on_progress: Is told how many datasets have been read.
+
+    Returns:
+        What the page tells.
+
+    Raises:
+        InvalidInputError: The file cannot be written.
+        PredicateError: The view asks for something that its dataset does not have.
+    """
+    chosen = list(names)
+    known: list[DatasetFacts] = []
+    detailed: set[str] = set()
+    failures: list[tuple[str, str]] = []
+    sizes = dict.fromkeys(chosen, 0)
+    tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
+    for name in chosen:
+        try:
+            known.append(gather(open_dataset(name)))
+            # Of a lake of many, what is not told in detail is not held.
+            before, detailed = detailed | {known[-1].name}, names_in_detail(known)
+            left_out = before - detailed
+            if left_out:
+                known = [each.in_short() if each.name in left_out else each for each in known]
+        except LakebedError as error:
+            # One that cannot be read is told on the page, beside all others.
+            _log.warning("dataset is not in the report dataset=%s error=%s", name, error.message)
+            failures.append((name, error.message))
+        tally.add(name)
+    lake = Lake(
+        uri=uri,
+        made_at=dt.datetime.now(dt.UTC),
+        datasets=known,
+        failures=sorted(failures),
+        plan=None if view is None else view.plan().explain(),
+    )
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        with unfinished.open("w", encoding="utf-8") as page:
+            page.writelines(render(lake))
+        unfinished.replace(path)
+    except OSError as exc:
+        with suppress(OSError):  # perhaps what keeps it from being written keeps it from going
+            unfinished.unlink(missing_ok=True)
+        raise InvalidInputError(
+            f"The report cannot be written to {path}: {exc.strerror or exc}.",
+            hint="Name a file in a directory that exists and that you may write to.",
+        ) from exc
+    return lake

@@ -1,0 +1,462 @@
+"""The page: one file that needs no other, nor a script, nor a network."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from lakebed.common.shown import counted, human_size
+from lakebed.model.schema import MISSING
+from lakebed.model.totals import known_total
+from lakebed.plan.explanation import Explanation
+from lakebed.state.sources import SourceFile
+from lakebed.web import charts, dataset_facts
+from lakebed.web.dataset_facts import DatasetFacts
+from lakebed.web.markup import Markup, element, folded, joined, table
+from lakebed.web.markup import facts as pairs
+from lakebed.work.defaults import READ_BEST_BYTES
+
+MAX_DETAILED = 40  # datasets with a part of their own
+
+Link = Callable[[str], str | None]  # from a name to an address, if it has one
+SourceLink = Callable[[SourceFile], str | None]
+
+
+def style() -> str:
+    """Return the style of all pages."""
+    return resources.files(__package__).joinpath("page.css").read_text("utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """What a page is about.
+
+    Attributes:
+        uri: Of the repository.
+        made_at: When the facts were gathered; aware, UTC.
+        datasets: In order of name.
+        failures: Datasets that could not be read, and why.
+        plan: Of a view that somebody asked for, if so.
+    """
+
+    uri: str
+    made_at: dt.datetime
+    datasets: Sequence[DatasetFacts]
+    failures: Sequence[tuple[str, str]] = ()
+    plan: Explanation | None = None
+
+
+def render(lake: Lake) -> Iterator[str]:
+    """Return the page, piece by piece."""
+    return whole(f"Lakebed: {lake.uri}", _report(lake))
+
+
+def whole(
+    title: str, body: Iterable[Markup], *, head: Markup | None = None, top: Markup | None = None
+) -> Iterator[str]:
+    """Return a page of its parts.
+
+    Args:
+        title: Of the page.
+        body: Its parts.
+        head: What else stands in its head.
+        top: What stands before all of it, as on each page.
+    """
+    yield '<!doctype html>\n<html lang="en">'
+    yield element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Markup(style())),
+        *([] if head is None else [head]),
+    )
+    yield "<body>"
+    if top is not None:
+        yield top
+    yield "<main>"
+    yield from body
+    yield "</main></body></html>\n"
+
+
+def _report(lake: Lake) -> Iterator[Markup]:
+    detailed = names_in_detail(lake.datasets)
+    yield from lake_part(lake, lambda name: f"#{_anchor(name)}" if name in detailed else None)
+    left_out = len(lake.datasets) - len(detailed)
+    if left_out:
+        yield element(
+            "p",
+            f"The {len(detailed)} largest datasets follow. {counted(left_out, 'other')} can be "
+            "looked at one by one: lakebed report LOCATION/NAME.",
+        )
+    if lake.plan is not None:
+        yield plan_part(lake.plan)
+    for each in lake.datasets:
+        if each.name in detailed:
+            yield from dataset_part(each)
+
+
+def names_in_detail(datasets: Sequence[DatasetFacts]) -> set[str]:
+    """Choose the datasets that get a part of their own: the largest, of a lake of many.
+
+    One that is not among the largest of some is not among those of more.
+    """
+    by_size = sorted(datasets, key=lambda each: -(each.size_bytes or 0))
+    return {each.name for each in by_size[:MAX_DETAILED]}
+
+
+def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
+    """Return what is told of a lake as a whole.
+
+    Args:
+        lake: What is told of.
+        link: From the name of a dataset to where it is told in detail.
+    """
+    yield element(
+        "header",
+        element("h1", lake.uri),
+        element(
+            "p",
+            f"{counted(len(lake.datasets), 'dataset')}, as they were at "
+            f"{lake.made_at:%Y-%m-%d %H:%M:%S} UTC.",
+        ),
+    )
+    rows = known_total([each.row_count for each in lake.datasets])
+    size = known_total([each.size_bytes for each in lake.datasets])
+    yield pairs(
+        {
+            "rows": rows,
+            "bytes": size,
+            "size": human_size(size),
+            "data files": sum(each.file_count for each in lake.datasets),
+            "protected": sum(len(each.protections) for each in lake.datasets),
+        }
+    )
+    yield _datasets(lake.datasets, link)
+    advice = [
+        (each.name, piece.text, piece.command) for each in lake.datasets for piece in each.advice
+    ]
+    yield table("What somebody may want to mend", ("dataset", "what is so", "command"), advice)
+    if lake.failures:
+        yield table("Not read", ("dataset", "why"), lake.failures)
+
+
+def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
+    columns = ("dataset", "rows", "bytes", "files", "version", "last commit", "protected")
+    rows: list[list[str | int | None]] = []
+    for each in datasets:
+        last = each.last_commit
+        rows.append(
+            [
+                linked(each.name, link(each.name)),
+                each.row_count,
+                each.size_bytes,
+                each.file_count,
+                each.version,
+                f"{last.operation}, {_moment(last.committed_at)}" if last else None,
+                len(each.protections),
+            ]
+        )
+    return table("Datasets", columns, rows)
+
+
+def linked(text: str, address: str | None) -> str:
+    """Return a text that leads to an address, if there is one."""
+    return text if address is None else element("a", text, href=address)
+
+
+def _anchor(name: str) -> str:
+    return f"dataset-{name}"
+
+
+def _moment(moment: dt.datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def dataset_part(
+    dataset: DatasetFacts, *, source_link: SourceLink | None = None
+) -> Iterator[Markup]:
+    """Return what is told of a dataset.
+
+    Args:
+        dataset: What is told of.
+        source_link: From a raw file to where it is told of.
+    """
+    descriptor = dataset.dataset.descriptor
+    last = dataset.last_commit
+    # A name has letters, digits and + - _ only.
+    yield Markup(f'<section id="{_anchor(dataset.name)}">')
+    yield element("h2", dataset.name)
+    yield pairs(
+        {
+            "version": dataset.version,
+            "rows": dataset.row_count,
+            "bytes": dataset.size_bytes,
+            "size": human_size(dataset.size_bytes),
+            "data files": dataset.file_count,
+            "partitions": len(dataset.partitions),
+            "last commit": f"{last.operation}, {_moment(last.committed_at)}" if last else None,
+            "format": f"{descriptor.format}, {descriptor.compression}",
+        }
+    )
+    if dataset.advice:
+        yield element(
+            "ul",
+            *(
+                element("li", piece.text, " ", element("code", piece.command))
+                for piece in dataset.advice
+            ),
+            class_="advice",
+        )
+    yield _schema(dataset)
+    yield from _commits(dataset)
+    yield from _files(dataset)
+    yield from _partitions(dataset)
+    yield from _batches(dataset, source_link)
+    yield _indices(dataset)
+    yield from _dead(dataset)
+    yield Markup("</section>")
+
+
+def _schema(dataset: DatasetFacts) -> Markup:
+    descriptor = dataset.dataset.descriptor
+    sources = {function.source for function in descriptor.partition_by}
+    rows = [
+        (
+            field.name,
+            str(field.type),
+            "yes" if field.nullable else "no",
+            None if field.default is MISSING else repr(field.default),
+            ", ".join(
+                mark
+                for mark, is_so in (
+                    ("index", field.name in descriptor.index),
+                    ("partitions", field.name in sources),
+                )
+                if is_so
+            ),
+        )
+        for field in dataset.fields[:200]
+    ]
+    strategy = ", ".join(map(str, descriptor.partition_by)) or "nothing"
+    return joined(
+        [
+            element("h3", "Schema"),
+            element("p", "Partitioned by ", element("code", strategy), "."),
+            table(
+                f"Fields: {len(dataset.fields)}",
+                ("field", "type", "nullable", "default", "used by"),
+                rows,
+            ),
+        ]
+    )
+
+
+def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
+    history = dataset.history
+    shown = history[-dataset_facts.MAX_COMMITS :]
+    yield element("h3", "Commits")
+    yield charts.timeline("Commits by operation, over time", dataset_facts.events(history))
+    yield folded(
+        f"The newest {len(shown)} of {counted(len(history), 'commit')}",
+        table(
+            "Commits",
+            ("version", "operation", "at", "run", "batch", "rows", "files +", "files -"),
+            [
+                (
+                    commit.version,
+                    commit.operation,
+                    _moment(commit.committed_at),
+                    commit.run,
+                    None if commit.batch_id is None else str(commit.batch_id),
+                    commit.rows_in_words(),
+                    len(commit.files_added),
+                    len(commit.files_removed),
+                )
+                for commit in reversed(shown)
+            ],
+        ),
+    )
+
+
+def _files(dataset: DatasetFacts) -> Iterator[Markup]:
+    bins = dataset_facts.size_bins(dataset.files)
+    low, high = map(human_size, READ_BEST_BYTES)
+    yield element("h3", "Sizes of data files")
+    yield element("p", f"Files from {low} to {high} are read best; they stand before the band.")
+    yield charts.histogram("Data files by size", bins)
+    yield folded(
+        "The numbers",
+        table("Data files by size", ("from", "files"), [(each.label, each.count) for each in bins]),
+    )
+
+
+def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
+    largest = dataset_facts.largest(dataset.partitions)
+    field = dataset_facts.heat_map(dataset.files, largest)
+    yield element("h3", "Partitions")
+    if len(largest) < len(dataset.partitions):
+        yield element("p", f"The {len(largest)} largest of {len(dataset.partitions):,}.")
+    yield charts.bars("Bytes by partition", dataset_facts.partition_bars(largest))
+    yield folded(
+        "The numbers",
+        table(
+            "Partitions",
+            ("partition", "files", "rows", "bytes"),
+            [
+                (
+                    partition.path or "(all)",
+                    partition.file_count,
+                    partition.row_count,
+                    partition.size_bytes,
+                )
+                for partition in largest
+            ],
+        ),
+    )
+    if len(field.moments) > 1:
+        yield element("p", "When what is live was written: the fuller the colour, the more bytes.")
+        yield charts.heat_map(
+            "Live bytes by partition and time of writing",
+            field.partitions,
+            field.moments,
+            field.sizes,
+        )
+        cells = [
+            (field.partitions[row], field.moments[column], int(size))
+            for (row, column), size in sorted(field.sizes.items())
+        ]
+        yield folded(
+            "The numbers",
+            table("Live bytes by time of writing", ("partition", "from", "bytes"), cells[:400]),
+        )
+
+
+def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[Markup]:
+    shown = dataset.batches[-dataset_facts.MAX_BATCHES :]
+    yield element("h3", "Batches")
+    yield table(
+        f"The newest {len(shown)} of {counted(len(dataset.batches), 'batch', 'batches')}",
+        ("batch", "run", "operation", "version", "committed", "superseded", "rows", "live files"),
+        [
+            (
+                str(batch.batch_id),
+                batch.run,
+                batch.operation,
+                "staged" if batch.is_staged else batch.version,
+                _moment(batch.committed_at),
+                _moment(batch.superseded_at),
+                batch.row_count,
+                f"{batch.live_file_count:,} of {batch.file_count:,}",
+            )
+            for batch in reversed(shown)
+        ],
+    )
+    if dataset.holds:
+        yield table(
+            "Raw files that no ingest reads until they are released",
+            ("raw file", "held", "reason"),
+            [(hold.location, _moment(hold.held_at), hold.reason) for hold in dataset.holds],
+        )
+    if dataset.sources:
+        versions = {batch.batch_id: batch.version for batch in dataset.batches}
+        newest = dataset.sources[-dataset_facts.MAX_SOURCES :]
+        yield folded(
+            f"From raw file to version: the newest {len(newest)} of "
+            f"{counted(len(dataset.sources), 'raw file')}",
+            table(
+                "Raw files",
+                ("raw file", "batch", "version", "run", "rows", "rejected"),
+                [
+                    (
+                        linked(
+                            source.location, None if source_link is None else source_link(source)
+                        ),
+                        str(source.batch_id),
+                        versions.get(source.batch_id),
+                        source.run,
+                        source.row_count,
+                        source.rejected_count,
+                    )
+                    for source in reversed(newest)
+                ],
+            ),
+        )
+
+
+def _indices(dataset: DatasetFacts) -> Markup:
+    if not dataset.indices:
+        return Markup("")
+    live = dataset.file_count
+    return joined(
+        [
+            element("h3", "Indices"),
+            table(
+                "What they cost, and what they save",
+                ("column", "bytes", "files known", "values", "files read for a value, about"),
+                [
+                    (
+                        index.column,
+                        index.size_bytes,
+                        f"{index.covered_count:,} of {index.file_count:,}",
+                        index.value_count,
+                        None
+                        if index.files_per_value is None
+                        else f"{index.files_per_value:,.1f} instead of {live:,}",
+                    )
+                    for index in dataset.indices
+                ],
+            ),
+        ]
+    )
+
+
+def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
+    yield element("h3", "What is not needed any more")
+    if dataset.dead_bytes is None:
+        yield element("p", f"A cleanup cannot tell: {dataset.dead_note}")
+    else:
+        yield element(
+            "p",
+            f"A cleanup now would delete {counted(dataset.dead_count, 'object')} of "
+            f"{human_size(dataset.dead_bytes)}. {human_size(dataset.waiting_bytes)} are superseded, and stay "
+            "until they have been so for a week. ",
+            element("code", f"lakebed cleanup {dataset.address}"),
+        )
+    if dataset.protections:
+        yield table(
+            "Protected from cleanup",
+            ("what", "why", "by", "until"),
+            [
+                (each.target, each.reason, each.by, _moment(each.until) or "for ever")
+                for each in dataset.protections
+            ],
+        )
+
+
+def plan_part(explanation: Explanation) -> Markup:
+    """Return which files a predicate keeps, and what drops the others."""
+    dropped = [
+        ("partition", explanation.dropped_by_partition),
+        ("schema", explanation.dropped_by_schema),
+        ("statistics", explanation.dropped_by_statistics),
+        ("index", explanation.dropped_by_index),
+    ]
+    parts = [("kept", explanation.kept), *((f"dropped by {by}", count) for by, count in dropped)]
+    records = [
+        charts.Bar(label=label, value=count, text=f"{count:,}")
+        for label, count in parts
+        if count or label == "kept"
+    ]
+    return element(
+        "section",
+        element("h2", f"Plan of {explanation.dataset}"),
+        element("p", element("code", explanation.predicate)),
+        charts.bars("Files kept and dropped", records),
+        table("Files", ("which", "files"), parts),
+        element("pre", *(element("span", line) for line in str(explanation).splitlines())),
+        id="plan",
+    )

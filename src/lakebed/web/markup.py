@@ -1,0 +1,120 @@
+"""HTML and SVG as text, of which nothing is written without being escaped.
+
+What a lake holds (names, values, predicates, runs) is anybody's text. Here it can only become text
+of a page: an element takes texts, which are escaped, and other elements, which have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from lakebed.common.shown import visible
+
+MAX_TEXT = 120  # letters of a cell or a label
+
+
+class Markup(str):
+    """Text that is HTML already. Only this module makes it."""
+
+    __slots__ = ()
+
+
+_VOID = frozenset({"br", "col", "input", "link", "meta"})
+
+
+def element(name: str, /, *inner: str | int, **attributes: str | float | None) -> Markup:
+    """Return an element; what is inside is escaped unless it is an element itself.
+
+    Args:
+        name: Of the element.
+        inner: Texts and elements.
+        attributes: By name, `class_` for `class` and `_` for `-`; None leaves one out.
+
+    >>> element("td", "a < b", element("b", "!"), class_="number", aria_label='"')
+    '<td class="number" aria-label="&quot;">a &lt; b<b>!</b></td>'
+    """
+    words = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value), quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Markup(f"<{name}{words}>")
+    return Markup(f"<{name}{words}>{joined(inner)}</{name}>")
+
+
+def joined(parts: Iterable[str | int]) -> Markup:
+    """Return texts and elements as one."""
+    return Markup(
+        "".join(part if isinstance(part, Markup) else escape(short(str(part))) for part in parts)
+    )
+
+
+def short(text: str) -> str:
+    r"""Return a text without what moves the eye or the cursor, and no longer than a cell.
+
+    >>> short("a\u202eb\nc"), len(short("x" * 10_000))
+    ('a\\u202eb\\nc', 120)
+    """
+    text = visible(text[: MAX_TEXT + 1])
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]
+) -> Markup:
+    """Return a table; numbers are set to the right, None is a dash."""
+    rows = list(rows)
+    first: Sequence[str | int | None] = rows[0] if rows else columns
+    head = element("tr", *map(_head, columns, first))
+    body = [element("tr", _cell(row[0], of="row"), *map(_cell, row[1:])) for row in rows]
+    if not body:
+        body = [element("tr", element("td", "none", colspan=len(columns)))]
+    return wide(
+        caption,
+        element(
+            "table",
+            element("caption", caption),
+            element("thead", head),
+            element("tbody", *body),
+        ),
+    )
+
+
+def wide(label: str, *inner: Markup) -> Markup:
+    """Return a box that scrolls sideways where the window is narrow, by keys as well.
+
+    It is no landmark: a page has many of them.
+    """
+    return element("div", *inner, class_="wide", tabindex="0", role="group", aria_label=label)
+
+
+def _head(column: str, first: str | int | None) -> Markup:
+    """Return the head of a column, above its numbers if it has any."""
+    class_ = "number" if isinstance(first, int) else None
+    return element("th", column, scope="col", class_=class_)
+
+
+def _cell(value: str | int | None, *, of: str | None = None) -> Markup:
+    """Return a cell, which may be the head `of` its row."""
+    name = "td" if of is None else "th"
+    if value is None:
+        return element(name, "-", scope=of)
+    if isinstance(value, int):
+        return element(name, f"{value:,}", scope=of, class_="number")
+    return element(name, value, scope=of)
+
+
+def facts(pairs: Mapping[str, str | int | None]) -> Markup:
+    """Return names and values as a list of definitions."""
+    parts: list[Markup] = []
+    for name, value in pairs.items():
+        text = "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+        parts.append(element("div", element("dt", name), element("dd", text)))
+    return element("dl", *parts)
+
+
+def folded(summary: str, *inner: Markup) -> Markup:
+    """Return something that a reader opens, and that is printed open or not as it is."""
+    return element("details", element("summary", summary), *inner)

@@ -1,0 +1,438 @@
+"""The pages, and who answers for each."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lakebed.archive import Archive, ArchiveRecord
+from lakebed.archive.http.answers import Refusal, is_known, page_arguments
+from lakebed.archive.http.application import build_open
+from lakebed.archive.http.content import content_answer, find_record
+from lakebed.archive.http.gate import Gate
+from lakebed.archive.query import ArchiveQuery
+from lakebed.errors import (
+    InvalidInputError,
+    InvalidNameError,
+    LakebedError,
+    NotFoundError,
+    StorageError,
+)
+from lakebed.state.sources import SourceFile
+from lakebed.store.at_once import at_once
+from lakebed.web import pages
+from lakebed.web.dataset_facts import DatasetFacts, Datasets, gather
+from lakebed.web.lake_page import Lake, dataset_part, lake_part, plan_part, style, whole
+from lakebed.web.markup import Markup, element
+from lakebed.web.pages import PageAddresses, Use, Uses
+
+_log = logging.getLogger(__name__)
+
+DATASETS_A_PAGE = 50
+MAX_ASKED = 100  # datasets, for what became of a raw file
+_THREADS = 8  # that ask datasets
+
+_API = frozenset({"v0", "spec"})  # first parts of paths that the archive answers
+_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_ICON = element("link", rel="icon", href="data:,")  # or else browsers ask for one
+_STYLE_HASH = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
+_HEADERS = {
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
+    "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+# A browser may keep what everybody may read, and asks each time whether it is still so.
+_ASK_AGAIN = "private, no-cache"
+
+
+def build(
+    repository: Datasets | None,
+    *,
+    name: str | None,
+    archive: Archive | None,
+    token: str | None,
+    public_url: str | None,
+    hosts: frozenset[str] | None,
+) -> ASGIApp:
+    """Return the application; the arguments are checked by `create_app`."""
+    base = urlsplit(public_url or "").path
+    shown = Starlette(
+        routes=_Pages(
+            repository, name, archive, PageAddresses(base=base), may_be_kept=token is None
+        ).routes(),
+        exception_handlers={
+            LakebedError: _answer_error,
+            Refusal: _answer_refusal,
+            HTTPException: _answer_http_error,
+            Exception: _answer_defect,
+        },
+    )
+    shown.router.redirect_slashes = False
+    api = (
+        None
+        if archive is None
+        else build_open(archive, public_url=public_url, needs_token=token is not None)
+    )
+    return Gate(_Door(shown, api, hosts), token, asks_people=True)
+
+
+class _Door:
+    """Leads to the pages, or to the archive's own endpoints."""
+
+    def __init__(self, shown: ASGIApp, api: ASGIApp | None, hosts: frozenset[str] | None) -> None:
+        self._shown = shown
+        self._api = api
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._shown
+        if scope["type"] == "http":
+            if not self._is_meant(scope):
+                app = _MISDIRECTED.answer()
+            elif self._api is not None and scope["path"].lstrip("/").partition("/")[0] in _API:
+                app = self._api
+        await app(scope, receive, send)
+
+    def _is_meant(self, scope: Scope) -> bool:
+        if self._hosts is None:
+            return True
+        try:
+            return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname in self._hosts
+        except ValueError:
+            return False
+
+
+class _Pages:
+    """The handlers of the pages of one lake, one archive or both."""
+
+    def __init__(
+        self,
+        repository: Datasets | None,
+        name: str | None,
+        archive: Archive | None,
+        addresses: PageAddresses,
+        *,
+        may_be_kept: bool,
+    ) -> None:
+        self._repository = repository
+        self._name = name
+        self._archive = archive
+        self._addresses = addresses
+        self._may_be_kept = may_be_kept
+
+    def routes(self) -> list[Route]:
+        """Return what can be asked, by GET and HEAD."""
+        routes = [Route("/", self._lake), Route("/health", _health), Route("/health/", _health)]
+        if self._repository is not None:
+            routes += [
+                Route("/datasets/{name}", self._dataset),
+                Route("/datasets/{name}/plan", self._plan),
+            ]
+        if self._archive is not None:
+            routes += [
+                Route("/archive", self._search),
+                # An id of old archives may hold a slash, which comes decoded.
+                Route("/archive/files/{file_id:path}", self._file),
+                Route("/archive/contents/{file_id:path}", self._content),
+            ]
+        return routes
+
+    def _lake(self, request: Request) -> Response:
+        accepted = request.headers.get("accept", "")
+        if self._archive and "application/json" in accepted and "text/html" not in accepted:
+            return RedirectResponse(f"{self._addresses.base}/spec/")  # as the archive's own server
+        if self._repository is None:
+            return RedirectResponse(self._addresses.search())
+        names = self._names()
+        count = max(1, -(-len(names) // DATASETS_A_PAGE))
+        page = _page_of(request, count)
+        lake = self._gathered(names[(page - 1) * DATASETS_A_PAGE : page * DATASETS_A_PAGE])
+        steps = {"Pages before": page - 1, "Next page": page + 1}
+        links = {
+            text: self._addresses.lake(step) for text, step in steps.items() if 1 <= step <= count
+        }
+        told = (
+            f"Page {page} of {count}, by name, of {len(names):,} datasets. Sums are of this page."
+        )
+        parts = [*lake_part(lake, self._addresses.dataset)]
+        if count > 1:
+            parts += [element("p", told), pages.navigation("Pages", links)]
+        return self._page(request, f"Lakebed: {self._repository.uri}", parts)
+
+    def _gathered(self, names: Sequence[str]) -> Lake:
+        assert self._repository is not None  # or there is no such route
+        repository = self._repository
+
+        def facts_of(name: str) -> DatasetFacts | tuple[str, str]:
+            try:
+                return gather(repository.open(name))
+            except LakebedError as error:
+                # One that cannot be read is told on the page, beside all others.
+                return name, error.message
+
+        known = list(at_once(facts_of, names, _THREADS))
+        return Lake(
+            uri=repository.uri,
+            made_at=dt.datetime.now(dt.UTC),
+            datasets=[each for each in known if isinstance(each, DatasetFacts)],
+            failures=[each for each in known if isinstance(each, tuple)],
+        )
+
+    def _dataset(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        try:
+            facts = gather(self._repository.open(name))
+        except LakebedError as error:
+            return self._failed(request, f"Dataset {name}", error)
+        parts = [
+            element("h1", self._repository.uri),
+            *dataset_part(facts, source_link=self._source_address),
+            element("h3", "Plan"),
+            pages.plan_form(self._addresses, name),
+        ]
+        return self._page(request, f"Lakebed: {name}", parts)
+
+    def _plan(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        where = request.query_params.get("where", "")
+        parts = [
+            element("h1", f"Plans of {name}"),
+            pages.navigation("Dataset", {f"Dataset {name}": self._addresses.dataset(name)}),
+            pages.plan_form(self._addresses, name, where),
+        ]
+        status = 200
+        try:
+            dataset = self._repository.open(name)
+            if where.strip():
+                parts.append(plan_part(dataset.where(where).plan().explain()))
+        except InvalidInputError as error:
+            parts.append(pages.alert(error))
+            status = 400
+        except LakebedError as error:
+            return self._failed(request, f"Plans of {name}", error)
+        return self._page(request, f"Lakebed: plans of {name}", parts, status=status)
+
+    def _search(self, request: Request) -> Response:
+        assert self._archive is not None  # or there is no such route
+        given = {name: request.query_params.get(name, "").strip() for name in pages.QUESTION}
+        parts = [element("h1", "Archive"), pages.search_form(self._addresses, given)]
+        status = 200
+        if any(given.values()):
+            try:
+                parts.append(self._results(given, request.query_params.get("cursor")))
+            except InvalidInputError as error:
+                parts.append(pages.alert(error))
+                status = 400
+        return self._page(request, "Lakebed: archive", parts, status=status)
+
+    def _results(self, given: Mapping[str, str], cursor: str | None) -> Markup:
+        assert self._archive is not None  # or there is no such route
+        asked = {name: text or None for name, text in given.items() if name != "what"}
+        query = ArchiveQuery.of(given["what"], **asked)  # type: ignore[arg-type]  # text or None
+        page = self._archive.index.page(query, cursor=cursor)
+        following = (
+            None
+            if page.next_cursor is None
+            else self._addresses.search(page_arguments(query, page.next_cursor))
+        )
+        return pages.results(self._addresses, page, following)
+
+    def _file(self, request: Request) -> Response:
+        record = self._record(request)
+        parts = [element("h1", record.path), pages.record_part(self._addresses, record)]
+        if self._repository is not None:
+            parts.append(pages.uses_part(self._addresses, self._uses(record)))
+        return self._page(request, f"Lakebed: {record.path}", parts)
+
+    def _uses(self, record: ArchiveRecord) -> Uses:
+        assert self._repository is not None  # asked by its only caller
+        repository, names = self._repository, self._names()
+
+        def uses_in(name: str) -> list[Use] | str:
+            try:
+                dataset = repository.open(name)
+                read = dataset.sources(file=record.id)
+                batches = {each.batch_id: each for each in dataset.batches()} if read else {}
+            except LakebedError:
+                return name
+            return [
+                Use(
+                    dataset=name,
+                    batch_id=source.batch_id,
+                    version=batch.version if (batch := batches.get(source.batch_id)) else None,
+                    is_live=batch is not None and batch.is_live,
+                    run=source.run,
+                    row_count=source.row_count,
+                    rejected_count=source.rejected_count,
+                )
+                for source in read
+                if source.file_id == record.id
+            ]
+
+        answers = list(at_once(uses_in, names[:MAX_ASKED], _THREADS))
+        return Uses(
+            found=[use for each in answers if isinstance(each, list) for use in each],
+            asked_count=min(len(names), MAX_ASKED),
+            dataset_count=len(names),
+            unread=[each for each in answers if isinstance(each, str)],
+        )
+
+    def _content(self, request: Request) -> Response:
+        assert self._archive is not None  # or there is no such route
+        record = self._record(request)
+        answer = content_answer(self._archive, record, request)
+        for header, value in {**_HEADERS, "content-disposition": disposition(record.path)}.items():
+            answer.headers[header] = value
+        if self._may_be_kept:
+            answer.headers["cache-control"] = _ASK_AGAIN
+        if answer.status_code == 304:
+            return answer
+        answer.headers["content-type"] = "application/octet-stream"
+        if record.path.lower().endswith((".gz", ".tgz")) and "content-encoding" in answer.headers:
+            # Its name says what it is: whoever downloads it wants it as it is.
+            del answer.headers["content-encoding"]
+        return answer
+
+    def _record(self, request: Request) -> ArchiveRecord:
+        assert self._archive is not None  # or there is no such route
+        return find_record(self._archive, request.path_params["file_id"])
+
+    def _source_address(self, source: SourceFile) -> str | None:
+        """Return where a raw file is told of, if it lies in the archive that is shown."""
+        if self._archive is None or source.file_id is None:
+            return None
+        is_ours = source.location.startswith(f"{self._archive.store.uri}/")
+        return self._addresses.file(source.file_id) if is_ours else None
+
+    def _names(self) -> list[str]:
+        assert self._repository is not None  # asked by all callers
+        return self._repository.list() if self._name is None else [self._name]
+
+    def _known_name(self, request: Request) -> str:
+        """Return the name of a dataset that may be shown."""
+        name: str = request.path_params["name"]
+        if self._name not in (None, name):
+            raise HTTPException(404)
+        return name
+
+    def _page(
+        self, request: Request, title: str, parts: Iterable[Markup], *, status: int = 200
+    ) -> Response:
+        links = {}
+        if self._repository is not None:
+            links["Lake"] = self._addresses.lake()
+        if self._archive is not None:
+            links["Archive"] = self._addresses.search()
+        answer = _html(title, parts, status, top=pages.navigation("Lakebed", links))
+        if status != 200 or not self._may_be_kept:
+            return answer
+        digest = hashlib.blake2b(bytes(answer.body), digest_size=16).hexdigest()
+        answer.headers.update({"cache-control": _ASK_AGAIN, "etag": f'"{digest}"'})
+        if is_known(request, answer.headers["etag"]):
+            return Response(status_code=304, headers=_without_body(answer.headers))
+        return answer
+
+    def _failed(self, request: Request, title: str, error: LakebedError) -> Response:
+        parts = [element("h1", title), pages.alert(error)]
+        return self._page(request, title, parts, status=_status(error))
+
+
+def disposition(path: str) -> str:
+    r"""Return the header by which browsers save a file, under the last part of its path.
+
+    >>> disposition('/logs/a b".html')
+    'attachment; filename="a_b_.html"; filename*=UTF-8\'\'a%20b%22.html'
+    """
+    name = path.replace("\\", "/").rpartition("/")[2].lstrip(".")[-150:]
+    name = "".join(letter if letter.isprintable() else "_" for letter in name) or "file"
+    plain = _UNSAFE.sub("_", name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _without_body(headers: Mapping[str, str]) -> dict[str, str]:
+    kept = {*_HEADERS, "etag"}
+    return {name: value for name, value in headers.items() if name in kept}
+
+
+def _health(_request: Request) -> Response:
+    return JSONResponse({}, headers=_HEADERS)
+
+
+def _page_of(request: Request, count: int) -> int:
+    text = request.query_params.get("page", "1")
+    if not _NUMBER.fullmatch(text) or int(text) > count:
+        raise HTTPException(404)
+    return int(text)
+
+
+def _html(
+    title: str, parts: Iterable[Markup], status: int, *, top: Markup | None = None
+) -> Response:
+    text = "".join(whole(title, parts, head=_ICON, top=top))
+    # Half of a pair, as a value of a form may be, has no bytes.
+    body = text.encode("utf-8", "backslashreplace")
+    return Response(body, status, headers=_HEADERS, media_type="text/html")
+
+
+def _status(error: LakebedError) -> int:
+    if isinstance(error, NotFoundError | InvalidNameError):
+        return 404
+    return 503 if isinstance(error, StorageError) else 500
+
+
+def _short_page(title: str, status: int, told: str = "") -> Response:
+    return _html(f"Lakebed: {title}", [element("h1", title), element("p", told)], status)
+
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LakebedError)
+    _log.error("request failed path=%r error=%s", request.scope["path"], error)
+    return _html(
+        "Lakebed: not read", [element("h1", "Not read"), pages.alert(error)], _status(error)
+    )
+
+
+def _answer_refusal(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    page = _short_page("Not here", error.status, error.message)
+    page.headers.update(error.headers)
+    return page
+
+
+def _answer_http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        page = _short_page("Not allowed", 405, "The lake can only be looked at here.")
+        page.headers["allow"] = "GET, HEAD"
+        return page
+    return _short_page("Not here", error.status_code, "There is no such page.")
+
+
+def _answer_defect(_request: Request, _error: Exception) -> Response:
+    return _short_page("The server failed", 500, "Its log says why.")
+
+
+_MISDIRECTED = Refusal(
+    421,
+    "MisdirectedRequest",
+    "This server answers for its own machine: ask for it as 127.0.0.1 or localhost.",
+)

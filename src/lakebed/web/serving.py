@@ -1,0 +1,127 @@
+"""A server for a lake: the application, and a process that serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from lakebed.archive import Archive
+from lakebed.archive.http.server import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    OWN_ADDRESSES,
+    checked_token,
+    checked_url,
+    require,
+    run,
+)
+from lakebed.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from lakebed.web.dataset_facts import Datasets
+
+
+def create_app(
+    repository: Datasets | None,
+    *,
+    name: str | None = None,
+    archive: Archive | None = None,
+    token: str | None = None,
+    public_url: str | None = None,
+    hosts: frozenset[str] | None = None,
+) -> ASGIApp:
+    """Return the ASGI application that shows a lake, an archive or both; nothing is ever changed.
+
+    Args:
+        repository: Whose datasets are shown, as `open_repository` gives it.
+        name: Of the one dataset that is shown; None for all.
+        archive: Whose files are shown, and that its own clients can ask as well.
+        token: What requests must bring as password, or as `Authorization: Bearer …`; None lets
+            everybody read.
+        public_url: How people reach the server, if a proxy changes it.
+        hosts: By which names the server may be asked for; None for any.
+
+    Raises:
+        InvalidInputError: There is neither a repository nor an archive, or the token or the URL is
+            none.
+        MissingDependencyError: starlette is not installed.
+
+    Examples:
+        >>> import lakebed
+        >>> app = create_app(lakebed.open_repository("memory://shown"), token="a-long-secret")
+    """
+    if repository is None and archive is None:
+        raise InvalidInputError(
+            "There is nothing to serve.", hint="Give a lake, an archive or both."
+        )
+    require("starlette")
+    from lakebed.web.routes import build
+
+    return build(
+        repository,
+        name=name,
+        archive=archive,
+        token=checked_token(token),
+        public_url=checked_url(public_url),
+        hosts=hosts,
+    )
+
+
+def serve(
+    repository: Datasets | None,
+    *,
+    name: str | None = None,
+    archive: Archive | None = None,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    token: str | None = None,
+    public_url: str | None = None,
+    on_start: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Show a lake, an archive or both until the process is interrupted.
+
+    Without a token, a server at an address of this machine answers only who asks for it by such an
+    address: a page of somebody else's, open in a browser here, cannot read it by a name of its own.
+
+    Args:
+        repository: As in `create_app`.
+        name: As in `create_app`.
+        archive: As in `create_app`.
+        host: The address to listen at.
+        port: The port; 0 takes a free one.
+        token: As in `create_app`.
+        public_url: As in `create_app`.
+        on_start: Called with the URL of the server when it listens.
+
+    Raises:
+        InvalidInputError: An argument is wrong, or the port cannot be used.
+        StorageError: The storage or the index does not answer.
+        MissingDependencyError: starlette or uvicorn is not installed.
+
+    Examples:
+        >>> import lakebed
+        >>> serve(lakebed.open_repository("memory://shown"), host="no address")
+        Traceback (most recent call last):
+        lakebed.errors.InvalidInputError: Port 8080 of 'no address' cannot be used: ...
+    """
+    is_own = token is None and host in OWN_ADDRESSES
+    public = {urlsplit(public_url).hostname or ""} if public_url else set()
+    app = create_app(
+        repository,
+        name=name,
+        archive=archive,
+        token=token,
+        public_url=public_url,
+        hosts=OWN_ADDRESSES | public if is_own else None,
+    )
+
+    def check() -> None:
+        if repository is not None:
+            repository.list()
+        if archive is not None:
+            archive.index.find("")
+
+    run(app, host=host, port=port, on_start=on_start, check=check)

@@ -1,0 +1,643 @@
+"""Adopt: take Parquet files that are there as a dataset, where they lie.
+
+A dataset refers to objects in its own directory only. So a table can be adopted in place if its
+files lie in a directory of the repository: that one becomes the dataset's, its name the dataset's
+name. The head is written beside it, new batches go into it, and no file is moved or opened for
+more than its footer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed import by
+from lakebed.arrow.footers import difference, read_footers, sound_footers
+from lakebed.arrow.formats.parquet import column_facts
+from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
+from lakebed.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PartitionSpecError,
+    SchemaMismatchError,
+)
+from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.batch_ids import BATCH_IDS, BatchIds
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import (
+    BATCH_ID,
+    NULL_VALUE,
+    adopted_file_name,
+    encode_level,
+    encode_path,
+    started_ms,
+)
+from lakebed.model.layout import Folder, is_segment_name
+from lakebed.model.partition import PartitionStrategy
+from lakebed.model.predicate import TRUE
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
+from lakebed.model.totals import known_total
+from lakebed.model.values import Scalar, parse_value
+from lakebed.state import file_table
+from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.lists import Lists
+from lakebed.state.reader import read_own_head
+from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
+from lakebed.state.state import State
+from lakebed.state.transaction import Changes, Transaction
+from lakebed.store.base import Store, is_listed
+from lakebed.store.root import key_at, plain_location
+from lakebed.work.batch_directories import (
+    AdoptedBatch,
+    FoundDirectory,
+    FoundFile,
+    Taken,
+    judge_partition,
+    limit_history,
+    steps_of,
+)
+from lakebed.work.foreign import ForeignLog
+
+# A date with a `T` before the time is the number without it.
+_BATCH_NUMBER = r"([0-9]{8}T[0-9]{4}(?:[0-9]{2})?|[0-9]{1,18})"
+_LEVEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_LIKE_A_BATCH = re.compile(rf"({_LEVEL_NAME.pattern})={_BATCH_NUMBER}")
+# Directories of a dataset that are not for the files of others.
+OWN_FOLDERS = frozenset(Folder)
+
+Footers = Mapping[str, pq.FileMetaData]
+
+_REASONS = 3  # that a summary names; the batches have them all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What was found to adopt, and what it is taken for; `Repository.find_adoption` gives it.
+
+    Attributes:
+        name: Of the dataset.
+        descriptor: What it will be.
+        batches: What each batch has written into each partition, in order of both.
+        files: Of those that become the dataset's, now or in its history, in order of key.
+        facts: Of these files; see `lakebed.state.facts`.
+        batch_id: Of files whose directories name none.
+        log: Of the table that the files are of, if another format has one.
+        notes: What a person should know of it.
+    """
+
+    name: str
+    descriptor: DatasetDescriptor
+    batches: tuple[AdoptedBatch, ...]
+    files: tuple[FoundFile, ...]
+    facts: pa.Table
+    batch_id: int
+    log: ForeignLog | None = None
+    notes: tuple[str, ...] = ()
+
+    def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
+        """Return the batches that are taken for this: `current`, `history` or `left`."""
+        return tuple(one for one in self.batches if one.taken_for == taken)
+
+    def __str__(self) -> str:
+        """Return what it takes for what, in a few sentences."""
+        lines = [f"{_total(self.taken_for('current'))} become the dataset."]
+        older, left = self.taken_for("history"), self.taken_for("left")
+        if older:
+            lines.append(
+                f"{_total(older)}, of {len({one.batch_id for one in older}):,} older batches, become "
+                "its history, of which a cleanup takes what is older than its retention."
+            )
+        if left:
+            count = sum(len(one.files) for one in left)
+            reasons = tuple(dict.fromkeys(one.reason for one in left))
+            told = "; ".join(reasons[:_REASONS]) + ("; …" if len(reasons) > _REASONS else "")
+            lines.append(f"{count:,} files are left where they are: {told}.")
+        return " ".join((*lines, *self.notes))
+
+    def __repr__(self) -> str:
+        return f"<Adoption of {self.name!r}: {self}>"
+
+
+def _total(batches: Sequence[AdoptedBatch]) -> str:
+    rows = sum(one.row_count or 0 for one in batches)
+    return f"{rows:,} rows in {sum(len(one.files) for one in batches):,} files"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePartitions:
+    """Where the files of a table lie.
+
+    Attributes:
+        directories: Each with the texts of its partition fields, where they are known.
+        keys: Types of the partition fields, by name and in order.
+        schema: Of all columns; None if the files tell it.
+    """
+
+    directories: Sequence[tuple[str, Mapping[str, str | None] | None]]
+    keys: Mapping[str, Type]
+    schema: Schema | None
+
+
+def find_adoption(
+    store: Store,
+    name: str,
+    source: str | os.PathLike[str] | None,
+    partition_by: Mapping[str, str] | Iterable[str] | str,
+    read_table: Callable[[], TablePartitions] | None,
+    current: Literal["newest", "all"] = "newest",
+    batch_level: str = BATCH_ID,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Adoption:
+    """Look at what is to be adopted, and prove that it can be; nothing is written.
+
+    Args:
+        store: Of the repository.
+        name: Of the dataset, and of its directory.
+        source: The directory; None for `<repository>/<name>`.
+        partition_by: Of a directory: names of partition fields, in order, each perhaps with its
+            type, as in `"dt date, carrier"`; strings otherwise.
+        read_table: Reads the partitions of a table from its metastore, where one is adopted.
+        current: Which batches of a partition are current.
+        batch_level: Name of the directories of batches.
+        on_progress: Is told how many footers have been read.
+    """
+    pattern = _batch_pattern(batch_level)
+    if current not in ("newest", "all"):
+        raise InvalidInputError(f"current is {current!r}.", hint="Give 'newest' or 'all'.")
+    if read_table is None:
+        home = name if source is None else key_of(store, name, str(os.fspath(source)))
+        table = TablePartitions([(home, None)], _parse_keys(partition_by, batch_level), None)
+    else:
+        table = read_table()
+    keys = table.keys
+    directories = [
+        one
+        for home, texts in table.directories
+        for one in _directories(store, home, keys, texts, pattern)
+    ]
+    if not any(one.files for one in directories):
+        raise NotFoundError(
+            f"There is no file to adopt in {store.uri}/{name}.",
+            hint="Name the directory that holds the partitions, or create a dataset.",
+        )
+    now = dt.datetime.now(dt.UTC)
+    batches = _judged(directories, keys, now, current, batch_level)
+    return proven(
+        store,
+        name,
+        batches,
+        PartitionStrategy(tuple(by.identity(key) for key in keys)),
+        lambda live: table.schema or _schema_of(dict(sorted(live.items())), keys),
+        on_progress=on_progress,
+    )
+
+
+def _batch_pattern(batch_level: str) -> re.Pattern[str]:
+    """Return what the directory of a batch is called, with its id as the first group."""
+    if not isinstance(batch_level, str) or _LEVEL_NAME.fullmatch(batch_level) is None:
+        raise InvalidInputError(
+            f"batch_level is {batch_level!r}.",
+            hint="Give the name before the `=`, such as 'batchid' of batchid=1449784608.",
+        )
+    return re.compile(f"{re.escape(batch_level)}={_BATCH_NUMBER}")
+
+
+def _parse_keys(
+    partition_by: Mapping[str, str] | Iterable[str] | str, batch_level: str
+) -> dict[str, Type]:
+    if isinstance(partition_by, str):
+        partition_by = [part for part in partition_by.split(",") if part.strip()]
+    if isinstance(partition_by, Mapping):
+        partition_by = [f"{name} {kind}" for name, kind in partition_by.items()]
+    found: dict[str, Type] = {}
+    for text in partition_by:
+        name, _, kind = text.strip().partition(" ")
+        if name in (BATCH_ID, batch_level):
+            raise PartitionSpecError(
+                f"Partition field {name!r} is taken: every batch has one of that name.",
+                hint="Leave it out: a directory of a batch right above files is known for what it is.",
+            )
+        try:
+            found[name] = Primitive(Kind(kind.strip().lower() or "string"))
+        except ValueError as exc:
+            raise PartitionSpecError(
+                f"Unknown type {kind.strip()!r} of partition field {name!r}.",
+                hint=f"Known are: {', '.join(Kind)}.",
+            ) from exc
+    return found
+
+
+def key_of(store: Store, name: str, location: str) -> str:
+    """Return the key of a directory that must be the dataset's, or lie in it.
+
+    Raises:
+        InvalidInputError: It is elsewhere.
+    """
+    if ":" not in location.partition("/")[0]:
+        location = f"file://{os.path.abspath(location)}"  # noqa: PTH100 - links in it must stay
+    here = plain_location(location)
+    key = key_at(store, here)
+    if key is not None and (key == name or key.startswith(f"{name}/")):
+        return key
+    parent, _, directory = here.rpartition("/")
+    raise InvalidInputError(
+        f"{here} cannot be adopted in place as {name!r}: a dataset refers only to files in its own "
+        f"directory, {store.uri}/{name}.",
+        hint=f"Open the repository {parent} and adopt it there under the name {directory!r}; or "
+        "read it in with append.",
+    )
+
+
+def _directories(
+    store: Store,
+    home: str,
+    keys: Mapping[str, Type],
+    texts: Mapping[str, str | None] | None,
+    batch_pattern: re.Pattern[str],
+) -> list[FoundDirectory]:
+    """Return what lies under a directory: of a partition if its values are known, else of a table."""
+    levels_of_home = home.split("/")[1:]
+    if levels_of_home and levels_of_home[0] in OWN_FOLDERS:
+        raise InvalidInputError(
+            f"{home!r} cannot be adopted: {levels_of_home[0]}/ is the dataset's own.",
+            hint="Rename the directory.",
+        )
+    check_all_listed(store, home)
+    found: dict[str, FoundDirectory] = {}
+    for info in store.list(f"{home}/"):
+        *levels, file = info.key[len(home) + 1 :].split("/")
+        if not levels_of_home and levels and levels[0] in OWN_FOLDERS and is_segment_name(file):
+            continue  # of an attempt to adopt it that came to nothing
+        mark = next((one for one in (*levels, file) if one.startswith(("_", "."))), None)
+        if mark is not None:  # which Spark and Hive do not read
+            levels = [*levels, file][: [*levels, file].index(mark)]
+        directory = "/".join((home, *levels))
+        is_partition = texts is not None or not keys
+        batch = levels_of_home[-1] if is_partition and levels_of_home else ""
+        if levels and batch_pattern.fullmatch(levels[-1]):
+            batch = levels.pop()
+        match = batch_pattern.fullmatch(batch)
+        names = [level.partition("=")[0] for level in levels]
+        if mark is not None and (texts is not None or match is None or names != list(keys)):
+            continue  # tells nothing: of a table, the metastore says what is current
+        if texts is not None and levels:
+            raise _strange(info.key, "it lies deeper than its partition")
+        if directory not in found:
+            found[directory] = FoundDirectory(
+                key=directory,
+                texts=_texts(info.key, levels, keys) if texts is None else texts,
+                batch_id=int(match[1].replace("T", "")) if match else None,
+            )
+        one = found[directory]
+        if mark is not None:
+            one.marks.add(mark)
+        else:
+            one.files.append(
+                FoundFile(
+                    key=info.key,
+                    size_bytes=info.size_bytes,
+                    texts=one.texts,
+                    batch_id=one.batch_id,
+                )
+            )
+    return list(found.values())
+
+
+def check_all_listed(store: Store, home: str) -> None:
+    """Refuse what a listing leaves out: its rows would be missing without a word.
+
+    Names that begin with a dot may stay: whoever wrote the directory hides them.
+
+    Raises:
+        InvalidInputError: There is a symbolic link, or a name that no key can have.
+    """
+    place = store.local_path(home)
+    if place is None:
+        return
+    for directory, folders, names in os.walk(place):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *(name for name in names if not name.startswith("."))):
+            path = os.path.join(directory, name)  # noqa: PTH118 - of each file of a table
+            if os.path.islink(path):  # noqa: PTH114
+                raise InvalidInputError(
+                    f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to "
+                    "files in its own directory.",
+                    hint="Put what it leads to in its place, or remove the link.",
+                )
+            if not is_listed(name):
+                raise InvalidInputError(
+                    f"{path!r} cannot be adopted: its name has a backslash, a control character or "
+                    "what is no UTF-8, which is in no name of a store.",
+                    hint="Rename it, or move it out of the directory.",
+                )
+
+
+def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[str, str | None]:
+    pairs = [level.partition("=") for level in levels]
+    names = [urllib.parse.unquote(name) for name, _, _ in pairs]
+    if names != list(keys) or not all(sign for _, sign, _ in pairs):
+        wanted = "/".join(f"{one}=…" for one in keys) or "the directory itself"
+        batch = _LIKE_A_BATCH.fullmatch(levels[-1]) if len(levels) == len(keys) + 1 else None
+        raise _strange(key, f"it does not lie in {wanted}", "" if batch is None else batch[1])
+    return {
+        name: None if value == NULL_VALUE else urllib.parse.unquote(value)
+        for name, (_, _, value) in zip(names, pairs, strict=True)
+    }
+
+
+def _strange(key: str, reason: str, batch_level: str = "") -> InvalidInputError:
+    named = f" If {batch_level}=… are batches, say batch_level={batch_level!r}, or --batch-level."
+    return InvalidInputError(
+        f"{key!r} cannot be adopted: {reason}.",
+        hint="Say how the directory is partitioned with partition_by, or --partition-by 'dt date', "
+        f"and move other files out of it.{named if batch_level else ''}",
+    )
+
+
+def _judged(
+    directories: Iterable[FoundDirectory],
+    keys: Mapping[str, Type],
+    now: dt.datetime,
+    current: Literal["newest", "all"],
+    batch_level: str,
+) -> list[AdoptedBatch]:
+    """Say of each batch of each partition what it is taken for."""
+    found: dict[str, dict[int | None, list[FoundDirectory]]] = {}
+    for one in directories:
+        if one.batch_id is not None and started_ms(one.batch_id) > now.timestamp() * 1000:
+            where = one.files[0].key if one.files else one.key
+            raise _strange(where, f"its batch {one.batch_id} has not begun yet")
+        path = _partition(one, keys)
+        found.setdefault(path, {}).setdefault(one.batch_id, []).append(one)
+    judged: list[AdoptedBatch] = []
+    for path, by_id in sorted(found.items()):
+        batches = [
+            AdoptedBatch(
+                partition=path,
+                batch_id=number,
+                files=tuple(file for one in same for file in one.files),
+                taken_for="current",
+                reason="no directory names its batch" if number is None else "all are current",
+                marks=frozenset(mark for one in same for mark in one.marks),
+            )
+            for number, same in by_id.items()
+        ]
+        if current == "newest":
+            judged += judge_partition(path, batches, batch_level)
+        else:
+            judged += [one for one in batches if one.files]
+    return limit_history(judged)
+
+
+def _partition(directory: FoundDirectory, keys: Mapping[str, Type]) -> str:
+    values: dict[str, Scalar] = {}
+    for name, kind in keys.items():
+        text = directory.texts[name]
+        try:
+            values[name] = None if text is None else parse_value(text, kind, name)
+        except InvalidInputError as exc:
+            where = directory.files[0].key if directory.files else directory.key
+            raise _strange(where, f"{exc.message.rstrip('.')}") from exc
+    return encode_path(values)
+
+
+def proven(
+    store: Store,
+    name: str,
+    batches: Sequence[AdoptedBatch],
+    strategy: PartitionStrategy,
+    schema_of: Callable[[Footers], Schema],
+    check_file: Callable[[str, pq.FileMetaData], None] = lambda _key, _footer: None,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Adoption:
+    """Read the footers of Parquet files, prove that they are of one schema, and return the adoption.
+
+    Args:
+        store: Where they are.
+        name: Of the dataset.
+        batches: Judged.
+        strategy: Of the dataset.
+        schema_of: Returns the schema of the dataset by the footers of the current files.
+        check_file: Raises an error if a current file is not what its table says.
+        on_progress: Is told how many footers have been read.
+
+    Raises:
+        NotFoundError: No file is current.
+        SchemaMismatchError: A current file is not Parquet, or of another schema.
+    """
+    sizes = {
+        file.key: file.size_bytes
+        for one in batches
+        if one.taken_for != "left"
+        for file in one.files
+    }
+    tally = Tally(on_progress, f"adopt {name}", sizes)
+    footers = read_footers(store, sorted(sizes), tally.add)
+    live = sound_footers(
+        {
+            file.key: footers[file.key]
+            for one in batches
+            if one.taken_for == "current"
+            for file in sorted(one.files, key=lambda file: file.key)
+        }
+    )
+    if not live:
+        raise NotFoundError(
+            f"The newest batch of each partition of {name!r} is empty, so that nothing tells the "
+            "schema.",
+            hint="Create a dataset; or say that all batches are current: --current all.",
+        )
+    form = _form_of(batches)
+    descriptor = DatasetDescriptor(
+        schema=schema_of(live),
+        partition_by=strategy,
+        properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
+    )
+    stored = descriptor.stored_schema
+    for key, footer in live.items():
+        check_file(key, footer)
+        reason = difference(footer, stored)
+        if reason:
+            raise SchemaMismatchError(
+                f"{key!r} does not fit the schema of the others: {reason}.",
+                hint="Nothing was written. Read the files in with append, which converts them.",
+            )
+    judged = tuple(_counted(one, footers, stored) for one in batches)
+    newest = max(one.batch_id or 0 for one in batches)
+    batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
+    taken = sorted(
+        ((file, one.partition) for one in judged if one.taken_for != "left" for file in one.files),
+        key=lambda pair: pair[0].key,
+    )
+    sound = sound_footers({file.key: footers[file.key] for file, _ in taken})
+    facts = [
+        _facts_of(file, sound[file.key], label_of(file, partition, batch_id), stored)
+        for file, partition in taken
+    ]
+    return Adoption(
+        name=name,
+        descriptor=descriptor,
+        batches=judged,
+        files=tuple(file for file, _ in taken),
+        facts=facts_table(facts, stored),
+        batch_id=batch_id,
+    )
+
+
+def _facts_of(file: FoundFile, footer: pq.FileMetaData, label: str, stored: Schema) -> FileFacts:
+    return FileFacts(
+        label=label,
+        row_count=footer.num_rows,
+        size_bytes=file.size_bytes,
+        checksum="",  # nobody has read the whole file
+        columns={
+            column: known
+            for column, known in column_facts(footer).items()
+            if column in stored and stored.get(column).type not in _UNCERTAIN
+        },
+    )
+
+
+def _form_of(batches: Iterable[AdoptedBatch]) -> BatchIds:
+    """Return the form in which other tools have named all batches; else ours."""
+    forms = {
+        BatchIds.MILLISECONDS if one.batch_id is None else BatchIds.written_as(one.batch_id)
+        for one in batches
+    }
+    return forms.pop() if len(forms) == 1 else BatchIds.MILLISECONDS
+
+
+def _counted(
+    one: AdoptedBatch,
+    footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
+    stored: Schema,
+) -> AdoptedBatch:
+    """Return a batch with its rows; an older one that cannot be read as the others are is left."""
+    if one.taken_for == "left":
+        return one
+    rows = 0
+    for file in one.files:
+        footer = footers[file.key]
+        if isinstance(footer, SchemaMismatchError):
+            return one.left(f"{footer.message.rstrip('.')}")
+        reason = difference(footer, stored)
+        if reason:
+            return one.left(f"{file.key!r} is of another schema: {reason}")
+        rows += footer.num_rows
+    return replace(one, row_count=rows)
+
+
+# Bounds of these may be those of another writer's notion of order.
+_UNCERTAIN = (Primitive(Kind.STRING), Primitive(Kind.BYTES))
+
+
+def _schema_of(footers: Mapping[str, pq.FileMetaData], keys: Mapping[str, Type]) -> Schema:
+    """Return the fields of the first file, and of later ones those that it lacks; then the keys."""
+    fields: dict[str, pa.Field] = {}
+    for footer in footers.values():
+        for field in footer.schema.to_arrow_schema():
+            if field.name not in keys:
+                fields.setdefault(field.name, field.with_nullable(True))  # noqa: FBT003 - Arrow's form
+    found = schema_from_arrow(pa.schema([_plain(field) for field in fields.values()]))
+    own = tuple(Field(name=name, type=kind) for name, kind in keys.items())
+    return Schema(fields=(*found.fields, *own))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind):
+        # INT96 names no zone, but Spark means an instant by it.
+        zone = "UTC" if kind.unit == "ns" else kind.tz
+        kind = pa.timestamp("us", zone)
+    return field.with_type(kind)
+
+
+def label_of(file: FoundFile, partition: str, batch_id: int) -> str:
+    """Return the label of a file that is adopted.
+
+    Args:
+        file: Where it lies.
+        partition: Path of its partition.
+        batch_id: Of the adoption, where its directory names none.
+    """
+    level = encode_level(BATCH_ID, batch_id if file.batch_id is None else file.batch_id)
+    path = file.key.partition("/")[2]
+    return "/".join(filter(None, (partition, level, adopted_file_name(path))))
+
+
+def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
+    """Make the files that were found a dataset that was just created, with its history.
+
+    All versions become visible by one put. Whatever happens, no file of the table is deleted: the
+    commit has no batch of its own.
+
+    Raises:
+        CommitConflictError: Somebody has written to the dataset, or adopted the files, meanwhile.
+        CommitUnknownError: The store stopped answering.
+    """
+    created = read_own_head(store, dataset).state
+    if created.version:
+        raise CommitConflictError(
+            f"Dataset {dataset!r} was written to before its files could be adopted.",
+            hint="Its files are its own; there is nothing to adopt.",
+            expected=0,
+            actual=created.version,
+        )
+    segment = file_table.new_segment(dataset, adoption.facts)
+    assert segment is not None  # there is at least one file
+    *earlier, last = _changes(created, adoption)
+    with Transaction.on(store, created, "adopt") as transaction:
+        transaction.put(segment.key, file_table.encode(adoption.facts))
+        last["edits"] = Lists(files=(segment,)).additions()
+        if adoption.log is not None:
+            adoption.log.check_unmoved(store)
+        transaction.commit(earlier=earlier, **last)
+
+
+def _changes(created: State, adoption: Adoption) -> list[Changes]:
+    """Return what makes each version, the current one last."""
+    # Two adoptions at once find the same files.
+    alone = Unchanged(TRUE, created.layout.partition_level_types)
+    steps = steps_of(adoption.batches)
+    live: dict[str, tuple[str, ...]] = {}
+    counts: dict[str, int | None] = {}  # of the entities that are live, by partition
+    changes: list[Changes] = []
+    for step in steps:
+        is_last = step is steps[-1]
+        added: dict[str, list[str]] = {}
+        for one in step.batches:
+            added.setdefault(one.partition, []).extend(
+                label_of(file, one.partition, adoption.batch_id) for file in one.files
+            )
+        gone = frozenset(label for path in added for label in live.get(path, ()))
+        scope: Scope = TheseFiles.of(gone) if gone else Nothing()
+        changes.append(
+            {
+                "batch_id": adoption.batch_id
+                if is_last and step.batch_id is None
+                else step.batch_id,
+                "added": tuple(label for labels in added.values() for label in labels),
+                "row_count": sum(one.row_count or 0 for one in step.batches),
+                "removed_row_count": known_total([counts[path] for path in added if path in live])
+                if gone
+                else None,
+                "scope": Several((scope, alone)) if is_last else scope,
+            }
+        )
+        live.update({path: tuple(labels) for path, labels in added.items()})
+        counts |= {
+            path: known_total([one.row_count for one in step.batches if one.partition == path])
+            for path in added
+        }
+    return changes
