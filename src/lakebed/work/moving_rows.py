@@ -20,8 +20,8 @@ from lakebed.arrow.rewrite import (
     works_on,
 )
 from lakebed.arrow.workers import Workers
+from lakebed.common.progress import NO_PROGRESS, Tally
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.progress import NO_PROGRESS, Tally
 from lakebed.plan.plan import DataFile
 from lakebed.state import file_table
 from lakebed.state.state import State
