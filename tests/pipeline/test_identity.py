@@ -266,6 +266,62 @@ def test_an_archived_file_is_held_by_its_id_and_its_correction_is_read(raw: Raw)
     assert reasons(raw.by("path").run()) == ["superseded"]
 
 
+@pytest.mark.parametrize("supersede", ["path", "span"])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_no_older_file_takes_the_place_of_one_that_is_held(
+    raw: Raw, supersede: str, version: int
+) -> None:
+    pushed = []
+    for n in range(3):
+        pushed.append(raw.push(0, lines(0, [n])))
+        raw.by(supersede).run()
+    dataset = raw.by(supersede).dataset()
+    if version == 3:
+        dataset.hold(pushed[-1].id)
+    else:
+        dataset.rollback(version=version, hold=True)
+    before = raw.rows()
+
+    report = raw.by(supersede).run()
+
+    assert before == ([(0, version - 1)] if version else [])
+    assert (raw.rows(), report.file_count) == (before, 0)
+    assert set(reasons(report)) <= {"held", "superseded"}
+    raw.push(0, lines(0, [9]))
+    raw.by(supersede).run()
+    assert raw.rows() == [(0, 9)]
+
+
+@pytest.mark.parametrize("supersede", ["path", "span"])
+def test_rows_of_a_file_that_is_retracted_stay_until_an_older_one_is_named(
+    raw: Raw, supersede: str
+) -> None:
+    first = raw.push(0, lines(0, [1, 2]))
+    raw.by(supersede).run()
+    second = raw.push(0, lines(0, [3]))
+    raw.by(supersede).run()
+    raw.archive.retract(second.id, reason="torn")
+
+    report = raw.by(supersede).run()
+
+    assert (sorted(reasons(report)), raw.rows()) == (["held", "superseded"], [(0, 3)])
+    raw.by(supersede).run(again=first.id)
+    assert raw.rows() == [(0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("supersede", ["path", "span"])
+def test_a_file_is_read_where_the_later_one_that_is_held_never_was(
+    raw: Raw, supersede: str
+) -> None:
+    raw.push(0, lines(0, [1]))
+    second = raw.push(0, lines(0, [2]))
+    raw.archive.retract(second.id, reason="torn")
+
+    raw.by(supersede).run()
+
+    assert raw.rows() == [(0, 1)]
+
+
 def test_an_archived_file_that_was_never_read_is_held_by_its_id(raw: Raw) -> None:
     first = raw.push(0, lines(0, [1]))
     raw.push(1, lines(1, [2]))

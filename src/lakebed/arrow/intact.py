@@ -126,7 +126,8 @@ def translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator
     except (ObjectNotFoundError, FileNotFoundError) as exc:
         raise CorruptMetadataError(
             f"A data file of {dataset!r} is missing: {exc}",
-            hint="The head names it, so it was deleted from outside.",
+            hint="A cleanup deletes files of older versions. If `check` misses it in the current "
+            "version, it was deleted from outside.",
         ) from exc
     except PermissionError as exc:
         raise AccessDeniedError(f"A data file of {dataset!r} cannot be read: {exc}") from exc

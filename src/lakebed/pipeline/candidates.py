@@ -122,12 +122,14 @@ class Candidates:
         format: Of all of them.
         files: Each of them once.
         supersede: Of an archive: which take the place of others.
-        left_out: Of an archive: files that are retracted.
+        retracted: Of an archive: files that are retracted.
+        left_out: The same, as they are reported.
     """
 
     format: FileFormat
     files: tuple[Candidate, ...]
     supersede: Supersede | None = None
+    retracted: tuple[Candidate, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -223,10 +225,12 @@ def _of_archive(
     # The index may not have heard of it yet, where one process has retracted and another indexed.
     retracted = retractions_in(archive.store)
     files: list[Candidate] = []
+    without: list[Candidate] = []
     left_out: list[LeftOut] = []
     for record in records:
         candidate = _of_record(archive, record)
         if key_of_retraction(record.id) in retracted:
+            without.append(candidate)
             left_out.append(LeftOut.of(candidate, "held", _why_retracted(archive, record)))
         else:
             files.append(candidate)
@@ -234,6 +238,7 @@ def _of_archive(
         format=format,
         files=tuple(files),
         supersede=source.supersede,
+        retracted=tuple(without),
         left_out=tuple(left_out),
     )
 

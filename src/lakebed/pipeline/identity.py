@@ -56,7 +56,13 @@ def find_due(
     free, left_out = _without_held(candidates.files, known)
     archived = [candidate for candidate in free if candidate.record is not None]
     if archived:
-        due = _Archived(archived, past, candidates.supersede).due()
+        may_be_read = {candidate.file.location for candidate in free}
+        withheld = [
+            candidate
+            for candidate in (*candidates.files, *candidates.retracted)
+            if candidate.file.location not in may_be_read
+        ]
+        due = _Archived(archived, withheld, past, candidates.supersede).due()
     else:
         due = _due_of_folders(free, past)
     due = replace(due, left_out=(*due.left_out, *left_out, *candidates.left_out))
@@ -175,14 +181,32 @@ class _Archived:
     """What is due of the files of an archive, group by group of files that may stand for the same."""
 
     def __init__(
-        self, candidates: Sequence[Candidate], past: _Past, supersede: Supersede | None
+        self,
+        candidates: Sequence[Candidate],
+        withheld: Sequence[Candidate],
+        past: _Past,
+        supersede: Supersede | None,
     ) -> None:
+        """Group the files.
+
+        Args:
+            candidates: That may be read.
+            withheld: That are held or retracted.
+            past: What was read before.
+            supersede: Which of them take the place of others.
+        """
         self._past, self._supersede = past, supersede
         self._records = {_record(candidate).id: _record(candidate) for candidate in candidates}
         self._read_before = {file.file_id for file in past.known.files}
         self._groups: dict[_Key, list[Candidate]] = {}
         for candidate in sorted(candidates, key=_age):
             self._groups.setdefault(self._key(_record(candidate)), []).append(candidate)
+        # What such a file has replaced does not come back because nobody may read it any more.
+        self._withheld = {
+            self._key(_record(candidate)): candidate
+            for candidate in sorted(withheld, key=_age)
+            if _record(candidate).id in self._read_before
+        }
         self._alive: dict[_Key, list[SourceFile]] = {}
         # Where the path of a file is not known, it may be any file of its time.
         self._unknown: dict[_Key, SourceFile] = {}
@@ -202,10 +226,13 @@ class _Archived:
     def due(self) -> Due:
         for key, group in self._groups.items():
             alive = self._alive.get(key, [])
+            withheld = self._withheld.get(key)
             if self._supersede is None:
                 self._each_is_itself(group, alive)
-            else:
+            elif withheld is None or self._is_after(group[-1], withheld):
                 self._last_counts(group, alive)
+            else:
+                self._none_counts(group, alive, withheld)
         return Due(
             files=tuple(self._files),
             replaces=self._replaces,
@@ -241,6 +268,22 @@ class _Archived:
             self._unchanged_count += 1
         else:
             self._read(last, self._slot(_record(last)), alive)
+
+    def _is_after(self, candidate: Candidate, withheld: Candidate) -> bool:
+        """Whether a file was stored after one that may not be read, or is named to be read."""
+        return _age(candidate) > _age(withheld) or bool(self._past.attempts.again.named(candidate))
+
+    def _none_counts(
+        self, group: Sequence[Candidate], alive: Sequence[SourceFile], withheld: Candidate
+    ) -> None:
+        """Leave out what is older than a file that was read and may not be read again."""
+        detail = f"{_told(withheld)} was stored later and read before, and is held or retracted"
+        for candidate in group:
+            own = [file for file in alive if file.file_id == _record(candidate).id]
+            if self._past.holds(own, candidate):
+                self._unchanged_count += 1
+            else:
+                self._left_out.append(LeftOut.of(candidate, "superseded", detail))
 
     def _each_is_itself(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
         contents = [(file.fingerprint, file.size_bytes) for file in alive]

@@ -48,7 +48,8 @@ def _look(store: Store, key: str) -> ObjectInfo:
     except ObjectNotFoundError as exc:
         raise CorruptMetadataError(
             f"Data file {store.uri}/{key} is missing.",
-            hint="The head names it, so it was deleted from outside.",
+            hint="A cleanup deletes files of older versions. If `check` misses it in the current "
+            "version, it was deleted from outside.",
         ) from exc
 
 

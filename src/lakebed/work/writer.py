@@ -261,7 +261,8 @@ class EntityWriter:
         While an exception is on its way that began after the writer was opened, as in a `finally`
         or an `except` block, the rows may be half a job. Then the writer is aborted with a warning
         in the log, and the same exception is raised again, so that no rows are lost in silence.
-        An exception that was being handled when the writer was opened has no such effect.
+        An exception that was being handled when the writer was opened has no such effect, nor has
+        one of another thread than the calling one.
 
         Without entities there is nothing to commit, and no file is left.
 

@@ -119,7 +119,7 @@ def test_a_share_of_one_lets_everything_replace(raw: Raw) -> None:
     assert raw.rows() == []
 
 
-@pytest.mark.parametrize("max_rejects", [-0.1, 1.5, 2.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("max_rejects", [-0.1, 1.5, 2.5, float("nan"), float("inf"), True, "0.5"])
 def test_a_share_that_is_none_is_refused(raw: Raw, max_rejects: float) -> None:
     with pytest.raises(InvalidInputError, match="max_rejects"):
         dataclasses.replace(raw.ingest, max_rejects=max_rejects)

@@ -454,14 +454,20 @@ def _detail(why: Why, became: Counts) -> str:
         return "it has not the hash of its record"
     if why == "refused":
         rows = became.refused_row_count
-        of_rows = "" if rows is None else f"its {counted(rows, 'row')} do not fit: "
+        of_rows = f"its {counted(rows, 'row')} {_not_fitting(rows)}: " if rows else ""
         return f"{of_rows}{became.refusal.rstrip('.')}"
     total = became.row_count + became.line_count
     if why == "truncated":
-        unfit = f", of which {became.line_count:,} do not fit" if became.line_count else ""
+        lines = became.line_count
+        unfit = f", of which {lines:,} {_not_fitting(lines)}" if lines else ""
         return f"it cannot be read to its end, only {counted(total, 'line')}{unfit}"
-    unfit = f"{became.rejected_count:,} of its {total + became.rest_count:,} lines do not fit"
+    count = became.rejected_count
+    unfit = f"{count:,} of its {counted(total + became.rest_count, 'line')} {_not_fitting(count)}"
     return f"{unfit}, the first: {became.reason.rstrip('.')}" if became.reason else unfit
+
+
+def _not_fitting(count: int) -> str:
+    return "does not fit" if count == 1 else "do not fit"
 
 
 def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:

@@ -41,7 +41,10 @@ class IngestRules:
 
     def __post_init__(self) -> None:
         limit = self.max_rejects
-        if limit is not None and not (0 <= limit <= 1 or (limit >= 2 and limit % 1 == 0)):
+        is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if limit is not None and not (
+            is_number and (0 <= limit <= 1 or (limit >= 2 and limit % 1 == 0))
+        ):
             raise InvalidInputError(
                 f"max_rejects is {limit!r}.",
                 hint="Give a share of the lines from 0 to 1, or a whole number of lines from 2 on.",
