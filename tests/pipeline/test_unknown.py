@@ -20,6 +20,7 @@ import lakebed
 from lakebed import DatasetDescriptor, LoadOptions
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.store import open_store
+from lakebed.testing import DelegatingStore
 
 
 @pytest.fixture
@@ -263,6 +264,26 @@ def test_another_run_that_adds_the_same_field_meanwhile_is_no_conflict(folder: F
 
     assert store.has_happened
     assert (report.row_count, notes_of(folder)) == (1, [(1, "x")])
+
+
+def test_another_run_that_creates_the_dataset_and_adds_a_field_is_no_conflict(
+    folder: Folder,
+) -> None:
+    folder.put("a.jsonl", objects([1], note="x"))
+    keep = dataclasses.replace(folder.ingest, unknown="keep")
+
+    class FasterStore(DelegatingStore):
+        has_happened = False
+
+        def _create(self, key: str, data: memoryview) -> str:
+            if not self.has_happened:
+                self.has_happened = True
+                keep.run()
+            return self.inner._create(key, data)
+
+    report = run_through(FasterStore(open_store(folder.lake)), keep)
+
+    assert (report.unchanged_count, notes_of(folder)) == (1, [(1, "x")])
 
 
 def test_a_load_has_the_same_rule(folder: Folder) -> None:

@@ -19,7 +19,7 @@ from lakebed.common.given import given_names
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.errors import DatasetExistsError, DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
 from lakebed.model.locations import refuse_credentials
@@ -298,6 +298,16 @@ class Ingest:
         self._quarantine().find(self._store())
         return dataset
 
+    def _created(self) -> Dataset:
+        """Create the dataset, or return what another run has made of it meanwhile."""
+        try:
+            return self._repository().create(self._address()[1], self.create)
+        except DatasetExistsError:
+            dataset = self._find()  # to which that run may have added fields
+            if dataset is None:
+                raise
+            return dataset
+
     def _check_descriptor(self, descriptor: DatasetDescriptor) -> None:
         if self.format is not None:
             open_reader(self.format, descriptor, self.csv, self.unknown)
@@ -364,9 +374,7 @@ class Ingest:
         commit = self.commit if begun_at is None else replace(self.commit, begun_at=begun_at)
         candidates = self._candidates()
         store, name = self._store(), self._address()[1]
-        dataset = self._find()
-        if dataset is None:
-            dataset = self._repository().create(name, self.create, "open")
+        dataset = self._find() or self._created()
         intake = Intake(
             operation="ingest",
             run=self.name,
@@ -466,8 +474,7 @@ class Ingest:
             As for `Dataset.hold`, and a look at each file.
         """
         store, name = self._store(), self._address()[1]
-        if self._find() is None:
-            self._repository().create(name, self.create, "open")
+        _ = self._find() or self._created()
         noted = source_list.read(store, read_head(store, name).state.lists.sources)
         holds: list[Hold] = []
         for text in given_names("files", files):
