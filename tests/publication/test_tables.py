@@ -99,6 +99,18 @@ def test_types_and_nulls_are_read_back(door, lake):
     assert_shows(door, typed)
 
 
+def test_partitions_by_fields_that_are_never_null_are_read_back(door, lake):
+    """Data files lack these fields."""
+    schema = pa.schema([pa.field("p", pa.string(), nullable=False), ("n", pa.int64())])
+    strict = lake.create("strict", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
+    strict.append([{"p": "a", "n": 1}, {"p": "b", "n": 2}])
+
+    door.publish(strict)
+
+    assert_shows(door, strict)
+    assert door.publish(strict, check=True).was_in_step
+
+
 def test_rows_with_nan_are_found_where_the_engine_says_so(door, lake):
     """No upper bound is told of a column that may hold NaN, which some engines take for greatest."""
     floats = lake.create(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal as Number
 from typing import Any
 
@@ -73,7 +74,9 @@ def widens(have: Type, wanted: Type) -> bool:
 def columns_of(state: State) -> tuple[Field, ...]:
     """Return the columns under which a dataset is published.
 
-    Directory levels become columns too, those of derived functions and the batch as last ones.
+    Directory levels become columns too, those of derived functions and the batch as last ones. All
+    of them may be null: data files lack them, and pyiceberg 0.12 refuses a file that lacks a column
+    which is never null, before it looks for the value of the partition.
 
     Raises:
         InvalidInputError: Iceberg has no way to say it; the message names the field.
@@ -81,9 +84,10 @@ def columns_of(state: State) -> tuple[Field, ...]:
     shown_facts.check_format(state, "Iceberg")
     shown_facts.check_partition_types(state, "Iceberg")
     declared = state.descriptor.schema
-    levels = state.layout.partition_types.items()
-    derived = (Field(name=name, type=kind) for name, kind in levels if name not in declared)
-    fields = (*declared, *derived)
+    levels = state.layout.partition_types
+    derived = (Field(name=name, type=kind) for name, kind in levels.items() if name not in declared)
+    own = (replace(field, nullable=True) if field.name in levels else field for field in declared)
+    fields = (*own, *derived)
     shown_facts.check_cases(state, fields, "Iceberg")
     return fields
 
